@@ -346,15 +346,15 @@ static Backend::KernelInfo emitFactoredUpdate(KernelBuilder &k, FactoredUpdateOp
   const ChunkOfTensor &chunk = kernel.chunk;
   const bool averages = !op.getAverages().empty();
   return kernel.run([&] {
-    auto [kept, stepped] = kernel.rule.scales(sumOfParts(k, kernel.of(op.getParameterSquares()), chunk.parts),
-                                              sumOfParts(k, kernel.of(op.getUpdateSquares()), chunk.parts));
-    Value keep = k.broadcast(kept), step = k.broadcast(stepped), p = kernel.of(op.getParameters()),
+    auto [decayed, stepped] = kernel.rule.scales(sumOfParts(k, kernel.of(op.getParameterSquares()), chunk.parts),
+                                                 sumOfParts(k, kernel.of(op.getUpdateSquares()), chunk.parts));
+    Value decay = k.broadcast(decayed), step = k.broadcast(stepped), p = kernel.of(op.getParameters()),
           average = averages ? kernel.of(op.getAverages()) : Value(),
           weight = averages ? k.broadcast(kernel.rule.hyper("weight")) : Value();
     kernel.eachUpdate(static_cast<int64_t>(op.getFactors().size()), {},
                       [&](Value i, Value update, Value mask, const Values &) -> Values {
                         Value at = k.offset(p, i);
-                        Value updated = k.subf(k.mulf(keep, kernel.load(at, mask)), k.mulf(step, update));
+                        Value updated = kernel.rule.updated(kernel.load(at, mask), update, decay, step);
                         kernel.store(updated, at, mask);
                         if (averages) {
                           Value averageAt = k.offset(average, i), old = kernel.load(averageAt, mask);

@@ -95,12 +95,14 @@ FactoredRule::Formula FactoredRule::clipped(Value factor) const {
 }
 
 std::function<Value(Value, Value)> FactoredRule::newMean(bool vectors) const {
-  Value share = k.f64Of(hyper("share")), eps1 = k.f64Of(hyper("eps1"));
+  Value share = k.f64Of(hyper("share")), eps1 = k.f64Of(hyper("eps1")), kept = k.subf(k.constant(1, share), share);
   if (vectors) {
     share = spread(share);
     eps1 = spread(eps1);
+    kept = spread(kept);
   }
-  return [=, this](Value mean, Value square) { return k.fma(share, k.subf(k.addf(square, eps1), mean), mean); };
+  // Not mean + share (square - mean), which would lose eps1, and with it all that keeps a mean from 0, if share is 1.
+  return [=, this](Value mean, Value square) { return k.fma(share, k.addf(square, eps1), k.mulf(kept, mean)); };
 }
 
 std::pair<Value, Value> FactoredRule::scales(Value parameterSquares, Value updateSquares) const {
@@ -112,7 +114,7 @@ std::pair<Value, Value> FactoredRule::scales(Value parameterSquares, Value updat
   Value relative = larger(wide("eps2"), rootOfMean(parameterSquares));
   Value rate = k.mulf(wide("rate"), k.select(k.lessf(zero, wide("scales")), relative, one));
   Value shrink = larger(one, k.divf(rootOfMean(updateSquares), wide("clip_threshold")));
-  return {k.elementOf(k.subf(one, k.mulf(rate, wide("decay")))), k.elementOf(k.divf(rate, shrink))};
+  return {k.elementOf(k.mulf(rate, wide("decay"))), k.elementOf(k.divf(rate, shrink))};
 }
 
 Value sumOfParts(CodeBuilder &k, Value data, Value count) {

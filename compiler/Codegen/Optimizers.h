@@ -48,9 +48,13 @@ public:
   Formula clipped(mlir::Value factor) const;
   // A mean of squares, given the old one and the squares of this step, all in f64: scalars, or vectors of them.
   std::function<mlir::Value(mlir::Value mean, mlir::Value square)> newMean(bool vectors) const;
-  // What the new parameter keeps of the old one, and the factor of the unscaled update, as scalars of the element type,
-  // given the sums of squares of the parameter and of the update in f64: parameter = keep parameter - step update.
+  // The factors of the old parameter and of the unscaled update in what is subtracted from the parameter, as scalars of
+  // the element type, given the sums of squares of the parameter and of the update in f64.
   std::pair<mlir::Value, mlir::Value> scales(mlir::Value parameterSquares, mlir::Value updateSquares) const;
+  // The new value of an element, given these factors.
+  mlir::Value updated(mlir::Value parameter, mlir::Value update, mlir::Value decay, mlir::Value step) const {
+    return k.subf(parameter, k.fma(decay, parameter, k.mulf(step, update)));
+  }
   // A hyperparameter as a scalar of the element type.
   mlir::Value hyper(llvm::StringRef name) const { return k.load(k.offset(chunk.hyper, indexOf(name))); }
 

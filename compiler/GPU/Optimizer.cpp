@@ -276,13 +276,13 @@ static Backend::KernelInfo emitFactoredUpdate(KernelBuilder &k, FactoredUpdateOp
   FactoredKernel kernel(k, op, static_cast<int64_t>(op.getParameters().size()));
   const bool averages = !op.getAverages().empty();
   return kernel.run([&] {
-    auto [keep, step] = kernel.rule.scales(sumOfParts(k, kernel.of(op.getParameterSquares()), kernel.chunk.parts),
-                                           sumOfParts(k, kernel.of(op.getUpdateSquares()), kernel.chunk.parts));
+    auto [decay, step] = kernel.rule.scales(sumOfParts(k, kernel.of(op.getParameterSquares()), kernel.chunk.parts),
+                                            sumOfParts(k, kernel.of(op.getUpdateSquares()), kernel.chunk.parts));
     Value p = kernel.of(op.getParameters()), average = averages ? kernel.of(op.getAverages()) : Value(),
           weight = averages ? kernel.rule.hyper("weight") : Value();
     kernel.eachUpdate(static_cast<int64_t>(op.getFactors().size()), {},
-                      [&, keep = keep, step = step](Value i, Value update, const Values &) -> Values {
-                        Value at = k.offset(p, i), updated = k.subf(k.mulf(keep, k.load(at)), k.mulf(step, update));
+                      [&, decay = decay, step = step](Value i, Value update, const Values &) -> Values {
+                        Value at = k.offset(p, i), updated = kernel.rule.updated(k.load(at), update, decay, step);
                         k.store(updated, at);
                         if (averages) {
                           Value averageAt = k.offset(average, i), old = k.load(averageAt);

@@ -105,7 +105,9 @@ template <typename Op> struct Factored {
   double clipped(double gradient) const {
     return std::clamp(operands[1].data[0] * gradient, -hyper("limit"), hyper("limit"));
   }
-  double newMean(double mean, double square) const { return mean + hyper("share") * (square + hyper("eps1") - mean); }
+  double newMean(double mean, double square) const {
+    return hyper("share") * (square + hyper("eps1")) + (1 - hyper("share")) * mean;
+  }
   // The unscaled update of each element of a tensor. `factors` are those of its columns, or null.
   std::vector<double> updateOf(const Tensor &gradient, const Tensor &rows, const Tensor *factors) const {
     std::vector<double> update(gradient.data.size());

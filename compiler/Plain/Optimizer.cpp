@@ -119,7 +119,7 @@ template <typename Op> struct PlainTensor {
   }
   Number wide(StringRef name) { return b.f64(hyper(name)); }
   Number newMean(const Number &mean, const Number &square) {
-    return mean + wide("share") * (square + wide("eps1") - mean);
+    return wide("share") * (square + wide("eps1")) + (1 - wide("share")) * mean;
   }
   // What clips an element of a gradient.
   std::function<Number(const Number &)> clipping() {

@@ -47,7 +47,8 @@ def Plan_PlaceAttr : Plan_Attr<"Place", "place"> {
   let summary = "where an operand or a result lies";
   let description = [{
     `#plan.place<arena 3 + 64 by 512>`: 64 bytes into buffer 3 of the program, with a row stride of 512 elements. The other
-    kinds are `parameters`, `gradients`, `state 1` of the optimizer, `packed 2`, `table 0`, `argument 1`, and `none`, for an operand that the op does not have or a result that nothing reads.
+    kinds are `parameters`, `gradients`, `state 1` of the optimizer, `packed 2`, `table 0`, `argument 1`, and `none`, for an operand that
+    the op does not have or a result that nothing reads.
   }];
   let parameters = (ins "::xfc::Place::Kind":$kind, "int64_t":$index, "int64_t":$offset, "int64_t":$stride);
   let builders = [AttrBuilder<(ins "const ::xfc::Place &":$place, "int64_t":$stride)>];
@@ -211,9 +212,9 @@ def Plan_LaunchOp : Plan_Op<"launch", [HasParent<"ProgramOp">, DeclareOpInterfac
   let description = [{
     The work is divided over the rows of a set; `keys` gives the row set and the structure of the keys. `immediates` holds
     the ids of the dropouts that draw random numbers, then `elements` if the kernel iterates over blocks of parameters, then
-    what an optimizer packs; or the table of the `tensors` that the kernel takes one by one (PartedTensor in
-    runtime/plan/Plan.h), whose chunks `elements` counts. `flops` counts floating-point operations, `traffic` bytes. Places are listed for the operands,
-    the results, and then the workspace of a reduction or the weights that an optimizer packs.
+    what an optimizer packs; or the table of the `tensors` that the kernel takes one by one (runtime/plan/PartedTensor.h), whose
+    chunks `elements` counts. `flops` counts floating-point operations, `traffic` bytes. Places are listed for the operands, the results,
+    and then the workspace of a reduction or the weights that an optimizer packs.
 
     ```mlir
     %y = plan.launch @linear_512x2048(%x, %w) over target at [arena 3 by 2048, packed 7, arena 4 by 512] {...} : (..) -> ..

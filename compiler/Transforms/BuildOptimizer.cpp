@@ -163,7 +163,7 @@ private:
     ByRole updated(arguments.size());
     updated[columns].resize(n);
     SmallVector<Value> columnSums(n), factors(n), parameterSquares, updateSquares;
-    auto given = [](Value value) { return value ? ValueRange(value) : ValueRange(); };
+    auto given = [](const Value &value) { return value ? ValueRange(value) : ValueRange(); }; // refers to the value
     for (auto [i, parameter] : llvm::enumerate(parameters)) {
       const MatrixForm form(parameter.type);
       SmallVector<Type> types = {arguments[rows][i].getType(),

@@ -24,7 +24,8 @@ void addPrepare(CLI::App &app) {
   command->callback([command, options] {
     requirePairs(options->text);
     if (options->distribution == 0) {
-      for (const char *ofTeacher : {"--model", "--weights", "--device", "--cuda-image", "--batch-tokens"})
+      for (const char *ofTeacher :
+           {"--model", "--weights", "--force-model", "--force-vocab", "--device", "--cuda-image", "--batch-tokens"})
         if (command->get_option(ofTeacher)->count() > 0)
           throw CLI::RequiredError("--distribution (with " + std::string(ofTeacher) + ")");
       if (options->model.format != Format::Ids && options->model.vocabulary.empty())

@@ -24,8 +24,9 @@ struct xfc_training {
     Engine &engine = *open->model.engine;
     const Module &module = engine.module();
     for (std::string_view state : options.optimizer->states)
-      std::memset(engine.optimizerState(state), 0,
-                  static_cast<size_t>(module.elementsOf(*module.findState(state)) * bytesOf(module.type)));
+      if (const OptimizerState *kept = module.findState(state))
+        std::memset(engine.optimizerState(state), 0,
+                    static_cast<size_t>(module.elementsOf(*kept) * bytesOf(module.type)));
     engine.statesChanged();
     open->training = true;
   }

@@ -73,7 +73,11 @@ Step cutTo(const Range &range, const Step &whole, int64_t begin, int64_t element
   return step;
 }
 
-// The parameter whose value, gradient or state lies at the place.
+[[noreturn]] void damaged(const Program &program) {
+  throw Error("the program '" + program.name + "' is damaged; compile the model again");
+}
+
+// The parameter whose value, gradient or state lies at the place; their number if there is none.
 size_t parameterAt(const Module &module, const Place &place) {
   const int64_t offset = place.offset / bytesOf(module.type);
   if (place.kind == Place::Kind::State)
@@ -85,15 +89,20 @@ size_t parameterAt(const Module &module, const Place &place) {
 
 // Tells a launch that takes tensors one by one the groups of their parameters. The first of its buffers that are not
 // common to all tensors are one of each, in their order.
-Step withGroups(const Module &module, const Step &whole, std::span<const int> groupOf) {
+Step withGroups(const Module &module, const Program &program, const Step &whole, std::span<const int> groupOf) {
   Step step = whole;
   const auto first = std::ranges::find_if(step.buffers, [](const Place &place) {
     return place.kind == Place::Kind::Parameters || place.kind == Place::Kind::Gradients ||
            place.kind == Place::Kind::State;
   });
-  for (int64_t tensor = 0; tensor < step.tensors; ++tensor)
-    step.immediates[tensor * numbersOfTensor + offsetof(PartedTensor, group) / sizeof(int64_t)] =
-        groupOf[parameterAt(module, first[tensor])];
+  if (step.tensors > step.buffers.end() - first)
+    damaged(program);
+  for (int64_t tensor = 0; tensor < step.tensors; ++tensor) {
+    const size_t parameter = parameterAt(module, first[tensor]);
+    if (parameter >= groupOf.size())
+      damaged(program);
+    step.immediates[tensor * numbersOfTensor + offsetof(PartedTensor, group) / sizeof(int64_t)] = groupOf[parameter];
+  }
   return step;
 }
 
@@ -134,7 +143,7 @@ Program inGroups(const Module &module, const Program &update, std::span<const in
   const int64_t hyperBytes = elementsOf(hyper->shape) * element;
   Program program = withSteps(update, [&](const Step &step, std::vector<Step> &steps) {
     if (step.tensors > 0) {
-      steps.push_back(withGroups(module, step, groupOf));
+      steps.push_back(withGroups(module, update, step, groupOf));
       return;
     }
     const Place *parameters = placeOf(step, Place::Kind::Parameters);

@@ -59,8 +59,8 @@ public:
     return {place.block.weights + (says.data() - place.block.ids), says.size()};
   }
   bool hasWeights() const;
-  // The teacher's distributions of the labels, one after the other, each of tokensPerLabel(pair) tokens; none if the
-  // file of the pair has none.
+  // The teacher's distributions of the labels, one after the other, all of equally many tokens; none if the file of the
+  // pair has none.
   Distribution distributions(size_t pair) const {
     const Place place = placeOf(pair);
     const int64_t tokens = place.block.tokensPerLabel;
@@ -70,8 +70,7 @@ public:
     return {place.block.distributions + begin * tokens,
             static_cast<size_t>((place.block.labelEnds[place.pair] - begin) * tokens)};
   }
-  int64_t tokensPerLabel(size_t pair) const { return placeOf(pair).block.tokensPerLabel; }
-  // The same for each corpus, or shard file, in order.
+  // For each corpus, or shard file, in order: the tokens in the distribution of a label; 0 if there are none.
   std::vector<int64_t> tokensPerLabel() const;
   int64_t sourceLength(size_t pair) const { return static_cast<int64_t>(source(pair).size()); }
   int64_t targetLength(size_t pair) const { return static_cast<int64_t>(withEnds(pair).size()) - 1; }

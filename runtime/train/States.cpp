@@ -12,19 +12,19 @@ States::States(Engine &engine, const Optimizer &optimizer, Ranks &ranks, Update 
 std::vector<States::Tensor> States::tensorsOf(const Module &module, const Optimizer &optimizer) {
   std::vector<Tensor> tensors;
   for (std::string_view state : optimizer.states)
-    for (const OptimizerState::Part &part : module.partsOf(*module.findState(state)))
-      tensors.push_back({std::string(state) + "." + module.parameters[part.parameter].name, state, part});
+    if (const OptimizerState *kept = module.findState(state)) // a model without matrices has no means of columns
+      for (const OptimizerState::Part &part : module.partsOf(*kept))
+        tensors.push_back({std::string(state) + "." + module.parameters[part.parameter].name, state, part});
+  std::ranges::stable_sort(tensors, {}, [](const Tensor &tensor) { return tensor.part.parameter; });
   return tensors;
-}
-
-const std::vector<Range> &States::keptBy(int rank) const {
-  return sharing ? sharing->rangesOf(rank) : engine.statesKept();
 }
 
 template <typename Use> void States::forEachPart(const Tensor &tensor, int rank, Use use) const {
   const int64_t first = tensor.part.offset, last = first + elementsOf(tensor.part.shape);
+  if (!sharing)
+    return use(Range{first, last}, first);
   int64_t before = 0; // elements of the rank's ranges before this one
-  for (const Range &range : keptBy(rank)) {
+  for (const Range &range : sharing->rangesOf(rank)) {
     const Range common = {std::max(range.begin, first), std::min(range.end, last)};
     if (common.size() > 0)
       use(common, before + common.begin - range.begin);

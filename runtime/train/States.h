@@ -54,7 +54,6 @@ public:
 private:
   // The parts of a tensor that a rank keeps: calls use(elements of the whole block, their place in the rank's block).
   template <typename Use> void forEachPart(const Tensor &tensor, int rank, Use use) const;
-  const std::vector<Range> &keptBy(int rank) const;
   char *blockOf(std::string_view state) { return static_cast<char *>(engine.optimizerState(state)); }
   int64_t bytesOf(const Tensor &tensor) const { return elementsOf(tensor.part.shape) * element; }
   void swapAverage();

@@ -25,7 +25,7 @@ public:
   // For each pair, the distributions of its labels, one after the other: the tokens to which the model gives the
   // highest probability after the source and the tokens before the label, best first; of equally probable ones, the
   // lower token comes first. The probabilities are those of the softmax over the whole vocabulary, without dropout, so
-  // they add up to less than 1. They do not depend on batchTokens, nor on the number of threads. Throws Error where
+  // they add up to at most 1. They do not depend on batchTokens, nor on the number of threads. Throws Error where
   // they are not finite.
   std::vector<std::vector<TokenProbability>> distributions(const TaughtPairs &pairs);
 

@@ -976,7 +976,7 @@ void Trainer::saveState() {
     } catch (const Error &error) {
       throw Error(format("step %lld: ", static_cast<long long>(progress.step)) + error.what() +
                   (savedStep >= 0 ? "; what was saved at step " + std::to_string(savedStep) + " is intact" : "") +
-                  "; train with a smaller --lr, a longer --warmup or a larger --adam-eps");
+                  "; train with a smaller --lr or a longer --warmup, or Adam with a larger --adam-eps");
     }
   });
   Progress now = progress;

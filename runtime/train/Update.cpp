@@ -22,7 +22,7 @@ void PairBatch::assign(const Corpus &corpus, std::span<const int64_t> pairs, con
     std::span<const int32_t> says = corpus.labels(pair);
     labels.insert(labels.end(), says.begin(), says.end());
     const Distribution taught = shares.distillation > 0 ? corpus.distributions(pair) : Distribution();
-    for (size_t i = 0, tokens = taught.size() / says.size(); i < says.size(); ++i)
+    for (size_t i = 0, tokens = taught.size() / says.size(); training && i < says.size(); ++i)
       lists.add(says[i] == module.pad ? -1 : says[i], shares, taught.subspan(i * tokens, tokens));
     const Weights given = corpus.weights(pair);
     if (given.size() > 1)

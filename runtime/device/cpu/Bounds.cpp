@@ -91,8 +91,9 @@ int64_t bytesFrom(const Place &place) {
     return evaluate(run.program->buffers[place.index].size, run.counts) - place.offset;
   case Place::Kind::Parameters:
   case Place::Kind::Gradients:
-  case Place::Kind::State:
     return module.parameterElements * element - place.offset;
+  case Place::Kind::State: // ranks that share states have less, which is not known here
+    return module.elementsOf(module.states[place.index]) * element - place.offset;
   case Place::Kind::Packed:
     return module.packed[place.index].bytes;
   case Place::Kind::Table:

@@ -571,6 +571,26 @@ TEST(Adafactor, step) {
   expectNear(stepped[1], Tensor{{2}, {0.85 - 0.3 * v2 / shrink, 1.7 - 0.3 * 1.25 / shrink}}, 1e-14, "the vector");
 }
 
+// Where nothing of the old means is kept and a row has no gradient, eps1 keeps its mean from 0, and its update is 0.
+TEST(Adafactor, rowWithoutGradient) {
+  const std::string text = R"(
+    !v = tensor<2xf64>
+    !p = tensor<1xf64>
+    func.func @f(%h: tensor<8xf64>, %factor: tensor<f64>, %w: !v, %g: !v, %r: !v) -> (!v, !v) {
+      %r1, %q = xfc.row_moments "adafactor" %h, %factor parameters(%w) gradients(%g) rows(%r)
+        : (tensor<8xf64>, tensor<f64>, !v, !v, !v) -> (!v, !p)
+      %u = xfc.update_squares "adafactor" %h, %factor gradients(%g) rows(%r1) factors()
+        : (tensor<8xf64>, tensor<f64>, !v, !v) -> !p
+      %w1 = xfc.factored_update "adafactor" %h, %factor parameters(%w) gradients(%g) rows(%r1) factors()
+        squares(%q), (%u) averages() : (tensor<8xf64>, tensor<f64>, !v, !v, !v, !p, !p) -> !v
+      return %w1, %r1 : !v, !v
+    })";
+  const Tensor hyper{{8}, {0.5, 1, 1e-30, 3, 10, 0, 0, HUGE_VAL}}, factor{{}, {1}};
+  const auto stepped = evaluateOn(1, text, {hyper, factor, {{2}, {6, 6}}, {{2}, {0, 4}}, {{2}, {1e-6, 1e-6}}});
+  expectNear(stepped[0], Tensor{{2}, {6, 5.5}}, 1e-14, "parameters");
+  expectNear(stepped[1], Tensor{{2}, {1e-30, 16}}, 1e-40, "means");
+}
+
 // Keys and values are written to their slots, and a hypothesis attends only to the rows of its history.
 TEST(Cache, writesAndAttends) {
   Shape shape({{{1, 2}, 0}}, {{{5}, 0}, {{6}, 0}}, 0);

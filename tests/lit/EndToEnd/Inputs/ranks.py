@@ -185,6 +185,11 @@ if mode == "equal":
     run(command("grouped", 1, **grouped))
     run(command("grouped3", 3, **grouped))
     same("grouped", "grouped3")
+    # An optimizer that is not elementwise, whose states every rank keeps.
+    factored = {"optimizer": "adafactor", "schedule": "inverse-sqrt", "lr": 0.01}
+    run(command("factored", 1, **factored))
+    run(command("factored3", 3, **factored))
+    same("factored", "factored3")
     # A rate that is too high is halved until the loss stays finite, from the last state each time.
     falling = {"schedule": "constant", "lr": 3e7, "warmup": 1, "clip_norm": 0, "clip_value": 0, "on_nan": "halve", "accumulate": 3, "save_every": 4,
                "steps": 18, "epochs": None, "ema": None, "average": 0, "keep_best": None, "valid_source": None, "valid_target": None,
