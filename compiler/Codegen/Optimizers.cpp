@@ -107,14 +107,16 @@ std::function<Value(Value, Value)> FactoredRule::newMean(bool vectors) const {
 
 std::pair<Value, Value> FactoredRule::scales(Value parameterSquares, Value updateSquares) const {
   auto wide = [&](StringRef name) { return k.f64Of(hyper(name)); };
+  // Divisions in f64 are subroutines on a GPU, which need registers: there are as few as possible.
   Value elements = k.f64OfInteger(k.mul(chunk.rows, chunk.columns)), one = k.constant(1, elements),
-        zero = k.constant(0, elements);
-  auto rootOfMean = [&](Value sum) { return k.sqrt(k.divf(sum, elements)); };
-  auto larger = [&](Value x, Value y) { return k.select(k.lessf(x, y), y, x); };
-  Value relative = larger(wide("eps2"), rootOfMean(parameterSquares));
+        zero = k.constant(0, elements), share = k.divf(one, elements);
+  auto rootOfMean = [&](Value sum) { return k.sqrt(k.mulf(sum, share)); };
+  Value least = wide("eps2"), root = rootOfMean(parameterSquares);
+  Value relative = k.select(k.lessf(least, root), root, least);
   Value rate = k.mulf(wide("rate"), k.select(k.lessf(zero, wide("scales")), relative, one));
-  Value shrink = larger(one, k.divf(rootOfMean(updateSquares), wide("clip_threshold")));
-  return {k.elementOf(k.mulf(rate, wide("decay"))), k.elementOf(k.divf(rate, shrink))};
+  Value clipped = k.divf(wide("clip_threshold"), rootOfMean(updateSquares)); // infinite if nothing is updated
+  Value step = k.mulf(rate, k.select(k.lessf(clipped, one), clipped, one));
+  return {k.elementOf(k.mulf(rate, wide("decay"))), k.elementOf(step)};
 }
 
 Value sumOfParts(CodeBuilder &k, Value data, Value count) {
