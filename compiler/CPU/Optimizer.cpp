@@ -224,7 +224,7 @@ public:
         op.getGradients().size(), matrices,
         [&] {
           Value factors = ofMatrix(op.getFactors());
-          return k.loop(from, to, 1, state, [&](Value row, Values outer) {
+          return k.loop(from, to, 1, state, [&](Value row, const Values &outer) {
             Value first = k.mul(row, chunk.columns);
             Value inverse = k.broadcast(k.divf(k.scalar(1), k.sqrt(k.load(k.offset(rows, row)))));
             return eachVector(k.index(0), chunk.columns, outer, [&](Value column, Value mask, Values s) {

@@ -158,7 +158,7 @@ public:
         op.getGradients().size(), matrices,
         [&] {
           Value factors = ofMatrix(op.getFactors());
-          return byWarp(from, to, state, [&](Value row, Values outer) {
+          return byWarp(from, to, state, [&](Value row, const Values &outer) {
             Value first = k.mul(row, chunk.columns);
             Value inverse = k.divf(k.scalar(1), k.sqrt(k.load(k.offset(rows, row))));
             return byLane(chunk.columns, outer, [&](Value column, Values s) {

@@ -107,6 +107,7 @@ std::vector<OptimizerState::Part> Module::partsOf(const OptimizerState &state) c
   if (!state.likeParameters)
     return state.parts;
   std::vector<OptimizerState::Part> parts;
+  parts.reserve(parameters.size());
   for (size_t i = 0; i < parameters.size(); ++i)
     parts.push_back({static_cast<int64_t>(i), parameters[i].shape, parameters[i].offset});
   return parts;
