@@ -394,6 +394,8 @@ std::string Trainer::samplingText() const {
 
 void Trainer::planBatches() {
   batches.emplace(*corpus, batchTokens, options.seed, mixture);
+  if (!options.resume) // reads its first pairs now: files that are damaged are refused before anything is written
+    batches->seek(progress.position);
 
   schedule = {
       options.schedule,     options.rate > 0 ? options.rate : options.schedule == Schedule::Kind::Noam ? 1 : 5e-4,
