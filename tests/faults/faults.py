@@ -17,6 +17,7 @@ import argparse
 import collections
 import errno
 import hashlib
+import itertools
 import json
 import os
 import random
@@ -253,7 +254,7 @@ class Bench:
         self.interposer = os.path.join(self.work, "interpose.so")
         self.executables = os.path.realpath(options.executables or options.work)
         self.unsynced = options.unsynced
-        self.runs = 0
+        self.runs = self.kills = 0  # of processes; kills: those whose status says that SIGKILL ended them
         os.makedirs(self.work, exist_ok=True)
         os.makedirs(self.executables, exist_ok=True)
         subprocess.run(["cc", "-std=gnu17", "-O1", "-shared", "-fPIC", "-o", self.interposer, os.path.join(HERE, "interpose.c")], check=True)
@@ -292,6 +293,7 @@ class Bench:
             process.kill()
             process.communicate()
             raise Finding(f"does not end within {PATIENCE} s") from None
+        self.kills += process.returncode == -signal.SIGKILL
         return Result(process.returncode, (error or b"").decode(errors="replace"))
 
     def run(self, *arguments, **options):
@@ -323,9 +325,7 @@ class Reference:
             faults = {"RECORD": record}
             if bench.unsynced:
                 faults["UNSYNCED"] = bench.unsynced
-            begin = time.monotonic()
             result = bench.run(configuration, phase, False, faults=faults)
-            self.seconds.append(time.monotonic() - begin)
             require(result.status == 0, f"an uninterrupted run ends with {result}")
             self.records.append(operations(record, bench.case))
             disk, promised = Disk(self.before[-1]), []
@@ -337,6 +337,12 @@ class Reference:
             for path, versions in disk.versions.items():
                 self.versions[path] |= versions
         self.after = {path: data and normal(path, data) for path, data in walk(bench.case).items()}
+        for phase, before in enumerate(self.before):  # without the recorder, as the runs that are sent signals
+            bench.clear(before)
+            begin = time.monotonic()
+            result = bench.run(configuration, phase, False)
+            self.seconds.append(time.monotonic() - begin)
+            require(result.status == 0, f"an uninterrupted run ends with {result}")
 
     def check_whole(self, files, promised):
         """Checks the files that a broken run left."""
@@ -458,7 +464,10 @@ class Signals:
     plans = [["KILL"], ["KILL"], ["KILL"], ["TERM"], ["TERM", "KILL"], ["HUP"], ["PIPE"], ["PIPE", "TERM"]]
 
     def cases(self, reference, options, generator):
-        for _ in range(options.rounds):
+        share = -(-options.kills // len(options.configurations))
+        last = reference.bench.kills + share
+        rounds = itertools.takewhile(lambda _: reference.bench.kills < last, itertools.count()) if share else range(options.rounds)
+        for _ in rounds:
             attempts = []
             for _ in range(generator.randint(1, 3)):
                 plan = generator.choice(self.plans)
@@ -478,7 +487,10 @@ class Signals:
                 sent = []
                 for word in signals.split(","):
                     name, delay = word.split("@")
-                    time.sleep(float(delay))
+                    try:
+                        process.wait(float(delay))
+                    except subprocess.TimeoutExpired:
+                        pass
                     if name == "PIPE":
                         process.stdout.close()
                         process.stderr.close()
@@ -571,17 +583,18 @@ class Power:
         reference.check_end()
 
 
+COLUMNS = ("mode", "configuration", "cases", "runs", "kills", "findings")
 MODES = {"operations": Operations, "signals": Signals, "two": Two, "power": Power}
 
 
 def run_cases(bench, mode, name, options):
     """Runs the cases; returns a row of the table, and the first finding."""
     generator = random.Random(f"{options.seed} {mode} {name}")
-    count = findings = runs = 0
+    count = findings = runs = kills = 0
     first = None
     try:
         reference = Reference(bench, CONFIGURATIONS[name])
-        runs, tester = bench.runs, MODES[mode]()
+        runs, kills, tester = bench.runs, bench.kills, MODES[mode]()
         for case in [options.case] if options.case else tester.cases(reference, options, generator):
             count += 1
             try:
@@ -593,7 +606,17 @@ def run_cases(bench, mode, name, options):
                     print(f"{mode} {name} {case}: {finding}", file=sys.stderr)
     except Finding as finding:
         findings, first = 1, (None, str(finding))
-    return (mode, name, count, bench.runs - runs, findings), first
+    return (mode, name, count, bench.runs - runs, bench.kills - kills, findings), first
+
+
+def append_counts(path, row):
+    """Appends a row, with the time and the commit, to a file of tab-separated values."""
+    commit = subprocess.run(["git", "-C", HERE, "describe", "--always", "--dirty", "--exclude", "*"], capture_output=True, text=True).stdout.strip()
+    new = not os.path.exists(path)
+    with open(path, "a") as file:
+        if new:
+            print("date", "commit", *COLUMNS, sep="\t", file=file)
+        print(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), commit or "unknown", *row, sep="\t", file=file)
 
 
 def main():
@@ -604,24 +627,31 @@ def main():
     parser.add_argument("--modes", default=",".join(MODES), help="which, between commas")
     parser.add_argument("--configurations", default=",".join(CONFIGURATIONS), help="which, between commas")
     parser.add_argument("--rounds", type=int, default=20, help="cases of signals and two")
+    parser.add_argument("--kills", type=int, default=0, help="goes on with cases of signals until that many processes were killed, the same number in "
+                        "each configuration")
+    parser.add_argument("--counts", help="a file of tab-separated values that each row of the table is appended to")
     parser.add_argument("--sample", type=int, default=0, help="so many of all cases of operations and power (default: all)")
     parser.add_argument("--second", type=float, default=0.2, help="share of the operations with a second fault during the resume")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--case", help="repeats one case of one mode and configuration")
     parser.add_argument("--unsynced", default="", help="pretends that fsync does nothing for paths with this in them: power has to find it")
     options = parser.parse_args()
+    options.modes, options.configurations = options.modes.split(","), options.configurations.split(",")
     for what, given, known in (("--modes", options.modes, MODES), ("--configurations", options.configurations, CONFIGURATIONS)):
-        if unknown := set(given.split(",")) - set(known):
+        if unknown := set(given) - set(known):
             parser.error(f"{what}: unknown {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     temporary = None if options.work else tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
     options.work = options.work or temporary.name
     bench = Bench(options)
-    print(f"{'mode':12}{'configuration':15}{'cases':>8}{'runs':>8}{'findings':>10}")
+    line = "{:12}{:15}{:>8}{:>8}{:>8}{:>10}"
+    print(line.format(*COLUMNS))
     first = None
-    for mode in options.modes.split(","):
-        for name in options.configurations.split(","):
+    for mode in options.modes:
+        for name in options.configurations:
             row, found = run_cases(bench, mode, name, options)
-            print(f"{row[0]:12}{row[1]:15}{row[2]:8}{row[3]:8}{row[4]:10}", flush=True)
+            print(line.format(*row), flush=True)
+            if options.counts:
+                append_counts(options.counts, row)
             if found and not first:
                 first = (mode, name, *found)
     if first:
