@@ -1,21 +1,13 @@
 // The compiler's command line.
-#include "CompileCommand.h"
-#include "ExportCommand.h"
-#include "ImportCommand.h"
-#include "InspectCommand.h"
-#include "VocabCommand.h"
+#include "Verbs.h"
 #include "support/CommandLine.h"
 
 static int run(int argc, char **argv) {
   CLI::App app("xfc: compiles encoder-decoder Transformers from JSON into executables that train and translate", "xfc");
   app.set_version_flag("--version", "xfc " XFC_VERSION);
   app.require_subcommand(1);
-  xfc::addCompile(app);
-  xfc::addImport(app);
-  xfc::addExport(app);
-  xfc::addVocab(app);
-  xfc::addInspect(app);
-  xfc::addPhases(app);
+  for (const xfc::Verb &verb : xfc::compilerVerbs)
+    verb.add(app);
   return xfc::runCommandLine(app, argc, argv);
 }
 

@@ -1,5 +1,5 @@
 // The entry of every generated executable.
-#include "app/Commands.h"
+#include "app/Verbs.h"
 #include "engine/Engine.h"
 #include "support/CommandLine.h"
 #include "support/Confinement.h"
@@ -15,10 +15,8 @@ static int run(int argc, char **argv) {
            engine.device().name();
   });
   app.require_subcommand(1);
-  for (auto add : {xfc::addPrepare, xfc::addTrain, xfc::addTranslate, xfc::addEncode, xfc::addDecode, xfc::addScore,
-                   xfc::addEvaluate, xfc::addAverage, xfc::addReport, xfc::addForward, xfc::addSelfcheck, xfc::addBench,
-                   xfc::addPack, xfc::addInfo})
-    add(app);
+  for (const xfc::Verb &verb : xfc::verbs)
+    verb.add(app);
   return xfc::runCommandLine(app, argc, argv);
 }
 

@@ -20,6 +20,7 @@ public:
     Json json = Json::parse(text, nullptr, false);
     if (json.is_discarded() || random.oneIn(16))
       return changedBytes(std::string(text), most);
+    room = largest - std::min(text.size(), largest);
     for (size_t changes = 1 + random.below(3); changes > 0; --changes)
       changeOne(json);
     return written(json);
@@ -60,7 +61,7 @@ private:
     std::vector<Json *> values;
     collect(json, values);
     Json &value = *values[random.below(values.size())];
-    const Json other = *values[random.below(values.size())];
+    const Json &other = *values[random.below(values.size())]; // one may contain the other
     switch (random.below(9)) {
     case 0:
       value = scalar();
@@ -74,28 +75,28 @@ private:
         value = changedString(value.get<std::string>());
       return;
     case 2:
-      if (!tooLarge(json, other))
-        value = other;
+      if (hasRoomFor(other))
+        value = Json(other);
       return;
     case 3:
       if (value.is_structured() && !value.empty())
         value.erase(std::next(value.begin(), static_cast<std::ptrdiff_t>(random.below(value.size()))));
       return;
     case 4: // an added key or element
-      if (tooLarge(json, other))
+      if (!value.is_structured() || !hasRoomFor(other))
         return;
-      if (value.is_object())
-        value[someKey(values)] = other;
-      else if (value.is_array())
-        value.insert(std::next(value.begin(), static_cast<std::ptrdiff_t>(random.below(value.size() + 1))), other);
+      if (Json copy = other; value.is_object())
+        value[someKey(values)] = std::move(copy);
+      else
+        value.insert(std::next(value.begin(), static_cast<std::ptrdiff_t>(random.below(value.size() + 1))),
+                     std::move(copy));
       return;
     case 5:
       if (value.is_array() && value.size() > 1)
         std::swap(value[random.below(value.size())], value[random.below(value.size())]);
       return;
     case 6:
-      if (!tooLarge(json, value))
-        value = random.oneIn(2) ? Json::array({value}) : Json{{someKey(values), value}};
+      value = random.oneIn(2) ? Json::array({value}) : Json{{someKey(values), value}};
       return;
     case 7:
       if (value.is_structured() && !value.empty()) {
@@ -110,8 +111,12 @@ private:
   }
 
   // Repeated copying would double the size again and again.
-  static bool tooLarge(const Json &json, const Json &more) {
-    return written(json).size() + written(more).size() > 1 << 16;
+  bool hasRoomFor(const Json &more) {
+    const size_t size = more.is_structured() ? written(more).size() : 0;
+    if (size > room)
+      return false;
+    room -= size;
+    return true;
   }
   // Changed strings may be invalid UTF-8.
   static std::string written(const Json &json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
@@ -147,7 +152,9 @@ private:
     return text;
   }
 
+  static constexpr size_t largest = 1 << 16;
   Random random;
+  size_t room = 0; // characters by which copies may make the text longer
 };
 
 } // namespace xfc::fuzz

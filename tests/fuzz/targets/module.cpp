@@ -1,4 +1,4 @@
-// Fuzzes a module as text through all stages up to the plan.
+// Fuzzes a module as text through all stages up to the plan, and some modules further, to the code of kernels.
 #include "../Fuzz.h"
 #include "Compiler.h"
 #include "Import/Import.h"
@@ -16,7 +16,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         return;
       PipelineOptions options;
       options.cpus = {"x86-64-v3"};
-      planOf(*module, options);
+      if (size % 4 == 0)
+        emitPhase(*module, options, Phase::Lowered);
+      else
+        planOf(*module, options);
     });
   });
   return 0;

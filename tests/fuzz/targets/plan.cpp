@@ -47,3 +47,68 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   });
   return 0;
 }
+
+// A plan is a sequence of numbers in LEB128 of their zigzag encoding; its texts and its few floating-point numbers are
+// taken for such, too. Replaces one number, or repeats or removes some of them, with the length that may precede them.
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned seed) {
+  fuzz::Random random(seed);
+  if (size == 0 || random.oneIn(8))
+    return LLVMFuzzerMutate(data, size, most);
+  struct Number {
+    size_t begin, end;
+    int64_t value;
+  };
+  std::vector<Number> numbers;
+  for (size_t at = 0; at < size;) {
+    const size_t begin = at;
+    uint64_t bits = 0;
+    for (int shift = 0; at < size && shift < 64; shift += 7) {
+      bits |= static_cast<uint64_t>(data[at] & 0x7F) << shift;
+      if (data[at++] < 0x80)
+        break;
+    }
+    numbers.push_back({begin, at, static_cast<int64_t>(bits >> 1) ^ -static_cast<int64_t>(bits & 1)});
+  }
+  auto written = [](int64_t value) {
+    std::string text;
+    uint64_t bits = static_cast<uint64_t>(value) << 1 ^ static_cast<uint64_t>(value >> 63);
+    for (; bits >= 0x80; bits >>= 7)
+      text += static_cast<char>(bits | 0x80);
+    return text + static_cast<char>(bits);
+  };
+  auto near = [](int64_t value, int64_t by) { // wraps around
+    return static_cast<int64_t>(static_cast<uint64_t>(value) + static_cast<uint64_t>(by));
+  };
+  static constexpr int64_t extremes[] = {
+      0,         1,        -1, 2, 3, 63, 64, 2048, INT32_MAX, int64_t(1) << 32, int64_t(1) << 40, int64_t(1) << 62,
+      INT64_MAX, INT64_MIN};
+  std::string text(fuzz::textOf(data, size));
+  const size_t i = random.below(numbers.size());
+  const Number &number = numbers[i];
+  auto replace = [&](int64_t value) { text.replace(number.begin, number.end - number.begin, written(value)); };
+  switch (random.below(5)) {
+  case 0:
+    replace(extremes[random.below(std::size(extremes))]);
+    break;
+  case 1:
+    replace(near(number.value, static_cast<int64_t>(random.below(5)) - 2));
+    break;
+  case 2:
+    replace(numbers[random.below(numbers.size())].value);
+    break;
+  default: { // an item more, or less, of a list whose length is this number
+    const size_t first = i + 1, last = std::min(first + 1 + random.below(24), numbers.size());
+    if (first == last)
+      break;
+    const size_t begin = numbers[first].begin, bytes = numbers[last - 1].end - begin;
+    const bool more = random.oneIn(2);
+    if (more)
+      text.insert(begin, std::string(text, begin, bytes));
+    else
+      text.erase(begin, bytes);
+    if (!random.oneIn(4))
+      replace(near(number.value, more ? 1 : -1));
+  }
+  }
+  return fuzz::replaced(data, size, most, text);
+}

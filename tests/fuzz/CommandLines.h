@@ -1,0 +1,59 @@
+// Shared by the fuzz targets of command lines: one argument per line of input. They are parsed and checked; no verb
+// runs.
+#pragma once
+
+#include "Fuzz.h"
+#include "support/CommandLine.h"
+#include "support/Verb.h"
+#include <algorithm>
+#include <cstdio>
+#include <span>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace xfc::fuzz {
+
+// Makes every verb end after its arguments have been parsed and checked, before it does its work.
+inline void withoutWork(CLI::App &app) {
+  for (CLI::App *verb : app.get_subcommands({})) {
+    if (verb->get_subcommands({}).empty())
+      verb->parse_complete_callback([] { throw CLI::Success(); });
+    withoutWork(*verb);
+  }
+}
+
+// Parses the input as the command line of a program with these verbs.
+inline void parseCommandLine(const char *program, std::span<const Verb> verbs, std::string_view input) {
+  std::vector<std::string> words = {program};
+  std::istringstream lines{std::string(input)};
+  for (std::string line; std::getline(lines, line);)
+    words.push_back(line.substr(0, line.find('\0')));
+  std::vector<char *> arguments;
+  for (std::string &word : words)
+    arguments.push_back(word.data());
+
+  CLI::App app("", program);
+  app.require_subcommand(1);
+  // Declaring all the flags of all the verbs takes most of the time, so usually only the verb that is named is added.
+  const auto named =
+      std::ranges::find_if(verbs, [&](const Verb &verb) { return words.size() > 1 && words[1] == verb.name; });
+  for (const Verb &verb : named == verbs.end() || input.size() % 8 == 0 ? verbs : std::span(&*named, 1)) {
+    verb.add(app);
+    expect(app.get_subcommands({}).back()->get_name() == verb.name, "a verb has the name under which it is listed");
+  }
+  withoutWork(app);
+  // Discard help and messages.
+  static std::FILE *const nothing = std::fopen("/dev/null", "w");
+  std::ostringstream sink;
+  std::streambuf *const out = std::cout.rdbuf(sink.rdbuf()), *const err = std::cerr.rdbuf(sink.rdbuf());
+  std::FILE *const messages = std::exchange(stderr, nothing);
+  const int status = runCommandLine(app, static_cast<int>(arguments.size()), arguments.data());
+  stderr = messages;
+  std::cout.rdbuf(out);
+  std::cerr.rdbuf(err);
+  expect(status >= 0 && status <= 2, "a command line ends with status 0, 1 or 2");
+}
+
+} // namespace xfc::fuzz
