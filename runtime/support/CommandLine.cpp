@@ -3,6 +3,7 @@
 #include "support/Error.h"
 #include "support/Files.h"
 #include "support/Interrupt.h"
+#include "support/Uncaught.h"
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
@@ -142,14 +143,20 @@ static void printException(const std::exception_ptr &exception) {
   }
 }
 
+void reportUncaught() {
+  std::set_terminate([] {
+    if (std::exception_ptr exception = std::current_exception())
+      printException(exception);
+    else // not even an exception could be allocated
+      std::fputs("error: out of memory\n", stderr);
+    std::_Exit(1);
+  });
+}
+
 int reportErrors(const std::function<int()> &work) {
   std::signal(SIGPIPE, SIG_IGN); // writing to a closed stream becomes an error of that stream
   endWhereFilesAreCutOff();
-  std::set_terminate([] { // for exceptions that leave a thread or a noexcept function
-    if (std::exception_ptr exception = std::current_exception())
-      printException(exception);
-    std::_Exit(1);
-  });
+  reportUncaught();
   try {
     return work();
   } catch (const Interrupted &stopped) {

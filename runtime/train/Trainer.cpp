@@ -457,9 +457,11 @@ void Trainer::chooseBatchTokens() {
 // Allocates all memory of the steps up front, so that a run that has started does not fail for lack of memory.
 void Trainer::reserve() {
   Engine &engine = *model.engine;
-  const int64_t needed = memoryFor(batchTokens).total(), available = engine.device().available();
-  if (available > 0 && needed > available)
-    throw Error("training needs " + megabytes(needed) + " of memory, but the " +
+  // Lines of text, batches of pairs, records, and buffers of files take some memory of the host that is not planned.
+  const int64_t needed = memoryFor(batchTokens).total(), available = engine.device().available(),
+                unplanned = engine.device().isHost() ? int64_t(16) << 20 : 0;
+  if (available > 0 && needed + unplanned > available)
+    throw Error("training needs " + megabytes(needed + unplanned) + " of memory, but the " +
                 std::string(engine.device().isHost() ? "system" : "GPU") + " has " + megabytes(available) +
                 " left; use a smaller --batch-tokens (with --accumulate for the same step) or a smaller model");
   for (const std::string &program : programsOfSteps())
