@@ -2,6 +2,7 @@
 #include "app/Commands.h"
 #include "decode/Flags.h"
 #include "decode/ModelOptions.h"
+#include "support/Confinement.h"
 #include "support/Progress.h"
 #include "text/LinePairs.h"
 #include "text/Metrics.h"
@@ -61,6 +62,7 @@ MetricSums ofModel(EvaluateOptions &options) {
 void run(EvaluateOptions &options) {
   if (options.hypothesis.empty() && options.source.empty())
     throw CLI::RequiredError("--source (with --model) or --hypothesis");
+  confineOn(options.model.device.device, {});
   const MetricSums sums = options.hypothesis.empty() ? ofModel(options) : ofFile(options);
   if (sums.lines() == 0)
     throw Error(options.target + ": the file is empty; expected one sentence per line");

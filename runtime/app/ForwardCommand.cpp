@@ -5,6 +5,7 @@
 #include "engine/Safetensors.h"
 #include "plan/Programs.h"
 #include "support/CommandLine.h"
+#include "support/Confinement.h"
 #include <cmath>
 #include <cstring>
 
@@ -89,6 +90,7 @@ std::unique_ptr<Engine> engineFor(const ModelOptions &options) {
 }
 
 void run(const ForwardOptions &options) {
+  confineOn(options.model.device.device, {options.output});
   Input input(options.input);
   std::unique_ptr<Engine> engine = engineFor(options.model);
   const Module &module = engine->module();

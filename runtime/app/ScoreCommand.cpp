@@ -4,6 +4,7 @@
 #include "decode/ModelOptions.h"
 #include "decode/Score.h"
 #include "support/CommandLine.h"
+#include "support/Confinement.h"
 #include "text/LinePairs.h"
 #include <cmath>
 #include <cstdio>
@@ -21,6 +22,7 @@ struct ScoreOptions {
 };
 
 void run(const ScoreOptions &options) {
+  confineOn(options.model.device.device, {});
   TranslationModel model = loadModel(options.model);
   LinePairs lines(options.source, options.target, "line i of one belongs to line i of the other");
   double sum = 0;

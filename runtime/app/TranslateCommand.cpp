@@ -228,9 +228,7 @@ void addTranslate(CLI::App &app) {
   command->callback([options] {
     if (options->attentionSvg == "-" && options->output == "-")
       throw CLI::ValidationError("--attention-svg", "a drawing and translations cannot both go to standard output");
-    // A GPU's driver starts programs and creates files of its own, which confinement would forbid.
-    if (options->model.device.device == "cpu")
-      confine({options->output, options->attentionSvg});
+    confineOn(options->model.device.device, {options->output, options->attentionSvg});
     Translation(*options).run();
   });
 }

@@ -152,4 +152,9 @@ void confine(const std::vector<std::string> &written) {
   confineCalls();
 }
 
+void confineOn(const std::string &device, const std::vector<std::string> &written) {
+  if (device == "cpu")
+    confine(written);
+}
+
 } // namespace xfc

@@ -16,5 +16,8 @@ void allowConfinement();
 // seccomp restricts system calls; a kernel that lacks one of them still applies the other. Call this before starting
 // threads.
 void confine(const std::vector<std::string> &written);
+// The same for a process that computes on this device ("cpu" or "cuda"). With a GPU, whose driver starts programs and
+// creates files of its own, it does nothing.
+void confineOn(const std::string &device, const std::vector<std::string> &written);
 
 } // namespace xfc
