@@ -16,6 +16,17 @@ bool isOfTheCall(const std::string &name) {
          name == "mpi" || name == "trace" || name == "trace-steps";
 }
 
+// A value as JSON, so that equal numbers are equal however they are written.
+Json valueOf(const std::string &text) {
+  Json parsed = Json::parse(text, nullptr, false);
+  return parsed.is_number() ? parsed : Json(text);
+}
+
+// Several values are joined as the default is written.
+std::string textOf(const CLI::Option &option) {
+  return CLI::detail::join(option.results(), std::string(1, option.get_delimiter()));
+}
+
 std::string textOf(const Json &value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
 } // namespace
@@ -84,25 +95,32 @@ void applyConfiguration(CLI::App &command, const std::string &text, const std::s
   }
 }
 
+GivenFlags::GivenFlags(const CLI::App &command) : command(command) {
+  for (const CLI::Option *option : command.get_options())
+    if (option->count() > 0)
+      own.insert("--" + option->get_single_name());
+}
+
+bool GivenFlags::operator()(const std::string &flag) const {
+  const CLI::Option &option = *command.get_option(flag);
+  return onCommandLine(flag) || (option.count() > 0 && valueOf(textOf(option)) != valueOf(option.get_default_str()));
+}
+
 std::string usedConfiguration(const CLI::App &command) {
   Json used = Json::object();
-  auto number = [](const std::string &text) {
-    Json parsed = Json::parse(text, nullptr, false);
-    return parsed.is_number() ? parsed : Json(text);
-  };
   for (const CLI::Option *option : command.get_options()) {
     std::string name = option->get_single_name();
     if (isOfTheCall(name))
       continue;
     if (option->count() == 0) {
       if (!option->get_default_str().empty())
-        used[name] = number(option->get_default_str());
-    } else if (const char delimiter = option->get_delimiter()) {
-      used[name] = CLI::detail::join(option->results(), std::string(1, delimiter)); // as its default is written
+        used[name] = valueOf(option->get_default_str());
+    } else if (option->get_delimiter() != '\0') {
+      used[name] = textOf(*option);
     } else if (option->get_items_expected_max() > 1) {
       used[name] = option->results();
     } else {
-      used[name] = number(option->results().back());
+      used[name] = valueOf(option->results().back());
     }
   }
   try {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <set>
 #include <string>
 
 namespace xfc {
@@ -10,6 +11,20 @@ namespace xfc {
 // The limits on the length of training are alternatives: one on the command line replaces those of the object. Throws
 // Error if the text is not an object, a flag is unknown, or a flag does not accept its value.
 void applyConfiguration(CLI::App &command, const std::string &text, const std::string &file);
+
+// Tells flags that somebody gave from those that merely have a value: config.json holds every flag of its run.
+class GivenFlags {
+public:
+  // To be made before applyConfiguration(): notes what the command line has. The command must outlive this.
+  explicit GivenFlags(const CLI::App &command);
+  bool onCommandLine(const std::string &flag) const { return own.contains(flag); } // "--momentum"
+  // Whether the command line has the flag, or a file gives it another value than its default.
+  bool operator()(const std::string &flag) const;
+
+private:
+  const CLI::App &command;
+  std::set<std::string> own;
+};
 
 // The flags of the run with their values in effect, as a JSON object. Throws Error if a value is not valid UTF-8.
 std::string usedConfiguration(const CLI::App &command);

@@ -126,6 +126,7 @@ void checkSampling(const TrainOptions &options) {
 
 void run(CLI::App &command, TrainFlags &flags) {
   TrainOptions &options = flags.train;
+  const GivenFlags given(command);
   if (!flags.configuration.empty())
     applyConfiguration(command, readFile(flags.configuration), flags.configuration);
   if (options.resume && !options.out.empty() && exists(options.out + "/config.json"))
@@ -146,9 +147,11 @@ void run(CLI::App &command, TrainFlags &flags) {
   if (options.out.empty())
     throw CLI::RequiredError("--out");
   const PairFiles &held = options.validation;
-  if (options.keepBest > 0 && held.sources.empty() && held.tables.empty())
-    throw CLI::ValidationError("--keep-best",
-                               "it compares validations; give --valid-source and --valid-target, or --valid-tsv");
+  if (held.sources.empty() && held.targets.empty() && held.tables.empty())
+    for (const char *ofValidations : {"--valid-every", "--early-stop", "--keep-best"})
+      if (given(ofValidations))
+        throw CLI::ValidationError(ofValidations, "there are no validations without held-out text; give --valid-source "
+                                                  "and --valid-target, or --valid-tsv");
   if (held.sources.empty() != held.targets.empty())
     throw CLI::RequiredError(held.sources.empty() ? "--valid-source (with --valid-target)"
                                                   : "--valid-target (with --valid-source)");
@@ -156,7 +159,10 @@ void run(CLI::App &command, TrainFlags &flags) {
     throw CLI::ExcludesError("--valid-tsv", "--valid-source");
   if (options.format != Format::Ids && options.vocabulary.empty())
     throw CLI::RequiredError("--vocab (or --format ids)");
-  flags.update.resolve();
+  // The settings of a file belong to its optimizer, of which the command line may take precedence.
+  flags.update.resolve([&](const std::string &flag) {
+    return given.onCommandLine(flag) || (!given.onCommandLine("--optimizer") && given(flag));
+  });
   options.settings = flags.update.options.settings;
   options.settings.averageDecay = flags.averageDecay;
   options.optimizer = findOptimizer(flags.update.options.optimizer->name, flags.averageDecay > 0);

@@ -56,7 +56,7 @@ xfc_status xfc_training_start(xfc_model *model, const char *const *options, xfc_
     flags.addTo(app);
     app.add_option("--seed", flags.options.seed, "seed of dropout");
     parseOptions(app, wordsOf(options));
-    flags.resolve();
+    flags.resolve([&](const std::string &flag) { return app.get_option(flag)->count() > 0; });
     if (model->open->training)
       throw Error("the model is being trained already; close that training first");
     *training = new xfc_training(model->open, flags.options);

@@ -1,6 +1,7 @@
 // The flags of a training step.
 #include "train/UpdateFlags.h"
 #include "support/CommandLine.h"
+#include <algorithm>
 #include <cmath>
 
 namespace xfc {
@@ -72,7 +73,32 @@ void UpdateFlags::addTo(CLI::App &command) {
       ->capture_default_str();
 }
 
-void UpdateFlags::resolve() {
+// The flags that only some optimizers use, and a hyperparameter that depends on each: an optimizer that has it uses the
+// flag.
+static constexpr std::pair<const char *, std::string_view> ofSomeOptimizers[] = {{"--betas", "beta1"},
+                                                                                 {"--adam-eps", "epsilon"},
+                                                                                 {"--momentum", "momentum"},
+                                                                                 {"--adafactor-eps", "eps1"},
+                                                                                 {"--clip-threshold", "clip_threshold"},
+                                                                                 {"--decay-rate", "share"},
+                                                                                 {"--scale-parameter", "scales"}};
+
+static bool uses(const Optimizer &optimizer, std::string_view hyperparameter) {
+  return std::ranges::find(optimizer.hyper, hyperparameter, &Optimizer::Hyperparameter::name) != optimizer.hyper.end();
+}
+
+void UpdateFlags::resolve(const std::function<bool(const std::string &flag)> &given) {
+  options.optimizer = findOptimizer(optimizer);
+  for (const auto &[flag, hyperparameter] : ofSomeOptimizers) {
+    if (uses(*options.optimizer, hyperparameter) || !given(flag))
+      continue;
+    std::string users;
+    for (const Optimizer &other : optimizers())
+      if (!other.averages && uses(other, hyperparameter))
+        users += (users.empty() ? "" : " or ") + std::string(other.name);
+    throw CLI::ValidationError(flag, "--optimizer " + optimizer +
+                                         " does not use it; leave it out, or give --optimizer " + users);
+  }
   if (betas.size() != 2)
     throw CLI::ValidationError("--betas", "expected two numbers, such as 0.9,0.98");
   for (double beta : betas)
@@ -88,7 +114,6 @@ void UpdateFlags::resolve() {
   options.settings.eps2 = adafactorEps[1];
   options.settings.beta1 = betas[0];
   options.settings.beta2 = betas[1];
-  options.optimizer = findOptimizer(optimizer);
 }
 
 } // namespace xfc

@@ -3,6 +3,7 @@
 
 #include "train/Update.h"
 #include <CLI/CLI.hpp>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -15,8 +16,9 @@ struct UpdateFlags {
   UpdateOptions options; // without the learning rate and the seed, which other flags set
   // Adds --optimizer, --betas and the other settings of optimizers; --clip-norm, --clip-value, --label-smoothing.
   void addTo(CLI::App &command);
-  // To be called after parsing. Throws CLI::ValidationError if --betas or --adafactor-eps is invalid.
-  void resolve();
+  // To be called after parsing. Throws CLI::ValidationError if --betas or --adafactor-eps is invalid, or if a setting
+  // of other optimizers was given: `given` tells that of a flag, such as "--momentum".
+  void resolve(const std::function<bool(const std::string &flag)> &given);
 
 private:
   std::string optimizer = std::string(optimizers().front().name);
