@@ -196,6 +196,7 @@ private:
       step.buffers.push_back(place.getPlace());
       step.strides.push_back(place.getStride());
     }
+    addResults(launch, step);
     step.immediates = ArrayRef(launch.getImmediates()).vec();
     step.elements = launch.getElements();
     step.tensors = launch.getTensors();
@@ -203,6 +204,32 @@ private:
     step.traffic = launch.getTraffic().getSize();
     step.location = locationOf(launch);
     program.steps.push_back(std::move(step));
+  }
+
+  // Describes the results that hold floating-point numbers, whose places follow those of the operands.
+  static void addResults(LaunchOp launch, Step &step) {
+    for (OpResult value : launch.getOutputs()) {
+      LaunchResult result;
+      result.buffer = static_cast<int32_t>(launch.getInputs().size() + value.getResultNumber());
+      Type element;
+      if (auto rows = dyn_cast<RowsType>(value.getType())) {
+        result.set = static_cast<int8_t>(rows.getSet());
+        result.width = rows.getFeatures();
+        element = rows.getElementType();
+      } else if (auto pairs = dyn_cast<PairsType>(value.getType())) {
+        result.keys = static_cast<int16_t>(pairs.getStructure());
+        result.width = pairs.getHeads();
+        element = pairs.getElementType();
+      } else if (auto tensor = dyn_cast<RankedTensorType>(value.getType()); tensor && tensor.hasStaticShape()) {
+        result.width = tensor.getNumElements();
+        element = tensor.getElementType();
+      }
+      const auto place = static_cast<size_t>(result.buffer);
+      if (!element || (!element.isF32() && !element.isF64()) || step.buffers[place].kind == Place::Kind::None)
+        continue;
+      result.type = typeOf(element);
+      step.results.push_back(result);
+    }
   }
 
   static LogicalResult addOutputs(ProgramOp source, Program &program) {

@@ -298,9 +298,13 @@ template <typename Direction> void fields(Archive<Direction> &archive, Buffer &b
   archive(buffer.size, buffer.first, buffer.last);
 }
 
+template <typename Direction> void fields(Archive<Direction> &archive, LaunchResult &result) {
+  archive(result.buffer, result.type, result.set, result.keys, result.width);
+}
+
 template <typename Direction> void fields(Archive<Direction> &archive, Step &step) {
-  archive(step.kernel, step.set, step.keySet, step.keys, step.buffers, step.strides, step.immediates, step.elements,
-          step.tensors, step.flops, step.traffic, step.location);
+  archive(step.kernel, step.set, step.keySet, step.keys, step.buffers, step.strides, step.results, step.immediates,
+          step.elements, step.tensors, step.flops, step.traffic, step.location);
 }
 
 template <typename Direction> void fields(Archive<Direction> &archive, Program &program) {
@@ -508,6 +512,13 @@ private:
         place(each, program);
       for (int64_t stride : step.strides)
         number(stride);
+      for (const LaunchResult &result : step.results) {
+        index(result.buffer, step.buffers);
+        type(result.type);
+        within(result.set, -1, XFC_ROW_SETS - 1);
+        within(result.keys, -1, XFC_KEY_STRUCTURES - 1);
+        number(result.width);
+      }
       number(step.elements);
       within(step.tensors, 0, static_cast<int64_t>(step.immediates.size()) / numbersOfTensor);
       size(step.flops);

@@ -12,7 +12,7 @@
 namespace xfc {
 
 // Raised whenever the serialized plan changes its form or meaning.
-constexpr int planVersion = 5;
+constexpr int planVersion = 6;
 
 enum class DType : uint8_t { F32, F64, I32 };
 inline int64_t bytesOf(DType t) { return t == DType::F64 ? 8 : 4; }
@@ -82,6 +82,15 @@ struct Kernel {
       -1; // on a GPU, the kernel that runs after this one, with the same call, in batches of more than chunkRows rows
 };
 
+// Floating-point numbers that a step computes.
+struct LaunchResult {
+  int32_t buffer = 0; // index into the step's buffers
+  DType type = DType::F32;
+  int8_t set = -1;   // rows: the row set. -1: a tensor or pairs
+  int16_t keys = -1; // pairs: which key structure
+  int64_t width = 1; // elements of a row, heads of pairs, or elements of the tensor
+};
+
 // One launch of a kernel.
 struct Step {
   int32_t kernel = 0; // index into module.kernels
@@ -90,6 +99,7 @@ struct Step {
   int16_t keys = -1;            // index into xfc_shape.keys, or -1
   std::vector<Place> buffers;   // operands, then results, then what the kernel leaves to the one that merges
   std::vector<int64_t> strides; // elements; parallel to buffers
+  std::vector<LaunchResult> results;
   std::vector<int64_t> immediates;
   int64_t elements = 0; // for Unit::Elements
   Size flops;           // floating-point operations, not bytes

@@ -56,6 +56,7 @@ Step cutTo(const Range &range, const Step &whole, int64_t begin, int64_t element
   step.immediates = {step.elements};
   step.buffers.resize(copies);
   step.strides.resize(copies);
+  std::erase_if(step.results, [&](const LaunchResult &result) { return static_cast<size_t>(result.buffer) >= copies; });
   if (whole.immediates.size() > 1)
     step.immediates.push_back(0);
   for (size_t i = 0; i < weights; ++i) {

@@ -112,9 +112,15 @@ private:
   double rate() const { return progress.rateScale * schedule.at(progress.step); }
   std::string logFile() const { return options.log.empty() ? folder.file("train.jsonl") : options.log; }
   std::string placeOf(const Parameter &parameter) const;
-  std::string whatIsNotFinite(const UpdateResult &result);
-  [[noreturn]] void stopNotFinite(const std::string &what);
-  void fallBack(const std::string &what);
+  // Why a step was not taken: a description, and fields for the log.
+  struct Fault {
+    std::string what;
+    Json record;
+  };
+  Fault whatIsNotFinite(const UpdateResult &result);
+  std::string badGradient();
+  [[noreturn]] void stopNotFinite(const Fault &fault, const std::string &also = "");
+  void fallBack(const Fault &fault);
   // All ranks run the same steps and save together; only the first one writes files and messages.
   bool writes() const { return ranks.isFirst(); }
   int64_t batchesOfStep() const { return options.accumulate * ranks.size(); }
@@ -729,10 +735,10 @@ bool Trainer::step() {
   settings.settings.rate = rate();
   UpdateResult result = update->run(group.span(), progress.step, settings, upcoming.span());
   if (!std::isfinite(result.loss) || !std::isfinite(result.norm)) {
-    const std::string what = whatIsNotFinite(result);
+    const Fault fault = whatIsNotFinite(result);
     if (!options.halveRate)
-      stopNotFinite(what);
-    fallBack(what);
+      stopNotFinite(fault);
+    fallBack(fault);
     decide();
     return false;
   }
@@ -784,10 +790,39 @@ void Trainer::finishTrace() {
   trace.reset();
 }
 
-// Describes the failed step, and the first parameter whose gradient is not finite.
-std::string Trainer::whatIsNotFinite(const UpdateResult &result) {
-  std::string what = format("step %lld: the loss is %g", static_cast<long long>(progress.step),
-                            result.loss / std::max<int64_t>(result.labels, 1));
+// Describes the failed step and where its first number that is not finite comes from: a kernel, found by running the
+// step once more; or, on a device where that is not possible, or if each batch by itself is finite, the first parameter
+// whose gradient is not.
+Trainer::Fault Trainer::whatIsNotFinite(const UpdateResult &result) {
+  Fault fault{format("step %lld: the loss is %g", static_cast<long long>(progress.step),
+                     result.loss / static_cast<double>(std::max<int64_t>(result.labels, 1))),
+              {{"not_finite_step", progress.step}}};
+  const std::string gradient = badGradient();
+  Json mine;
+  if (const std::optional<Update::NotFinite> first = update->firstNotFinite())
+    mine = {{"batch", first->batch},
+            {"value", format("%g", first->value)},
+            {"kernel", first->kernel},
+            {"location", first->location}};
+  Json found; // that of the earliest batch, as in a single process
+  for (const std::string &text : ranks.gather(mine.dump()))
+    if (const Json theirs = Json::parse(text);
+        !theirs.is_null() && (found.is_null() || theirs["batch"] < found["batch"]))
+      found = theirs;
+  if (found.is_null()) {
+    fault.what += gradient;
+    return fault;
+  }
+  fault.record["kernel"] = found["kernel"];
+  fault.record["location"] = found["location"];
+  const std::string location = found["location"];
+  fault.what += "; the first result that is not finite is " + found["value"].get<std::string>() + ", of the kernel " +
+                found["kernel"].get<std::string>() + (location.empty() ? "" : " (" + location + " of model.json)");
+  return fault;
+}
+
+// Describes the first parameter whose gradient is not finite; "" if all are.
+std::string Trainer::badGradient() {
   update->gatherGradients();
   auto at = [&](int64_t i) {
     return module().type == DType::F64 ? static_cast<const double *>(model.engine->gradients())[i]
@@ -800,13 +835,12 @@ std::string Trainer::whatIsNotFinite(const UpdateResult &result) {
       ++i;
     if (i < count) {
       const std::string place = placeOf(parameter);
-      what += format(", and the gradient of %s%s is %g at element %lld", parameter.name.c_str(),
-                     place.empty() ? "" : (" (" + place + " of model.json)").c_str(), at(parameter.offset + i),
-                     static_cast<long long>(i));
-      break;
+      return format(", and the gradient of %s%s is %g at element %lld", parameter.name.c_str(),
+                    place.empty() ? "" : (" (" + place + " of model.json)").c_str(), at(parameter.offset + i),
+                    static_cast<long long>(i));
     }
   }
-  return what;
+  return "";
 }
 
 // The location in model.json of the step that computes the parameter's gradient; "" if no step does.
@@ -819,8 +853,14 @@ std::string Trainer::placeOf(const Parameter &parameter) const {
 }
 
 // Ends the run. The state on disk is of an earlier step and stays valid.
-void Trainer::stopNotFinite(const std::string &what) {
+void Trainer::stopNotFinite(const Fault &fault, const std::string &also) {
   std::string saved;
+  if (writes()) {
+    Json record = {{"step", progress.step}};
+    record.update(fault.record);
+    write(record);
+    log->sync();
+  }
   if (!writes()) {
   } else if (savedStep == progress.step - 1 && savedStep > 0) { // the saved state leads here at any rate
     if (const int64_t before = folder.revertState(); before >= 0)
@@ -831,19 +871,19 @@ void Trainer::stopNotFinite(const std::string &what) {
   } else if (savedStep >= 0) {
     saved = "; what was saved at step " + std::to_string(savedStep) + " is intact";
   }
-  throw CommonError(ranks.broadcast(what + saved +
+  throw CommonError(ranks.broadcast(fault.what + also + saved +
                                     "; train with a smaller --lr, a longer --warmup or a smaller --clip-norm" +
                                     (options.halveRate ? "" : ", or with --on-nan halve")));
 }
 
 // Goes back to the last saved state with half the learning rate, or to the state before if the last one led to the
 // failure at any rate. Saves at once, so that a run that is stopped afterwards resumes from here.
-void Trainer::fallBack(const std::string &what) {
+void Trainer::fallBack(const Fault &fault) {
   constexpr double least = 1.0 / 1024;
   const int64_t failed = progress.step;
   const double scale = progress.rateScale / 2, soFar = seconds();
   if (scale < least || (savedStep == failed - 1 && !ranks.largest(writes() && folder.revertState() >= 0)))
-    stopNotFinite(what + (scale < least ? ", after the rate was halved ten times" : ""));
+    stopNotFinite(fault, scale < least ? ", after the rate was halved ten times" : "");
   ranks.together([&] {
     if (!writes())
       return;
@@ -856,10 +896,13 @@ void Trainer::fallBack(const std::string &what) {
     progress.rateScale = scale;
     progress.seconds = soFar;
     started = Clock::now();
-    write({{"step", progress.step}, {"not_finite_step", failed}, {"rate_scale", scale}});
+    Json record = {{"step", progress.step}};
+    record.update(fault.record);
+    record["rate_scale"] = scale;
+    write(record);
     std::fprintf(stderr, "warning: %s\n",
-                 (what + format("; went back to step %lld, and continues with %g times the rate of the schedule",
-                                static_cast<long long>(progress.step), scale))
+                 (fault.what + format("; went back to step %lld, and continues with %g times the rate of the schedule",
+                                      static_cast<long long>(progress.step), scale))
                      .c_str());
   });
   shareRun();

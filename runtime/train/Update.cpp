@@ -1,8 +1,8 @@
 // Runs one training step: the loss and gradients of one or several batches, then the optimizer.
 #include "train/Update.h"
 #include "plan/Programs.h"
-#include "plan/SplitUpdate.h"
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 namespace xfc {
@@ -78,15 +78,49 @@ static int64_t labelCount(const PairsOfCorpus &batch, const Module &module) {
   return count;
 }
 
-struct Update::Share : StepObserver {
-  Share(GradientSum &sum, const ShareOfUpdate &of) : sum(sum), clips(of.clips), parts(of.parts), squares(of.squares) {}
-  void before(const ProgramRun &run, int64_t step) override {
-    if (step == clips)
-      sum.gatherParts(run.address(squares), parts);
+// What a guarded step of an optimizer throws if it is not taken.
+struct NotTaken {
+  double norm;
+};
+
+// Observes an optimizer's program. Ends it once the norm is known, if that is not finite: no parameter or state has
+// been updated by then. If ranks share the states, gathers the sums of squares before the norm is computed from them.
+struct Update::Guard : StepObserver {
+  Guard(const Module &module, const Program &program, const ShareOfUpdate *share, GradientSum *sum)
+      : module(module), share(share), sum(sum) {
+    const auto output = std::ranges::find(program.outputs, names::norm, &Output::name);
+    const auto computes = std::ranges::find_if(program.steps, [&](const Step &step) {
+      return std::ranges::any_of(step.results, [&](const LaunchResult &result) {
+        const Place &place = step.buffers[static_cast<size_t>(result.buffer)];
+        return place.kind == output->place.kind && place.index == output->place.index &&
+               place.offset == output->place.offset;
+      });
+    });
+    norm = &*output;
+    known = computes - program.steps.begin() + 1;
+    // An optimizer whose first steps change a state is not guarded.
+    if (std::any_of(program.steps.begin(), program.steps.begin() + std::min<int64_t>(known, program.steps.size()),
+                    [](const Step &step) {
+                      return std::ranges::find(step.buffers, Place::Kind::State, &Place::kind) != step.buffers.end();
+                    }))
+      known = -1;
   }
-  GradientSum &sum;
-  int64_t clips, parts;
-  Place squares;
+  void before(const ProgramRun &run, int64_t step) override {
+    if (share && step == share->clips)
+      sum->gatherParts(run.address(share->squares), share->parts);
+    if (step != known)
+      return;
+    const void *const at = run.address(norm->place);
+    const double value = module.type == DType::F64 ? *static_cast<const double *>(at) : *static_cast<const float *>(at);
+    if (!std::isfinite(value))
+      throw NotTaken{value};
+  }
+
+  const Module &module;
+  const ShareOfUpdate *share;
+  GradientSum *sum;
+  const Output *norm;
+  int64_t known; // the first step after the norm
 };
 
 Update::~Update() = default;
@@ -114,10 +148,9 @@ void Update::shareStates(const Optimizer &optimizer) {
   if (!sumOfRanks || !optimizer.elementwise || !canShare(module, program))
     return;
   const std::vector<Range> &owned = sharding->rangesOf(ranks->rank());
-  ShareOfUpdate own = inShare(module, program, owned);
-  share = std::make_unique<Share>(*sumOfRanks, own);
+  share = inShare(module, program, owned);
   engine.keepStatesOf(owned);
-  engine.replace(std::move(own.program));
+  engine.replace(std::move(share->program));
 }
 
 int64_t Update::bytesOfSum() const {
@@ -265,9 +298,28 @@ UpdateResult Update::run(std::span<const PairsOfCorpus> batches, int64_t step, c
     for (size_t i = 0; i < module.parameters.size(); ++i)
       if (groups.groupOf[i] == frozenGroup)
         engine.clearGradients(module.parameters[i].offset, elementsOf(module.parameters[i].shape));
+  UpdateResult result;
+  result.labels = now.labels;
+  const bool guarded = engine.device().isHost();
+  if (guarded) { // results are read without waiting
+    addLosses(result);
+    if (!std::isfinite(result.loss))
+      return result;
+  }
   Scalars maxNorm(module, {options.clipNorm});
   const Binding bindings[] = {{names::hyper, hyperOf(options, step)}, {names::maxNorm, maxNorm.data()}};
-  engine.run(options.optimizer->program, now.batches[0].shape(), bindings, share.get());
+  const std::string_view program = options.optimizer->program;
+  if (guarded) {
+    Guard guard(module, *module.find(program), share ? &*share : nullptr, sumOfRanks ? &*sumOfRanks : nullptr);
+    try {
+      engine.run(program, now.batches[0].shape(), bindings, &guard);
+    } catch (const NotTaken &because) {
+      result.norm = because.norm;
+      return result;
+    }
+  } else {
+    engine.run(program, now.batches[0].shape(), bindings);
+  }
   if (share) { // what this rank did not update is packed again when it is next read
     const Span span(engine.trace(), "ranks", "gather parameters");
     sumOfRanks->gather(engine.parameters());
@@ -278,11 +330,25 @@ UpdateResult Update::run(std::span<const PairsOfCorpus> batches, int64_t step, c
     if (upcoming.count > 0)
       engine.stage(programs::lossAndGradients, upcoming.batches[0].shape(), upcoming.bindings(0));
   }
-  UpdateResult result;
-  result.labels = now.labels;
-  addLosses(result);
+  if (!guarded)
+    addLosses(result);
   result.norm = norm->view().at(0);
   return result;
+}
+
+std::optional<Update::NotFinite> Update::firstNotFinite() {
+  if (!engine.device().isHost())
+    return std::nullopt;
+  Inputs &now = inputs[present];
+  for (size_t i = 0; i < now.count; ++i) {
+    FiniteCheck check(engine.module());
+    engine.run(programs::lossAndGradients, now.batches[i].shape(), now.bindings(i), &check);
+    check.end();
+    const size_t rank = ranks ? static_cast<size_t>(ranks->rank()) : 0;
+    if (check.found())
+      return NotFinite{*check.found(), static_cast<int64_t>(i * static_cast<size_t>(rankCount()) + rank)};
+  }
+  return std::nullopt;
 }
 
 } // namespace xfc

@@ -7,7 +7,9 @@
 #include "engine/Engine.h"
 #include "plan/Optimizers.h"
 #include "plan/Programs.h"
+#include "plan/SplitUpdate.h"
 #include "text/Batches.h"
+#include "train/FiniteCheck.h"
 #include "train/GradientSum.h"
 #include "train/Groups.h"
 #include <array>
@@ -109,9 +111,17 @@ public:
   void gather(void *block);
   // Runs step number `step` (from 1) on these batches. Gradients are of the weighted sum of the losses of all their
   // labels, divided by the number of labels. The batches of the `next` step, if they are known, are prepared and
-  // transferred to the device while it computes.
+  // transferred to the device while it computes. On a device that uses host memory, a step whose loss or norm is not
+  // finite is not taken: parameters and states stay as they are.
   UpdateResult run(std::span<const PairsOfCorpus> batches, int64_t step, const UpdateOptions &options,
                    std::span<const PairsOfCorpus> next = {});
+
+  // What made the loss or the gradients of the last run, which was such a step, not finite: runs the batches of this
+  // rank once more. Dropout draws the same numbers again. Overwrites the gradients.
+  struct NotFinite : FiniteCheck::Found {
+    int64_t batch; // of the step's batches, over all ranks
+  };
+  std::optional<NotFinite> firstNotFinite();
 
 private:
   void addGradients(const xfc_shape &shape, bool first, bool last);
@@ -128,9 +138,9 @@ private:
   std::vector<float> hyperSingle;
   std::optional<Sharding> sharding;      // set if there are several ranks
   std::optional<GradientSum> sumOfRanks; // likewise
-  // Set if ranks share the optimizer's states. Gathers the sums of squares before the norm is computed from them.
-  struct Share;
-  std::unique_ptr<Share> share;
+  // Set if ranks share the optimizer's states.
+  std::optional<ShareOfUpdate> share;
+  struct Guard;
   // The inputs of the program loss_and_gradients in a step, and what they were made from; kept between steps, so that
   // steps do not allocate.
   struct Inputs {

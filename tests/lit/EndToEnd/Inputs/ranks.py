@@ -193,7 +193,7 @@ if mode == "equal":
     # A rate that is too high is halved until the loss stays finite, from the last state each time.
     falling = {"schedule": "constant", "lr": 3e7, "warmup": 1, "clip_norm": 0, "clip_value": 0, "on_nan": "halve", "accumulate": 3, "save_every": 4,
                "steps": 18, "epochs": None, "ema": None, "average": 0, "keep_best": None, "valid_source": None, "valid_target": None,
-               "data_weighting": None}
+               "valid_every": None, "data_weighting": None}
     back = r"step \d+: the loss is .*; went back to step \d+, and continues with \S+ times"
     fallen = re.findall(back, run(command("falling", 1, **falling)))
     assert len(fallen) > 2, "it never fell back"
@@ -212,7 +212,7 @@ if mode == "equal":
         time.sleep(0.01)
     process.terminate()
     process.wait(timeout=60)
-    plain = {"valid_source": None, "valid_target": None, "average": 0, "keep_best": None, "epochs": None}
+    plain = {"valid_source": None, "valid_target": None, "valid_every": None, "average": 0, "keep_best": None, "epochs": None}
     run(command("whole", 1, steps=11, **plain))
     for ranks, steps in ((2, 3), (3, 6), (1, 8), (4, 11)):
         run(command("parts", ranks, steps=steps, resume=True, **plain))
@@ -258,6 +258,10 @@ if mode == "unlike":
     # An error that all ranks find is reported once, too.
     said = run(command("nan", 2, lr=1e30, schedule="constant", clip_norm=0), 1)
     assert "the loss is" in said and said.count("error: ") == 1, said
+    # It is found again in the batch where one process finds it.
+    alone = run(command("nan-alone", 1, lr=1e30, schedule="constant", clip_norm=0), 1)
+    named = r"step \d+: the loss is \S+; the first result that is not finite is \S+, of the kernel \S+ \(\S+ of model.json\)"
+    assert re.search(named, said)[0] == re.search(named, alone)[0], (said, alone)
 
 if mode == "kill":
     def lives(pid):

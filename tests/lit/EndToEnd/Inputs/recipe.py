@@ -9,6 +9,8 @@ import struct
 import subprocess
 import sys
 
+import tensors
+
 translator, work = sys.argv[1:]
 
 
@@ -188,11 +190,50 @@ call(mixed("joined", steps=12))
 assert contents("mixed", "last.safetensors") != contents("joined", "last.safetensors")
 assert "was begun with --corpus-weight 3 1 of corpora of 40 3000 pairs" in resume("mixed2", "--corpus-temperature", 2, "--steps", 13, status=1)
 
-# With a rate that no halving helps, the error names the parameter and its place in model.json, and the saved state is kept.
+# With a rate that no halving helps, the error names a kernel and its place in model.json, and the saved state is kept.
 diverging = training("diverged", "--batch-tokens", 200, "--on-nan", "halve", "--quiet", steps=20)
 said = call(["1e30" if word == "0.01" else word for word in diverging], status=1)
-assert re.search(r"error: step \d+: the loss is \S+, and the gradient of \S+ \(\S+ of model.json\) is \S+ at element \d+, after the rate was halved ten times; what was saved at step 0 is intact", said), said
+assert re.search(r"error: step \d+: the loss is \S+; the first result that is not finite is \S+, of the kernel \S+ \(\S+ of model.json\), after the rate was halved ten times; what was saved at step 0 is intact", said), said
 assert said.count("went back to step 0") == 10 and os.path.exists(path("diverged", "state", "training.safetensors"))
+
+# A weight that is too large makes the result of its own step infinite, which is the first one. The step is not taken: the state saved at once
+# is that of the weights as they were.
+call(training("sound", "--batch-tokens", 200, "--quiet", steps=1))
+for name, (kernel, place) in {"encoder.layers.1.ffn.out.weight": ("linear_", "encoder.layers.1.ffn.out"),
+                              "decoder.layers.0.cross_attn.q.weight": ("linear_", "decoder.layers.0.cross_attn.q"),
+                              "decoder.layers.1.ffn_norm.weight": ("linear_", "decoder.layers.1.ffn.in"),
+                              "output.weight": ("", "output")}.items():
+    weights = {key: ("F32", *value) for key, value in tensors.read(path("sound", "last.safetensors")).items()}
+    kind, shape, numbers = weights[name]
+    weights[name] = kind, shape, [3e38] * len(numbers)
+    tensors.write(path("poisoned.safetensors"), weights)
+    for out, accumulate in ((f"poisoned.{name}", 1), (f"poisoned2.{name}", 2)):
+        said = call(training(out, "--init", path("poisoned.safetensors"), "--batch-tokens", 200, "--accumulate", accumulate, "--save-every", 1,
+                             "--quiet", steps=3), status=1)
+        found = re.search(r"error: step 1: the loss is \S+; the first result that is not finite is \S+, of the kernel (\S+) \((\S+) of model.json\)", said)
+        assert found and found[1].startswith(kernel) and found[2] == place, (name, said)
+        record = records(out)[-1]
+        assert (record["step"], record["not_finite_step"], record["kernel"], record["location"]) == (1, 1, *found.groups()), record
+
+# Flags that contradict each other are refused by name.
+for flags, says in ((["--early-stop", 3], ["--early-stop", "--valid-source"]), (["--valid-every", 10], ["--valid-every", "--valid-source"]),
+                    (["--keep-best", 2], ["--keep-best", "--valid-source"]),
+                    (["--momentum", 0.9], ["--momentum", "--optimizer adam does not", "--optimizer sgd"]),
+                    (["--optimizer", "sgd", "--betas", "0.9,0.98"], ["--betas", "--optimizer sgd does not", "--optimizer adam or adamw or lion"]),
+                    (["--optimizer", "lion", "--adam-eps", 1e-8], ["--adam-eps", "--optimizer lion", "--optimizer adam or adamw"]),
+                    *((["--optimizer", "adamw", *flag], [flag[0], "--optimizer adamw", "--optimizer adafactor"])
+                      for flag in (["--adafactor-eps", "1e-30,1e-3"], ["--clip-threshold", 1], ["--decay-rate", -0.8], ["--scale-parameter"])),
+                    (["--optimizer", "adafactor", "--betas", "0.9,0.98"], ["--betas", "--optimizer adafactor"]),
+                    (["--restarts", 2], ["--restarts", "--schedule"])):
+    said = call(training("refused", *flags, steps=1), status=2)
+    assert all(word in said for word in says) and not os.path.exists(path("refused")), (flags, said)
+# Those of a file count as well, except defaults, which config.json also has; the command line may choose another optimizer than the file.
+json.dump({"optimizer": "adam", "momentum": 0.5}, open(path("contradiction.json"), "w"))
+assert "--momentum: --optimizer adam does not use it" in call(training("refused", "--config", path("contradiction.json"), steps=1), status=2)
+call(training("betas", "--optimizer", "adamw", "--betas", "0.8,0.9", "--adam-eps", "1e-8", "--quiet", steps=1))
+resume("betas", "--steps", 2, "--quiet")
+call(training("of-file", "--config", path("betas", "config.json"), "--optimizer", "sgd", "--quiet", steps=1))
+assert "--momentum" in call(training("refused", "--config", path("betas", "config.json"), "--momentum", 0.1, steps=1), status=2)
 
 # The largest batches for a given memory.
 def batches(out, memory, status=0):
