@@ -133,8 +133,9 @@ void run(CLI::App &command, TrainFlags &flags) {
     applyConfiguration(command, readFile(options.out + "/config.json"), options.out + "/config.json");
   options.schedule = schedules.at(flags.schedule);
   const bool prepared = !options.data.empty();
-  for (const char *other : {"--source", "--target", "--tsv", "--data-weighting", "--data-weighting-type",
-                            "--tsv-weighting", "--filter-length", "--filter-ratio"})
+  for (const char *other :
+       {"--source", "--target", "--tsv", "--data-weighting", "--data-weighting-type", "--tsv-weighting",
+        "--source-prefix", "--target-prefix", "--filter-length", "--filter-ratio"})
     if (prepared && command.get_option(other)->count() > 0)
       throw CLI::ExcludesError("--data", other);
   if (!prepared)

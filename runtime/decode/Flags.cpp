@@ -56,6 +56,15 @@ void addPairs(CLI::App &command, PairFiles &files, PairFilter &filter) {
   command.add_option("--target", files.targets, "its translations, line by line");
   command.add_option("--tsv", files.tables,
                      "source and target in one file: each line holds a source sentence, a tab and its translation");
+  command
+      .add_option("--source-prefix", files.sourcePrefixes,
+                  "tokens to put before those of every source line, such as a tag <2de>: one text for all files, or "
+                  "one for each")
+      ->type_name("TEXT");
+  command
+      .add_option("--target-prefix", files.targetPrefixes,
+                  "the same for target lines: what translate --prefix is to be given later")
+      ->type_name("TEXT");
   command.add_option("--data-weighting", files.weights,
                      "the weight of each pair in the loss, one number per line; several files are read one after the "
                      "other");
@@ -86,6 +95,18 @@ void requirePairs(const PairFiles &files, const std::string &inPlace) {
     throw CLI::RequiredError("--source (or --tsv" + inPlace + ")");
   if (files.tables.empty() && files.targets.empty())
     throw CLI::RequiredError("--target");
+  const auto requireForEach = [&](const char *flag, const std::vector<std::string> &prefixes, const char *of,
+                                  const std::vector<std::string> &given) {
+    if (prefixes.size() > 1 && prefixes.size() != given.size())
+      throw CLI::ValidationError(flag, "expected one text, or one for each file of " + std::string(of) + ", of which " +
+                                           std::to_string(given.size()) + " were given, but there are " +
+                                           std::to_string(prefixes.size()));
+  };
+  const bool inTables = !files.tables.empty();
+  requireForEach("--source-prefix", files.sourcePrefixes, inTables ? "--tsv" : "--source",
+                 inTables ? files.tables : files.sources);
+  requireForEach("--target-prefix", files.targetPrefixes, inTables ? "--tsv" : "--target",
+                 inTables ? files.tables : files.targets);
   if (files.weightColumn && !files.weights.empty())
     throw CLI::ExcludesError("--tsv-weighting", "--data-weighting");
   if (files.weightColumn && files.tables.empty())

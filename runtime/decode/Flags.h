@@ -17,7 +17,7 @@ void addQuiet(CLI::App &command, bool &quiet);
 void addTrace(CLI::App &command, std::string &file);
 // --vocab and --target-vocab
 void addVocabularies(CLI::App &command, std::string &source, std::string &target);
-// --source, --target and --tsv; --filter-length and --filter-ratio
+// --source, --target and --tsv; their prefixes and weights; --filter-length and --filter-ratio
 void addPairs(CLI::App &command, PairFiles &files, PairFilter &filter);
 // Throws CLI::Error unless --source and --target, or --tsv alone, are given. `inPlace`: other flags to name in the
 // message.

@@ -60,7 +60,7 @@ Corpus::Corpus(std::span<const PairFiles> corpora, const VocabularyPair &vocabul
       fresh = false;
       store(source, target, weights);
       if (sampler)
-        sampler->add(reader.sourceLine(), reader.targetLine());
+        sampler->add(reader.sourceLine(), reader.targetLine(), reader.sourceFrame(), reader.targetFrame());
     };
     while (reader.next(std::ref(add))) {
     }

@@ -49,9 +49,14 @@ std::vector<PairFiles> PairFiles::each() const {
     files.push_back({{}, {}, {table}});
   for (size_t i = 0; i < sources.size(); ++i)
     files.push_back({{sources[i]}, {targets[i]}, {}});
+  const auto of = [](const std::vector<std::string> &prefixes, size_t i) {
+    return prefixes.size() > 1 ? std::vector{prefixes[i]} : prefixes;
+  };
   for (size_t i = 0; i < files.size(); ++i) {
     if (!weights.empty())
       files[i].weights = {weights[i]};
+    files[i].sourcePrefixes = of(sourcePrefixes, i);
+    files[i].targetPrefixes = of(targetPrefixes, i);
     files[i].weightColumn = weightColumn;
     files[i].weighWords = weighWords;
   }
@@ -91,14 +96,27 @@ double JoinedFiles::fraction() const {
   return all > 0 ? read / all : 0;
 }
 
+// The frames of lines that follow these prefixes.
+static std::vector<Frame> framesOf(const Frame &frame, const std::vector<std::string> &prefixes,
+                                   const Vocabulary &vocabulary, Format format, const std::string &flag) {
+  std::vector<Frame> frames(std::max<size_t>(prefixes.size(), 1), frame);
+  for (size_t i = 0; i < prefixes.size(); ++i) {
+    const std::vector<int32_t> ids = vocabulary.encode(prefixes[i], format, flag);
+    frames[i].prefix.insert(frames[i].prefix.end(), ids.begin(), ids.end());
+  }
+  return frames;
+}
+
 PairReader::PairReader(const PairFiles &files, const VocabularyPair &vocabularies, const Module &module, Format format,
                        const PairFilter &filter, Parallel parallel)
     : sources(files.tables.empty() ? files.sources : files.tables), targets(files.targets),
       weightFiles(files.weights, "the weight of a pair"), inTables(!files.tables.empty()),
       weightColumn(files.weightColumn), weighting(files.weighting()), vocabularies(vocabularies), module(module),
       format(format), filter(filter), parallel(std::move(parallel)),
-      sourceFrame(vocabularies.source.sourceFrame(module, format)),
-      targetFrame(targetFrameOf(vocabularies, module, format)) {}
+      sourceFrames(framesOf(vocabularies.source.sourceFrame(module, format), files.sourcePrefixes, vocabularies.source,
+                            format, "--source-prefix")),
+      targetFrames(framesOf(targetFrameOf(vocabularies, module, format), files.targetPrefixes, vocabularies.target,
+                            format, "--target-prefix")) {}
 
 void PairReader::splitTable(Line &line) const {
   line.sourceWhere = line.targetWhere = line.weightWhere = sources.where();
@@ -144,6 +162,10 @@ bool PairReader::nextLines(Line &line) {
   } else if (more) {
     splitTable(line);
   }
+  if (more) {
+    line.sourceFile = sources.file();
+    line.targetFile = inTables ? line.sourceFile : targets.file();
+  }
   if (weighting != Weighting::None && !weightColumn) {
     requireBoth(more, weightFiles, weightFiles.next(line.weightText), "line i of the weights belongs to pair i");
     if (more)
@@ -187,6 +209,8 @@ void PairReader::readWeights(Line &line, size_t tokens) const {
 }
 
 void PairReader::encode(Line &line) const {
+  const Frame &sourceFrame = frameOf(sourceFrames, line.sourceFile),
+              &targetFrame = frameOf(targetFrames, line.targetFile);
   std::vector<int32_t> target =
       vocabularies.target.encode(line.target, format, line.targetWhere, module.maxTargetLength);
   if (weighting != Weighting::None)
@@ -196,29 +220,45 @@ void PairReader::encode(Line &line) const {
   line.targetIds = framed(std::move(target), targetFrame);
 }
 
-bool PairReader::next(const Use &use) {
-  size_t count = 0;
-  for (size_t bytes = 0; count < windowLines && bytes < windowBytes; ++count) {
-    if (count == window.size())
-      window.emplace_back();
-    if (!nextLines(window[count]))
-      break;
-    bytes += window[count].source.size() + window[count].target.size() + window[count].weightText.size();
-  }
+// Begins to read the lines of the next window.
+void PairReader::readAhead() {
+  reading = std::async(std::launch::async, [this] {
+    auto &[lines, count, fraction] = upcoming;
+    count = 0;
+    for (size_t bytes = 0; count < windowLines && bytes < windowBytes; ++count) {
+      if (count == lines.size())
+        lines.emplace_back();
+      if (!nextLines(lines[count]))
+        break;
+      bytes += lines[count].source.size() + lines[count].target.size() + lines[count].weightText.size();
+    }
+    fraction = sources.fraction();
+  });
+}
 
-  inChunks(parallel, count, [&](size_t i) { encode(window[i]); });
+// While this window's lines are tokenized and used, the next one's are read and decompressed.
+bool PairReader::next(const Use &use) {
+  if (!reading.valid())
+    readAhead();
+  reading.get(); // throws what reading has thrown
+  std::swap(window, upcoming);
+  auto &[lines, count, fraction] = window;
+  if (count > 0)
+    readAhead();
+
+  inChunks(parallel, count, [&](size_t i) { encode(lines[i]); });
 
   for (size_t i = 0; i < count; ++i) {
-    const std::vector<int32_t> &source = window[i].sourceIds, &target = window[i].targetIds;
+    const std::vector<int32_t> &source = lines[i].sourceIds, &target = lines[i].targetIds;
     if (source.empty() || target.empty()) {
       ++counts.skippedEmpty;
     } else if ((module.maxLength > 0 && static_cast<int64_t>(source.size()) > module.maxLength) ||
                (module.maxTargetLength > 0 && static_cast<int64_t>(target.size()) - 1 > module.maxTargetLength)) {
       ++counts.skippedLong;
-    } else if (isWanted(window[i])) {
-      counts.add(source, target, window[i].weights);
-      used = &window[i];
-      use(source, target, window[i].weights);
+    } else if (isWanted(lines[i])) {
+      counts.add(source, target, lines[i].weights);
+      used = &lines[i];
+      use(source, target, lines[i].weights);
     }
   }
   if (count == 0 && counts.pairs == 0)
@@ -232,7 +272,8 @@ bool PairReader::isWanted(const Line &line) {
   auto tokensOf = [](const std::vector<int32_t> &ids, const Frame &frame) {
     return static_cast<int64_t>(ids.size() - frame.prefix.size() - frame.suffix.size());
   };
-  const int64_t source = tokensOf(line.sourceIds, sourceFrame), target = tokensOf(line.targetIds, targetFrame);
+  const int64_t source = tokensOf(line.sourceIds, frameOf(sourceFrames, line.sourceFile)),
+                target = tokensOf(line.targetIds, frameOf(targetFrames, line.targetFile));
   const auto [less, more] = std::minmax(source, target);
   if (less < filter.shortest || (filter.longest > 0 && more > filter.longest)) {
     ++counts.filteredLength;

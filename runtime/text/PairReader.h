@@ -5,6 +5,7 @@
 #include "text/PairBlock.h"
 #include "text/Vocabulary.h"
 #include <functional>
+#include <future>
 #include <memory>
 
 namespace xfc {
@@ -20,9 +21,14 @@ void inChunks(const Parallel &parallel, size_t count, const std::function<void(s
 // line of the tables is a source, a tab and its target. Line i of the concatenated `weights` holds the weight of pair
 // i, or with `weightColumn` a third column of the tables does: one number, or with `weighWords` one for each token of
 // the target, language tokens included, and optionally one for eos.
+//
+// A prefix, such as a tag that names the language to translate into, is a line of its own whose tokens are put before
+// those of every line of a side, after the language tokens of the vocabulary, among which they count. There are none,
+// one for all files, or one for each source file or table, and for each target file or table.
 struct PairFiles {
   std::vector<std::string> sources, targets, tables;
   std::vector<std::string> weights = {};
+  std::vector<std::string> sourcePrefixes = {}, targetPrefixes = {};
   bool weightColumn = false, weighWords = false;
 
   Weighting weighting() const {
@@ -52,6 +58,7 @@ public:
   // (file:line).
   bool next(std::string &line);
   int64_t number() const { return lines; }              // of the last line, from 1
+  size_t file() const { return opened - 1; }            // that the last line is in, from 0
   std::string where() const { return reader->where(); } // file:line of the last line
   std::string names() const;                            // for messages
   double fraction() const;                              // the fraction of all bytes that has been read
@@ -79,16 +86,28 @@ public:
   // During a call of `use`: the text of the pair.
   std::string_view sourceLine() const { return used->source; }
   std::string_view targetLine() const { return used->target; }
+  const Frame &sourceFrame() const { return frameOf(sourceFrames, used->sourceFile); }
+  const Frame &targetFrame() const { return frameOf(targetFrames, used->targetFile); }
   const std::string &place() const { return used->targetWhere; } // of its target: file:line
   const CorpusTotals &totals() const { return counts; }          // of the pairs that were used
-  double fraction() const { return sources.fraction(); }
+  double fraction() const { return window.fraction; }            // of all bytes, up to the last window
 
 private:
   struct Line {
     std::string source, target, weightText, sourceWhere, targetWhere, weightWhere;
+    size_t sourceFile = 0, targetFile = 0;
     std::vector<int32_t> sourceIds, targetIds;
     std::vector<float> weights;
   };
+  struct Window {
+    std::vector<Line> lines; // of which the first `count` are used
+    size_t count = 0;
+    double fraction = 0;
+  };
+  static const Frame &frameOf(const std::vector<Frame> &frames, size_t file) {
+    return frames[frames.size() == 1 ? 0 : file];
+  }
+  void readAhead();
   void encode(Line &line) const;
   void readWeights(Line &line, size_t tokens) const;
   bool nextLines(Line &line);
@@ -104,10 +123,11 @@ private:
   Format format;
   PairFilter filter;
   Parallel parallel;
-  Frame sourceFrame, targetFrame;
-  std::vector<Line> window;
+  std::vector<Frame> sourceFrames, targetFrames; // one for all files, or one for each
+  Window window, upcoming;
   const Line *used = nullptr;
   CorpusTotals counts;
+  std::future<void> reading; // of `upcoming`, by a thread of its own, which ends before the members above
 };
 
 // Describes how many pairs were skipped and why.

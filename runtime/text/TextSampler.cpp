@@ -1,11 +1,16 @@
 // Keeps the text of a corpus, and segments it at random, differently in each epoch.
 #include "text/TextSampler.h"
+#include <algorithm>
 
 namespace xfc {
 
 TextSampler::TextSampler(const VocabularyPair &vocabularies, const Module &module, const EpochSampling &sampling)
-    : vocabularies(vocabularies), sampling(sampling),
-      frames{vocabularies.source.sourceFrame(module, Format::Text), targetFrameOf(vocabularies, module, Format::Text)} {
+    : vocabularies(vocabularies), sampling(sampling) {
+  const Frame frames[] = {vocabularies.source.sourceFrame(module, Format::Text),
+                          targetFrameOf(vocabularies, module, Format::Text)};
+  for (const int side : {XFC_SOURCE, XFC_TARGET}) // the start of a target does not count
+    shortestSequences[side] =
+        static_cast<int64_t>(frames[side].prefix.size() + frames[side].suffix.size() + (side == XFC_SOURCE ? 1 : 0));
   for (const int side : {XFC_SOURCE, XFC_TARGET})
     if (samples(side) && !vocabulary(side).canSample())
       throw Error(vocabulary(side).name() +
@@ -13,7 +18,13 @@ TextSampler::TextSampler(const VocabularyPair &vocabularies, const Module &modul
                   "segmentation of a text");
 }
 
-void TextSampler::add(std::string_view source, std::string_view target) {
+void TextSampler::add(std::string_view source, std::string_view target, const Frame &sourceFrame,
+                      const Frame &targetFrame) {
+  const auto differ = [](const Frame &a, const Frame &b) { return a.prefix != b.prefix || a.suffix != b.suffix; };
+  if (framed.empty() || differ(framed.back().frames[XFC_SOURCE], sourceFrame) ||
+      differ(framed.back().frames[XFC_TARGET], targetFrame))
+    framed.push_back({count, {sourceFrame, targetFrame}});
+  ++count;
   if (blocks.empty() || blocks.back().ends.size() == 2 * blockPairs)
     blocks.emplace_back();
   Block &block = blocks.back();
@@ -41,12 +52,10 @@ std::vector<int32_t> TextSampler::sample(size_t pair, int side, int64_t epoch) c
                     high(pair),
                     static_cast<uint32_t>(side == XFC_TARGET)};
   std::mt19937 random(key);
-  return framed(vocabulary(side).sample(line(pair, side), {sampling.alphas[side], random}), frames[side]);
+  const Frame &frame = (std::ranges::upper_bound(framed, pair, {}, &Framed::first) - 1)->frames[side];
+  return xfc::framed(vocabulary(side).sample(line(pair, side), {sampling.alphas[side], random}), frame);
 }
 
-int64_t TextSampler::shortest(int side) const {
-  const size_t around = frames[side].prefix.size() + frames[side].suffix.size();
-  return static_cast<int64_t>(around + (side == XFC_SOURCE ? 1 : 0)); // the start of a target does not count
-}
+int64_t TextSampler::shortest(int side) const { return shortestSequences[side]; }
 
 } // namespace xfc

@@ -16,8 +16,8 @@ class TextSampler {
 public:
   // The vocabularies must outlive this. Throws an Error that names the vocabulary if it cannot sample.
   TextSampler(const VocabularyPair &vocabularies, const Module &module, const EpochSampling &sampling);
-  // Appends the lines of a pair.
-  void add(std::string_view source, std::string_view target);
+  // Appends the lines of a pair, and the frames of their tokens.
+  void add(std::string_view source, std::string_view target, const Frame &sourceFrame, const Frame &targetFrame);
   bool samples(int side) const { return sampling.alphas[side] > 0; } // XFC_SOURCE or XFC_TARGET
   // The ids of a line as PairReader returns them, for a side that samples. They depend on the seed, the epoch, the
   // number of the pair and the side only. May be called by several threads at a time.
@@ -37,7 +37,14 @@ private:
 
   VocabularyPair vocabularies;
   EpochSampling sampling;
-  Frame frames[2];
+  int64_t shortestSequences[2];
+  // The frames of the pairs from `first` on.
+  struct Framed {
+    size_t first;
+    Frame frames[2];
+  };
+  std::vector<Framed> framed;
+  size_t count = 0;
   std::vector<Block> blocks;
 };
 
