@@ -4,12 +4,14 @@
 #include "support/Interrupt.h"
 #include "support/Retried.h"
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
+#include <mutex>
 #include <poll.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -67,15 +69,66 @@ static std::string readAll(int fd, const std::string &file) {
 
 std::string readFile(const std::string &file) { return readAll(Descriptor(file).fd, file); }
 
+namespace {
+
+// The mapped files that a signal handler can name; of more than these, the others stay unnamed. An entry is in use
+// while its `begin` is not null.
+struct NamedPages {
+  std::atomic<const char *> begin = nullptr;
+  std::atomic<size_t> size = 0;
+  std::atomic<const char *> name = nullptr;
+};
+NamedPages namedPages[256];
+std::mutex namingPages;
+
+void say(std::string_view text) {
+  [[maybe_unused]] const ssize_t wrote = ::write(STDERR_FILENO, text.data(), text.size());
+}
+
 // The SIGBUS handler: a mapped page beyond the end of a truncated file was accessed.
-static void endCutOff(int) {
-  constexpr char message[] =
-      "error: a file was truncated while in use; replace files by renaming new ones over them, and start again\n";
-  [[maybe_unused]] ssize_t wrote = ::write(STDERR_FILENO, message, sizeof message - 1);
+void endCutOff(int, siginfo_t *info, void *) {
+  const char *name = "a file", *const at = static_cast<const char *>(info->si_addr);
+  for (const NamedPages &pages : namedPages)
+    if (const char *begin = pages.begin; begin && at >= begin && at < begin + pages.size)
+      name = pages.name;
+  say("error: ");
+  say(name);
+  say(" was truncated while in use; replace files by renaming new ones over them, and start again\n");
   _exit(1);
 }
 
-void endWhereFilesAreCutOff() { std::signal(SIGBUS, endCutOff); }
+} // namespace
+
+// The file as it was when it was mapped, and its entry among those that a signal handler can name.
+struct MappedFile::Origin {
+  std::string name;
+  struct stat info;
+  NamedPages *pages = nullptr;
+
+  Origin(std::string file, const struct stat &info, const char *begin, size_t size)
+      : name(std::move(file)), info(info) {
+    const std::lock_guard guard(namingPages);
+    for (NamedPages &free : namedPages)
+      if (!free.begin) {
+        pages = &free;
+        pages->name = name.c_str();
+        pages->size = size;
+        pages->begin = begin;
+        return;
+      }
+  }
+  ~Origin() {
+    if (pages)
+      pages->begin = nullptr;
+  }
+};
+
+void endWhereFilesAreCutOff() {
+  struct sigaction action{};
+  action.sa_sigaction = endCutOff;
+  action.sa_flags = SA_SIGINFO;
+  ::sigaction(SIGBUS, &action, nullptr);
+}
 
 // Maps zeroed pages for this many bytes and 128 more.
 void MappedFile::reserve(uint64_t bytes) {
@@ -98,6 +151,20 @@ void MappedFile::map(int descriptor, const std::string &file, uint64_t offset, u
   begin = static_cast<char *>(pages) + inPage;
   size = bytes;
   fromFile = true;
+  if (struct stat info{}; bytes > 0 && ::fstat(descriptor, &info) == 0)
+    origin = std::make_unique<Origin>(file, info, begin, size);
+}
+
+void MappedFile::requireUnchanged() const {
+  struct stat now{};
+  if (!origin || ::stat(origin->name.c_str(), &now) != 0) // removed: the pages stay as they are
+    return;
+  const struct stat &then = origin->info;
+  const bool same = now.st_dev == then.st_dev && now.st_ino == then.st_ino;
+  if (same && (now.st_size != then.st_size || now.st_mtim.tv_sec != then.st_mtim.tv_sec ||
+               now.st_mtim.tv_nsec != then.st_mtim.tv_nsec))
+    throw Error(origin->name + ": was written to while in use; replace files by renaming new ones over them, and start "
+                               "again");
 }
 
 MappedFile::MappedFile(const std::string &file) : MappedFile(file, true) {}
@@ -124,7 +191,7 @@ MappedFile::MappedFile(const std::string &file, uint64_t offset, uint64_t size) 
 
 MappedFile::MappedFile(MappedFile &&other) noexcept
     : pages(std::exchange(other.pages, nullptr)), mapped(other.mapped), size(std::exchange(other.size, 0)),
-      begin(other.begin), writable(other.writable), fromFile(other.fromFile) {}
+      begin(other.begin), writable(other.writable), fromFile(other.fromFile), origin(std::move(other.origin)) {}
 
 void MappedFile::release() const {
   if (!writable && fromFile) // otherwise the pages hold the only copy
@@ -140,6 +207,7 @@ void MappedFile::releaseUnwritten(std::string_view part) const {
 }
 
 MappedFile::~MappedFile() {
+  origin.reset(); // before the addresses belong to others
   if (pages)
     ::munmap(pages, mapped);
 }

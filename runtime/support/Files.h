@@ -29,6 +29,8 @@ public:
   std::string_view contents() const { return {begin, size}; }
   // Drops the pages of a read-only file from memory; they are read again at the next access.
   void release() const;
+  // Throws Error if the file was written to since it was mapped. One that replaced it under its name does not matter.
+  void requireUnchanged() const;
   // Releases the pages that lie entirely within this part of the contents, none of which was ever written to.
   void releaseUnwritten(std::string_view part) const;
 
@@ -40,9 +42,11 @@ private:
   size_t mapped = 0, size = 0;
   char *begin = nullptr;
   bool writable = true, fromFile = false;
+  struct Origin; // what is known of the file; null if it was not mapped
+  std::unique_ptr<Origin> origin;
 };
 
-// From now on, reading a mapped file that was truncated ends the process with a message and status 1.
+// From now on, reading a mapped file that was truncated ends the process with a message that names it, and status 1.
 void endWhereFilesAreCutOff();
 
 // The index of the first byte of `line` that is not valid UTF-8 (RFC 3629), or npos.

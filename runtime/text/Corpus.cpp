@@ -160,6 +160,7 @@ const Corpus::Part &Corpus::partOf(size_t pair) const {
 
 void Corpus::check(int64_t first, int64_t last) const {
   for (size_t k = 0; k < shards.size(); ++k) {
+    shards[k].requireUnchanged();
     const int64_t before = parts[k].first, from = std::max(first - before, int64_t(0)),
                   to = std::min(last - before, shards[k].totals().pairs);
     for (int64_t block = from / blockPairs; block * blockPairs < to; ++block)

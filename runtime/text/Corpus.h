@@ -76,7 +76,7 @@ public:
   int64_t targetLength(size_t pair) const { return static_cast<int64_t>(withEnds(pair).size()) - 1; }
 
   // To be called before pairs first..last-1 of a corpus in files are used: reads and checks them. Throws Error if they
-  // are damaged.
+  // are damaged, or a file was written to since it was opened.
   void check(int64_t first, int64_t last) const;
   // Drops the pages of all pairs in files from memory; they are read again at the next access.
   void release() const;

@@ -329,6 +329,11 @@ void Shard::checkDistributions(size_t i) const {
   }
 }
 
+void Shard::requireUnchanged() const {
+  if (file)
+    file->requireUnchanged();
+}
+
 void Shard::release() const {
   if (file)
     file->release();

@@ -74,6 +74,8 @@ public:
   const std::vector<Block> &blocks() const { return views; }
   // Reads block i. Throws Error if it does not match its checksum, or holds data that such a model cannot train on.
   void check(size_t i) const;
+  // Throws Error if the file was written to since it was opened.
+  void requireUnchanged() const;
   // Drops the pages of the blocks from memory; they are read again at the next access.
   void release() const;
 

@@ -49,6 +49,8 @@ std::string textOf(const Progress &p) {
     json["mixture"] = p.mixture;
   if (!p.sampling.empty())
     json["sampling"] = p.sampling;
+  if (p.validation != 0)
+    json["validation"] = p.validation;
   return json.dump();
 }
 
@@ -93,6 +95,7 @@ Progress progressOf(const std::string &text) try {
   p.groups = json.value("groups", "");
   p.mixture = json.value("mixture", "");
   p.sampling = json.value("sampling", "");
+  p.validation = json.contains("validation") ? bits("validation") : 0;
   p.rateScale = json.value("rate_scale", 1.0);
   if (!(p.rateScale > 0 && p.rateScale <= 1))
     throw std::out_of_range("rate_scale");

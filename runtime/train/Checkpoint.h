@@ -44,6 +44,7 @@ struct Progress {
   double rateScale = 1;           // factor of the schedule's rate: halved whenever the loss was not finite
   std::string mixture;            // the flags that mix the corpora, and the corpora's sizes
   std::string sampling;           // the flags by which text is segmented at random
+  uint64_t validation = 0;        // a hash of the held-out text; 0: none, or a state of an earlier version
 };
 
 std::string textOf(const Progress &progress);

@@ -80,6 +80,7 @@ private:
   Counts countsFor(int64_t tokens) const;
   Memory memoryFor(int64_t tokens) const;
   void chooseBatchTokens();
+  uint64_t hashOfValidation() const;
   void planBatches();
   void reserve();
   void begin();
@@ -222,6 +223,23 @@ void Trainer::checkLikeness() {
     facts["executable"] = checksumOf(MappedFile("/proc/self/exe").contents());
     facts["instruction set"] = model.engine->device().name();
     // Ranks may read files at different paths, and may have different numbers of cores.
+static uint32_t sumOf(const std::vector<std::string> &lines) {
+  uint32_t sum = 0;
+  for (const std::string &line : lines)
+    sum = crc32c("\n", crc32c(line, sum));
+  return sum;
+}
+
+// Identifies the held-out text, ids and lines; 0 if there is none.
+uint64_t Trainer::hashOfValidation() const {
+  if (!validation)
+    return 0;
+  CorpusTotals hash = validation->totals();
+  hash.mix(sumOf(validLines));
+  hash.mix(sumOf(validReferences));
+  return hash.hash;
+}
+
     const std::set<std::string> own = {"threads",      "source",       "target",    "tsv",   "data-weighting",
                                        "valid-source", "valid-target", "valid-tsv", "vocab", "target-vocab",
                                        "config",       "data",         "init"};
@@ -232,12 +250,6 @@ void Trainer::checkLikeness() {
     if (!options.trace.empty()) // the traces are combined once all ranks have reached the same step
       facts[std::string(flag) + "trace-steps"] =
           std::to_string(options.traceFirst) + ":" + std::to_string(options.traceLast);
-    auto sumOf = [](const std::vector<std::string> &lines) {
-      uint32_t sum = 0;
-      for (const std::string &line : lines)
-        sum = crc32c("\n", crc32c(line, sum));
-      return sum;
-    };
     auto fact = [&](const char *what, uint64_t hash) { facts[std::string(data) + what] = hexOf(hash); };
     fact("training text", corpus->totals().hash);
     fact("validation text", validation ? validation->totals().hash : 0);
@@ -671,6 +683,8 @@ bool Trainer::lastEpochDone(Batches::Position position) const {
 }
 
 bool Trainer::finished() const {
+  if (validation)
+    progress.validation = hashOfValidation();
   return stopping || timeIsUp || (options.steps >= 0 && progress.step >= options.steps) ||
          lastEpochDone(progress.position) ||
          (options.earlyStop > 0 && progress.withoutImprovement >= options.earlyStop);
@@ -759,6 +773,8 @@ void Trainer::traceNextStep() {
   if (progress.step >= options.traceLast)
     return finishTrace();
   Trace *const to = progress.step + 1 >= options.traceFirst ? &*trace : nullptr;
+  same(!validation || progress.validation == 0 || progress.validation == hashOfValidation(),
+       "other held-out text, with which the best validation so far cannot be compared");
   model.engine->traceTo(to);
   ranks.traceTo(to);
 }

@@ -173,5 +173,5 @@ TEST_F(SupportFiles, AFileThatIsCutOffInUseIsAnError) {
     volatile char last = file.contents().back();
     (void)last;
   };
-  EXPECT_EXIT(use(), testing::ExitedWithCode(1), "error: a file was truncated while in use");
+  EXPECT_EXIT(use(), testing::ExitedWithCode(1), "error: " + in("a") + " was truncated while in use");
 }
