@@ -27,12 +27,12 @@ struct TrainFlags {
   UpdateFlags update;
   std::string configuration, schedule = "noam", onNan = "stop";
   std::vector<std::string> rates, decays; // PATTERN=X
-  std::string memory;                     // with a unit
+  std::string memory, textMemory;         // with a unit
   std::string traceSteps;                 // A:B
   double averageDecay = 0;                // --ema
 };
 
-int64_t bytesNamed(const std::string &text) {
+int64_t bytesNamed(const char *flag, const std::string &text) {
   const std::pair<const char *, double> units[] = {{"kB", 1e3},      {"KB", 1e3},      {"MB", 1e6},
                                                    {"GB", 1e9},      {"TB", 1e12},     {"KiB", 1 << 10},
                                                    {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1024.0 * (1 << 30)}};
@@ -41,7 +41,7 @@ int64_t bytesNamed(const std::string &text) {
   for (const auto &[unit, bytes] : units)
     if (end != text.c_str() && unit == std::string(end) && number > 0 && number * bytes < 1e18)
       return static_cast<int64_t>(number * bytes);
-  throw CLI::ValidationError("--memory",
+  throw CLI::ValidationError(flag,
                              "expected a number and one of kB, MB, GB, TB, KiB, MiB, GiB, TiB, such as 24GiB, but '" +
                                  text + "' was given");
 }
@@ -115,6 +115,8 @@ void checkSampling(const TrainOptions &options) {
   if (!options.data.empty())
     throw CLI::ValidationError("--sentencepiece-alphas", "the files of --data hold ids, whose text is gone; give text "
                                                          "to --source and --target, or --tsv");
+  if (options.teacher.distribution > 0)
+    throw CLI::ExcludesError("--teacher-distribution", "--sentencepiece-alphas");
   if (options.format != Format::Text)
     throw CLI::ValidationError("--sentencepiece-alphas",
                                "lines of pieces or ids are segmented already; it needs --format text");
@@ -122,6 +124,35 @@ void checkSampling(const TrainOptions &options) {
     throw CLI::ValidationError("--sentencepiece-alphas",
                                "the weights of --data-weighting-type word belong to the tokens of one segmentation; "
                                "give 0 as the second number, or a weight for each sentence");
+}
+
+// A teacher makes the data from text, which it translates, or for which it computes distributions.
+void checkTeacher(const CLI::App &command, const TrainOptions &options) {
+  const TeacherOptions &teacher = options.teacher;
+  const auto given = [&](const char *flag) { return command.get_option(flag)->count() > 0; };
+  for (const char *flag : {"--teacher-model", "--teacher-n-best", "--teacher-distribution"})
+    if (given(flag) && !teacher.any())
+      throw CLI::RequiredError("--teacher (with " + std::string(flag) + ")");
+  if (!teacher.any())
+    return;
+  if (teacher.model.empty())
+    throw CLI::RequiredError("--teacher-model (with --teacher)");
+  if (teacher.nBest == 0 && teacher.distribution == 0)
+    throw CLI::RequiredError("--teacher-n-best or --teacher-distribution (with --teacher)");
+  for (const char *other : {"--data", "--corpus-weight", "--corpus-temperature"})
+    if (given(other))
+      throw CLI::ExcludesError("--teacher", other);
+  if (teacher.distribution > 0 && options.distillation == 0)
+    throw CLI::RequiredError("--distillation (with --teacher-distribution)");
+  if (teacher.nBest == 0)
+    return;
+  // The translations take the place of the other side, and their probabilities that of weights.
+  for (const char *other : {"--target", "--tsv", "--source-prefix", "--target-prefix", "--data-weighting",
+                            "--data-weighting-type", "--tsv-weighting"})
+    if (given(other))
+      throw CLI::ExcludesError("--teacher-n-best", other);
+  if (options.text.sources.empty())
+    throw CLI::RequiredError("--source (with --teacher-n-best)");
 }
 
 void run(CLI::App &command, TrainFlags &flags) {
@@ -138,11 +169,15 @@ void run(CLI::App &command, TrainFlags &flags) {
         "--source-prefix", "--target-prefix", "--filter-length", "--filter-ratio"})
     if (prepared && command.get_option(other)->count() > 0)
       throw CLI::ExcludesError("--data", other);
-  if (!prepared)
+  if (!flags.textMemory.empty())
+    options.textMemory = bytesNamed("--text-memory", flags.textMemory);
+  checkTeacher(command, options);
+  if (!prepared && options.teacher.nBest == 0)
     requirePairs(options.text, ", or --data");
-  if (options.distillation > 0 && !prepared)
+  if (options.distillation > 0 && !prepared && options.teacher.distribution == 0)
     throw CLI::ValidationError("--distillation", "the distributions of a teacher are in files that its `prepare "
-                                                 "--distribution` has written; give them to --data");
+                                                 "--distribution` has written; give them to --data, or have "
+                                                 "--teacher write them, with --teacher-distribution");
   checkCorpora(options);
   checkSampling(options);
   if (options.out.empty())
@@ -175,7 +210,7 @@ void run(CLI::App &command, TrainFlags &flags) {
       throw CLI::ValidationError("--memory", "a resumed run keeps its --batch-tokens");
     if (command.get_option("--batch-tokens")->count() > 0)
       throw CLI::ExcludesError("--memory", "--batch-tokens");
-    options.memory = bytesNamed(flags.memory);
+    options.memory = bytesNamed("--memory", flags.memory);
   }
   if (options.trace.empty() != flags.traceSteps.empty())
     throw CLI::RequiredError(options.trace.empty() ? "--trace (with --trace-steps)" : "--trace-steps (with --trace)");
@@ -203,6 +238,27 @@ void addTrain(CLI::App &app) {
   addPairs(*command, options.text, options.filter);
   command->add_option("--data", options.data,
                       "files written by prepare, in place of text; several are read one after the other");
+  command
+      ->add_option("--teacher", options.teacher.executable,
+                   "executable of a teacher, which makes the data from the text before the training")
+      ->type_name("EXE");
+  command->add_option("--teacher-model", options.teacher.model, "folder of its model, as its --model takes it")
+      ->type_name("DIR");
+  command
+      ->add_option("--teacher-n-best", options.teacher.nBest,
+                   "train on the K best translations of --source by the teacher, weighted by their probabilities")
+      ->check(CLI::Range(int64_t(1), int64_t(mostHypotheses)))
+      ->type_name("K");
+  command
+      ->add_option("--teacher-distribution", options.teacher.distribution,
+                   "train with the teacher's K most probable tokens for each label, for --distillation")
+      ->check(CLI::Range(int64_t(1), mostProbableTokens))
+      ->type_name("K");
+  command
+      ->add_option("--text-memory", flags->textMemory,
+                   "text that is larger than this is prepared in --out, and read from there")
+      ->default_str("256MiB")
+      ->type_name("SIZE");
   command
       ->add_option(
           "--corpus-weight", options.corpusWeights,

@@ -436,6 +436,15 @@ size_t LineReader::readInto(char *to, size_t room) {
 
 // Reads only as much as is needed to tell whether the file is compressed: of an interactive stream, at most its first
 // lines.
+bool isCompressed(const std::string &file) {
+  const Descriptor in(file);
+  char beginning[16];
+  const ssize_t got = retried([&] { return ::read(in.fd, beginning, sizeof beginning); });
+  if (got < 0)
+    fail(file, "read");
+  return Decompressor::of({beginning, static_cast<size_t>(got)}, file) != nullptr;
+}
+
 void LineReader::recognize() {
   begun = true;
   while (end < buffer.size() && Decompressor::mayFollow({buffer.data(), end})) {

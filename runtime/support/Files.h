@@ -132,6 +132,8 @@ private:
   int64_t lines = 0, bytes = 0, size = 0;
 };
 
+// Whether a LineReader would decompress this file. Throws Error if it cannot be read.
+bool isCompressed(const std::string &file);
 // Reads all lines at once.
 std::vector<std::string> readLines(const std::string &file);
 void makeFolder(const std::string &folder); // and its parents

@@ -160,7 +160,7 @@ void RunFolder::lock() {
 void RunFolder::removePartial() const {
   removeAbandoned(path, [](std::string_view name) {
     return name == "config.json" || name == "train.jsonl" || name == eventsFile || name.ends_with(".safetensors") ||
-           name.ends_with(".model");
+           name.ends_with(".model") || name.ends_with(".pairs") || name.ends_with(".tsv") || name == "data.json";
   });
   removeAbandoned(file("state"), [](std::string_view name) { return name.ends_with(".safetensors"); });
 }

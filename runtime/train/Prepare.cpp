@@ -4,7 +4,6 @@
 #include "support/Files.h"
 #include "support/Format.h"
 #include "support/Interrupt.h"
-#include "support/Progress.h"
 #include "text/Shard.h"
 #include <filesystem>
 #include <optional>
@@ -17,6 +16,36 @@ Parallel onThreadsOf(Engine &engine) {
     pool.run([](void *work, int64_t i, int) { (*static_cast<const std::function<void(int64_t)> *>(work))(i); }, context,
              count);
   };
+}
+
+void preparePairs(const std::string &out, const PairFiles &text, const PairFilter &filter,
+                  const VocabularyPair &vocabularies, Engine &engine, Format format, ProgressBar &bar, Teacher *teacher,
+                  int64_t distribution) {
+  const Module &module = engine.module();
+  ShardWriter writer(out, vocabularies, module, format, text.weighting(), distribution);
+  PairReader reader(text, vocabularies, module, format, filter, onThreadsOf(engine));
+  const CorpusTotals &totals = reader.totals();
+  TaughtPairs window; // with a teacher: the pairs of a window, whose distributions are computed together
+  while (reader.next([&](std::span<const int32_t> source, std::span<const int32_t> target, Weights weights) {
+    if (teacher)
+      window.add(source, target, weights, reader.place());
+    else
+      writer.add(source, target, weights);
+  })) {
+    if (teacher) {
+      const auto distributions = teacher->distributions(window);
+      for (size_t i = 0; i < window.size(); ++i)
+        writer.add(window.sources[i], window.targets[i], window.weights[i], distributions[i]);
+      window.clear();
+    }
+    checkInterrupted();
+    bar.update(reader.fraction(), xfc::format("%lld pairs", static_cast<long long>(totals.pairs)));
+  }
+  writer.commit(totals);
+  bar.say(xfc::format("%s: %lld pairs, %lld source and %lld target tokens; skipped: ", out.c_str(),
+                      static_cast<long long>(totals.pairs), static_cast<long long>(totals.tokens[XFC_SOURCE]),
+                      static_cast<long long>(totals.tokens[XFC_TARGET])) +
+          skippedOf(totals));
 }
 
 void prepare(const PrepareOptions &options) {
@@ -38,32 +67,9 @@ void prepare(const PrepareOptions &options) {
     engine->module().requireTranslator();
     vocabularies = loadVocabularies(options.model.vocabulary, options.model.targetVocabulary, engine->module());
   }
-  const Module &module = engine->module();
-  ShardWriter writer(options.out, vocabularies.pair(), module, format, options.text.weighting(), options.distribution);
-  PairReader reader(options.text, vocabularies.pair(), module, format, options.filter, onThreadsOf(*engine));
   ProgressBar bar(options.model.quiet);
-  const CorpusTotals &totals = reader.totals();
-  TaughtPairs window; // with a teacher: the pairs of a window, whose distributions are computed together
-  while (reader.next([&](std::span<const int32_t> source, std::span<const int32_t> target, Weights weights) {
-    if (teacher)
-      window.add(source, target, weights, reader.place());
-    else
-      writer.add(source, target, weights);
-  })) {
-    if (teacher) {
-      const auto distributions = teacher->distributions(window);
-      for (size_t i = 0; i < window.size(); ++i)
-        writer.add(window.sources[i], window.targets[i], window.weights[i], distributions[i]);
-      window.clear();
-    }
-    checkInterrupted();
-    bar.update(reader.fraction(), xfc::format("%lld pairs", static_cast<long long>(totals.pairs)));
-  }
-  writer.commit(totals);
-  bar.say(xfc::format("%s: %lld pairs, %lld source and %lld target tokens; skipped: ", options.out.c_str(),
-                      static_cast<long long>(totals.pairs), static_cast<long long>(totals.tokens[XFC_SOURCE]),
-                      static_cast<long long>(totals.tokens[XFC_TARGET])) +
-          skippedOf(totals));
+  preparePairs(options.out, options.text, options.filter, vocabularies.pair(), *engine, format, bar,
+               teacher ? &*teacher : nullptr, options.distribution);
 }
 
 } // namespace xfc

@@ -3,6 +3,7 @@
 
 #include "decode/ModelOptions.h"
 #include "engine/Engine.h"
+#include "support/Progress.h"
 #include "text/PairReader.h"
 #include "train/Teacher.h"
 #include <string>
@@ -21,6 +22,10 @@ struct PrepareOptions {
 
 // Writes the file atomically. Throws Error.
 void prepare(const PrepareOptions &options);
+// Writes the file of one text; with a teacher, with its distributions of so many tokens.
+void preparePairs(const std::string &out, const PairFiles &text, const PairFilter &filter,
+                  const VocabularyPair &vocabularies, Engine &engine, Format format, ProgressBar &bar,
+                  Teacher *teacher = nullptr, int64_t distribution = 0);
 
 // Runs a reader's work on the engine's threads.
 Parallel onThreadsOf(Engine &engine);

@@ -24,6 +24,7 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <optional>
 #include <set>
 #include <thread>
@@ -70,17 +71,20 @@ private:
   void compare(const Json &facts);
   void compareDraws();
   void loadVocabularies();
+  void prepareData();
+  bool isLarge() const;
+  std::string factsOfData() const;
   void readCorpora();
   void checkDistillation();
   void mixCorpora();
   std::string mixtureText() const;
   EpochSampling sampling() const;
   std::string samplingText() const;
+  uint64_t hashOfValidation() const;
   std::vector<std::string> programsOfSteps() const;
   Counts countsFor(int64_t tokens) const;
   Memory memoryFor(int64_t tokens) const;
   void chooseBatchTokens();
-  uint64_t hashOfValidation() const;
   void planBatches();
   void reserve();
   void begin();
@@ -133,6 +137,8 @@ private:
   RunFolder folder;
   ProgressBar bar;
   TranslationModel model;
+  PairFiles text;                    // as in the options, or made from them by prepareData(),
+  std::vector<std::string> prepared; // which may also turn it into files of pairs
   std::optional<Corpus> corpus, validation;
   Mixture mixture; // of several corpora
   std::vector<std::string> validLines, validReferences;
@@ -170,8 +176,14 @@ private:
 
 Trainer::Trainer(const TrainOptions &options, const std::string &configuration, Ranks &ranks)
     : options(options), configuration(configuration), ranks(ranks), batchTokens(options.batchTokens),
-      folder(options.out), bar(options.quiet || !writes()) {
+      folder(options.out), bar(options.quiet || !writes()), text(options.text), prepared(options.data) {
   ranks.together([this] { setUp(); });
+  prepareData();
+  ranks.together([&] {
+    readCorpora();
+    if (options.memory > 0)
+      chooseBatchTokens();
+  });
   // Ranks may have different thread counts, but all must use the same batches: take the minimum.
   if (options.memory > 0)
     batchTokens = -ranks.largest(static_cast<int>(-batchTokens));
@@ -204,9 +216,6 @@ void Trainer::setUp() {
   update->shareStates(*options.optimizer);
   states.emplace(*model.engine, *options.optimizer, ranks, &*update);
   loadVocabularies();
-  readCorpora();
-  if (options.memory > 0)
-    chooseBatchTokens();
 }
 
 static std::string hexOf(uint64_t hash) { return format("%016llx", static_cast<unsigned long long>(hash)); }
@@ -214,15 +223,6 @@ static std::string hexOf(uint64_t hash) { return format("%016llx", static_cast<u
 // The kinds of facts that ranks compare.
 constexpr const char *flag = "flag --", *data = "data: ";
 
-// Finds differences that would let ranks compute different results, before the first step.
-void Trainer::checkLikeness() {
-  if (ranks.size() == 1)
-    return;
-  Json facts = Json::object();
-  ranks.together([&] {
-    facts["executable"] = checksumOf(MappedFile("/proc/self/exe").contents());
-    facts["instruction set"] = model.engine->device().name();
-    // Ranks may read files at different paths, and may have different numbers of cores.
 static uint32_t sumOf(const std::vector<std::string> &lines) {
   uint32_t sum = 0;
   for (const std::string &line : lines)
@@ -240,9 +240,18 @@ uint64_t Trainer::hashOfValidation() const {
   return hash.hash;
 }
 
-    const std::set<std::string> own = {"threads",      "source",       "target",    "tsv",   "data-weighting",
-                                       "valid-source", "valid-target", "valid-tsv", "vocab", "target-vocab",
-                                       "config",       "data",         "init"};
+// Finds differences that would let ranks compute different results, before the first step.
+void Trainer::checkLikeness() {
+  if (ranks.size() == 1)
+    return;
+  Json facts = Json::object();
+  ranks.together([&] {
+    facts["executable"] = checksumOf(MappedFile("/proc/self/exe").contents());
+    facts["instruction set"] = model.engine->device().name();
+    // Ranks may read files at different paths, and may have different numbers of cores.
+    const std::set<std::string> own = {"threads",      "source",       "target",    "tsv",     "data-weighting",
+                                       "valid-source", "valid-target", "valid-tsv", "vocab",   "target-vocab",
+                                       "config",       "data",         "init",      "teacher", "teacher-model"};
     const Json flags = Json::parse(configuration);
     for (const auto &[name, value] : flags.items())
       if (!own.contains(name))
@@ -304,6 +313,106 @@ void Trainer::loadVocabularies() {
   model.target = std::move(loaded.target);
 }
 
+// Bytes of the text; compressed files usually hold about four times their size.
+static int64_t sizeOf(const PairFiles &text) {
+  int64_t bytes = 0;
+  for (const std::vector<std::string> *files : {&text.sources, &text.targets, &text.tables})
+    for (const std::string &file : *files) {
+      std::error_code none;
+      if (!std::filesystem::is_regular_file(file, none))
+        continue; // a stream can be read only once
+      const auto size = static_cast<int64_t>(std::filesystem::file_size(file, none));
+      bytes += isCompressed(file) ? 4 * size : size;
+    }
+  return bytes;
+}
+
+// Random segmentations need the text itself.
+bool Trainer::isLarge() const { return prepared.empty() && !sampling().any() && sizeOf(text) > options.textMemory; }
+
+// What the files that prepareData() writes are made from.
+std::string Trainer::factsOfData() const {
+  Json facts = Json::object();
+  const Json flags = Json::parse(configuration);
+  for (const char *flag : {"teacher", "teacher-model", "teacher-n-best", "teacher-distribution", "format",
+                           "source-prefix", "target-prefix", "data-weighting-type", "tsv-weighting", "filter-length",
+                           "filter-ratio", "corpus-weight", "corpus-temperature", "text-memory"})
+    if (flags.contains(flag))
+      facts[flag] = flags[flag];
+  facts["vocabularies"] = {model.source->hash(), model.target->hash()};
+  const PairFiles &given = options.text;
+  for (const std::vector<std::string> *files : {&given.sources, &given.targets, &given.tables, &given.weights})
+    for (const std::string &file : *files) {
+      std::error_code none;
+      facts["files"].push_back({file, std::filesystem::file_size(file, none),
+                                std::filesystem::last_write_time(file, none).time_since_epoch().count()});
+    }
+  return facts.dump(2) + "\n";
+}
+
+// How many tokens of a teacher the executable takes for each label.
+static std::string takenBy(int64_t tokens) {
+  return tokens == 0 ? "this executable was compiled without --distillation"
+                     : "this executable takes " + std::to_string(tokens);
+}
+
+// Has the teacher make the data, and prepares text that is too large for memory. The first rank writes the files into
+// the run's folder, where all ranks read them. A resumed run uses those that are there if they were made from the same
+// text.
+void Trainer::prepareData() {
+  const TeacherOptions &teacher = options.teacher;
+  ranks.together([&] {
+    if (!writes() || !(teacher.any() || isLarge()))
+      return;
+    if (const int64_t taken = teacherTokens(module()); teacher.distribution > taken)
+      throw Error("--teacher-distribution " + std::to_string(teacher.distribution) + ": " + takenBy(taken) +
+                  "; compile the model again with `xfc compile --distillation " + std::to_string(teacher.distribution) +
+                  "`");
+    const std::string facts = factsOfData(), factsFile = folder.file("data.json");
+    makeFolder(options.out);
+    folder.lock();
+    checkFolder();
+    if (options.resume)
+      folder.removePartial();
+    const bool made = options.resume && exists(factsFile) && readFile(factsFile) == facts;
+    if (!made) // a part of the files may be made, and then not belong to these facts
+      std::filesystem::remove(factsFile);
+    const TeacherRun run{options.format, options.threads, options.quiet};
+    if (teacher.nBest > 0) {
+      const std::string table = folder.file("distilled.tsv");
+      text = made ? PairFiles{.sources = {}, .targets = {}, .tables = {table}, .weightColumn = teacher.nBest > 1}
+                  : translateByTeacher(teacher, options.text.sources, table, run);
+    }
+    if (teacher.distribution > 0) {
+      prepared = {folder.file("taught.pairs")};
+      if (!made)
+        prepareByTeacher(teacher, text, options.filter, prepared.front(), run);
+    }
+    if (isLarge()) {
+      const std::vector<PairFiles> corpora = mixes(options) ? text.each() : std::vector{text};
+      for (size_t i = 0; i < corpora.size(); ++i) {
+        prepared.push_back(folder.file(format("text-%zu.pairs", i + 1)));
+        if (!made)
+          preparePairs(prepared.back(), corpora[i], options.filter, {*model.source, *model.target}, *model.engine,
+                       options.format, bar);
+      }
+    }
+    if (!made)
+      writeFile(factsFile, facts);
+  });
+  if (ranks.size() == 1)
+    return;
+  const Json first = Json::parse(
+      ranks.broadcast(Json{{"tables", text.tables}, {"weights", text.weightColumn}, {"data", prepared}}.dump()));
+  if (teacher.nBest > 0)
+    text = {.sources = {},
+            .targets = {},
+            .tables = first["tables"].get<std::vector<std::string>>(),
+            .weightColumn = first["weights"].get<bool>()};
+  if (options.data.empty())
+    prepared = first["data"].get<std::vector<std::string>>();
+}
+
 void Trainer::readCorpora() {
   auto readAll = [](const std::vector<std::string> &files, std::vector<std::string> &lines) {
     for (const std::string &file : files)
@@ -312,11 +421,11 @@ void Trainer::readCorpora() {
   };
   const VocabularyPair vocabularies{*model.source, *model.target};
   const Parallel parallel = onThreadsOf(*model.engine);
-  const std::vector<PairFiles> text = mixes(options) ? options.text.each() : std::vector{options.text};
-  if (options.data.empty())
-    corpus.emplace(text, vocabularies, module(), options.format, options.filter, parallel, sampling());
+  const std::vector<PairFiles> corpora = mixes(options) ? text.each() : std::vector{text};
+  if (prepared.empty())
+    corpus.emplace(corpora, vocabularies, module(), options.format, options.filter, parallel, sampling());
   else
-    corpus.emplace(options.data, vocabularies, module());
+    corpus.emplace(prepared, vocabularies, module());
   checkDistillation();
   if (const PairFiles &held = options.validation; !(held.sources.empty() && held.tables.empty())) {
     validation.emplace(held, vocabularies, module(), options.format, PairFilter(), parallel);
@@ -361,10 +470,8 @@ void Trainer::checkDistillation() {
   for (size_t i = 0; i < tokens.size(); ++i)
     if (tokens[i] > taken)
       throw Error(
-          options.data[i] + ": has " + std::to_string(tokens[i]) + " tokens of a teacher for each label, but " +
-          (taken == 0 ? "this executable was compiled without --distillation"
-                      : "this executable takes " + std::to_string(taken)) +
-          "; compile the model again with `xfc compile --distillation " + std::to_string(most) + "`" +
+          prepared[i] + ": has " + std::to_string(tokens[i]) + " tokens of a teacher for each label, but " +
+          takenBy(taken) + "; compile the model again with `xfc compile --distillation " + std::to_string(most) + "`" +
           (taken == 0 ? "" : ", or make the file again with `prepare --distribution " + std::to_string(taken) + "`"));
 }
 
@@ -576,6 +683,8 @@ void Trainer::beginFolder() {
   progress.mixture = mixtureText();
   progress.sampling = samplingText();
   progress.metric = options.best;
+  if (validation)
+    progress.validation = hashOfValidation();
   if (options.tensorBoard)
     events.emplace(folder.file(eventsFile), progress.step, log->records());
 
@@ -664,6 +773,8 @@ void Trainer::resume() {
   same(progress.sampling == samplingText(),
        progress.sampling.empty() ? "no --sentencepiece-alphas" : progress.sampling);
   same(progress.metric == options.best, "--best " + progress.metric);
+  same(!validation || progress.validation == 0 || progress.validation == hashOfValidation(),
+       "other held-out text, with which the best validation so far cannot be compared");
   if (!batches->seek(progress.position))
     throw Error(options.out + ": the state is at batch " + std::to_string(progress.position.batch) + " of part " +
                 std::to_string(progress.position.pool + 1) +
@@ -683,8 +794,6 @@ bool Trainer::lastEpochDone(Batches::Position position) const {
 }
 
 bool Trainer::finished() const {
-  if (validation)
-    progress.validation = hashOfValidation();
   return stopping || timeIsUp || (options.steps >= 0 && progress.step >= options.steps) ||
          lastEpochDone(progress.position) ||
          (options.earlyStop > 0 && progress.withoutImprovement >= options.earlyStop);
@@ -773,8 +882,6 @@ void Trainer::traceNextStep() {
   if (progress.step >= options.traceLast)
     return finishTrace();
   Trace *const to = progress.step + 1 >= options.traceFirst ? &*trace : nullptr;
-  same(!validation || progress.validation == 0 || progress.validation == hashOfValidation(),
-       "other held-out text, with which the best validation so far cannot be compared");
   model.engine->traceTo(to);
   ranks.traceTo(to);
 }

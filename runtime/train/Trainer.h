@@ -4,6 +4,7 @@
 #include "decode/ModelOptions.h"
 #include "plan/Optimizers.h"
 #include "text/PairReader.h"
+#include "train/Distill.h"
 #include "train/Groups.h"
 #include "train/Schedule.h"
 
@@ -13,6 +14,9 @@ struct TrainOptions {
   PairFiles text;                // either text,
   std::vector<std::string> data; // or files of prepared pairs
   PairFilter filter;             // for text
+  TeacherOptions teacher;        // makes the data from the text, if there is one
+  // Text of more bytes than this is prepared in the run's folder, and read from there.
+  int64_t textMemory = int64_t(256) << 20;
   // Mixes several files, each a corpus, by a weight for each or by the temperature that determines the weights (0:
   // none). Without either, all files form one corpus.
   std::vector<double> corpusWeights;

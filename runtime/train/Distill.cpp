@@ -1,0 +1,184 @@
+// Makes the data of a student with its teacher, which is another executable with a model of its own.
+#include "train/Distill.h"
+#include "support/Format.h"
+#include "text/LinePairs.h"
+#include <charconv>
+#include <cmath>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace xfc {
+namespace {
+
+// Runs a command of the teacher to its end. What it prints, its progress and its errors, goes where ours goes.
+void runTeacher(const TeacherOptions &teacher, const std::vector<std::string> &words) {
+  if (access(teacher.executable.c_str(), X_OK) != 0 || std::filesystem::is_directory(teacher.executable))
+    throw Error(teacher.executable + ": not an executable; --teacher takes one that `xfc compile` has made");
+  const std::string what = teacher.executable + " " + words.front();
+  std::vector<char *> arguments = {const_cast<char *>(teacher.executable.c_str())};
+  for (const std::string &word : words)
+    arguments.push_back(const_cast<char *>(word.c_str()));
+  arguments.push_back(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGTERM); // it does not outlive this process
+    execv(teacher.executable.c_str(), arguments.data());
+    _exit(127);
+  }
+  int status = 0;
+  while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (child < 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 127))
+    throw Error(what + ": cannot be run");
+  if (WIFSIGNALED(status))
+    throw Error(what + ": the teacher was ended by signal " + std::to_string(WTERMSIG(status)));
+  if (status != 0)
+    throw Error(what + ": the teacher failed with status " + std::to_string(WEXITSTATUS(status)) +
+                "; what it said stands above");
+}
+
+// Flags that each of its commands takes.
+std::vector<std::string> commandOf(const char *verb, const TeacherOptions &teacher, const TeacherRun &run) {
+  std::vector<std::string> words = {verb, "--model", teacher.model, "--threads", std::to_string(run.threads)};
+  if (run.format != Format::Text)
+    words.insert(words.end(), {"--format", run.format == Format::Ids ? "ids" : "pieces"});
+  if (run.quiet)
+    words.emplace_back("--quiet");
+  return words;
+}
+
+// A file that is removed in the end.
+struct ScratchFile {
+  std::string name;
+  explicit ScratchFile(std::string name) : name(std::move(name)) {}
+  ScratchFile(const ScratchFile &) = delete;
+  ~ScratchFile() {
+    std::error_code none;
+    std::filesystem::remove(name, none);
+  }
+};
+
+// A line of `translate --scores`.
+struct Translation {
+  int64_t source = 0; // from 1
+  std::string text;
+  double score = 0;
+};
+
+class TranslationReader {
+public:
+  TranslationReader(const std::string &file, bool numbered) : lines(file), numbered(numbered) {}
+  std::optional<Translation> next() {
+    std::string line;
+    if (!lines.next(line))
+      return std::nullopt;
+    Translation read{.source = lines.number()};
+    const size_t last = line.rfind('\t'), first = numbered ? line.find('\t') : 0;
+    const char *const begin = line.data();
+    bool right = last != std::string::npos && first < last + (numbered ? 0 : 1);
+    if (right && numbered)
+      right = std::from_chars(begin, begin + first, read.source).ptr == begin + first;
+    if (right) {
+      const size_t from = numbered ? first + 1 : 0;
+      read.text = line.substr(from, last - from);
+      char *end = nullptr;
+      read.score = std::strtod(begin + last + 1, &end);
+      right = end == begin + line.size() && end != begin + last + 1 && std::isfinite(read.score);
+    }
+    if (!right || read.source < before)
+      throw Error(lines.where() + ": not a line of `translate --scores`: '" + line.substr(0, 80) +
+                  "'; compile the teacher again");
+    before = read.source;
+    return read;
+  }
+
+private:
+  LineReader lines;
+  bool numbered;
+  int64_t before = 0;
+};
+
+} // namespace
+
+// The share of translation i in the probability of all N translations of a source is p_i / (p_1 + ... + p_N), where p_i
+// is exp of its score, which is its log-probability without a length penalty. docs/examples/nbest.awk computes the same
+// table.
+PairFiles translateByTeacher(const TeacherOptions &teacher, const std::vector<std::string> &sources,
+                             const std::string &table, const TeacherRun &run) {
+  const ScratchFile joined(table + ".sources"), translations(table + ".translations");
+  {
+    FileWriter writer(joined.name);
+    JoinedFiles reader(sources);
+    for (std::string line; reader.next(line);) {
+      if (line.find('\t') != std::string::npos)
+        throw Error(reader.where() + ": holds a tab, which separates a source from its translation in the table that "
+                                     "--teacher-n-best writes; replace it by a blank");
+      writer.write(line + "\n");
+    }
+    writer.commit();
+  }
+  std::vector<std::string> words = commandOf("translate", teacher, run);
+  words.insert(words.end(), {"--input", joined.name, "--n-best", std::to_string(teacher.nBest), "--length-penalty", "0",
+                             "--scores", "--output", translations.name});
+  runTeacher(teacher, words);
+
+  const bool several = teacher.nBest > 1;
+  FileWriter writer(table);
+  LineReader lines(joined.name);
+  TranslationReader reader(translations.name, several);
+  std::string source;
+  std::vector<Translation> ofSource;
+  std::optional<Translation> next = reader.next();
+  while (next) {
+    ofSource.clear();
+    double sum = 0;
+    for (const int64_t number = next->source; next && next->source == number; next = reader.next()) {
+      ofSource.push_back(*next);
+      sum += std::exp(next->score - ofSource.front().score); // the first is the best
+    }
+    while (lines.number() < ofSource.front().source)
+      if (!lines.next(source))
+        throw Error(translations.name + ": has a translation of line " + std::to_string(ofSource.front().source) +
+                    ", which the sources lack");
+    for (const Translation &one : ofSource)
+      writer.write(source + "\t" + one.text +
+                   (several ? format("\t%.6g", std::exp(one.score - ofSource.front().score) / sum) : "") + "\n");
+  }
+  writer.commit();
+  return {.sources = {}, .targets = {}, .tables = {table}, .weightColumn = several};
+}
+
+void prepareByTeacher(const TeacherOptions &teacher, const PairFiles &text, const PairFilter &filter,
+                      const std::string &pairs, const TeacherRun &run) {
+  std::vector<std::string> words = commandOf("prepare", teacher, run);
+  words.insert(words.end(), {"--distribution", std::to_string(teacher.distribution), "--out", pairs});
+  const auto add = [&](const char *flag, const std::vector<std::string> &values) {
+    if (values.empty())
+      return;
+    words.emplace_back(flag);
+    words.insert(words.end(), values.begin(), values.end());
+  };
+  add("--source", text.sources);
+  add("--target", text.targets);
+  add("--tsv", text.tables);
+  add("--source-prefix", text.sourcePrefixes);
+  add("--target-prefix", text.targetPrefixes);
+  add("--data-weighting", text.weights);
+  if (text.weightColumn)
+    words.emplace_back("--tsv-weighting");
+  if (text.weighWords)
+    add("--data-weighting-type", {"word"});
+  const auto bound = [](int64_t number) { return number > 0 ? std::to_string(number) : std::string(); };
+  if (filter.shortest > 0 || filter.longest > 0)
+    add("--filter-length", {bound(filter.shortest) + ":" + bound(filter.longest)});
+  if (filter.ratio > 0)
+    add("--filter-ratio", {format("%.17g", filter.ratio)});
+  runTeacher(teacher, words);
+}
+
+} // namespace xfc
