@@ -23,4 +23,5 @@ else
   prepare_python
 fi
 export XFC_TEST_PYTHON="$PWD/$venv/bin/python"
+export XFC_REQUIRE_MPI=1 # .ci/setup.sh has installed the launchers: without them, tests of several processes would be skipped unnoticed
 ctest --test-dir build --output-on-failure -j "$(nproc)" --timeout 2400

@@ -78,6 +78,8 @@ def launches(launcher):
 if all(launchers.values()) and all(map(launches, launchers.values())):
     config.available_features.add("mpi")
     config.substitutions += [("%" + name, launcher) for name, launcher in launchers.items()]
+elif os.environ.get("XFC_REQUIRE_MPI"):
+    lit_config.fatal("XFC_REQUIRE_MPI is set, but mpiexec.openmpi and mpiexec.mpich do not both start processes here: install openmpi-bin and mpich")
 
 # NVIDIA's assembler and disassembler, from a CUDA toolkit or from the Python packages nvidia-cuda-nvcc and triton.
 packages = os.path.join(os.path.dirname(os.path.dirname(python)), "lib/python*/site-packages/")

@@ -2,6 +2,7 @@
 metric, writes events for TensorBoard, mixes corpora, goes back if the loss is not finite, and finds the largest batches for a given memory. The folder
 holds ids in `a` and `b`, and a larger corpus in `c` and `d`. Plain Python."""
 import json
+import math
 import os
 import re
 import signal
@@ -196,12 +197,11 @@ said = call(["1e30" if word == "0.01" else word for word in diverging], status=1
 assert re.search(r"error: step \d+: the loss is \S+; the first result that is not finite is \S+, of the kernel \S+ \(\S+ of model.json\), after the rate was halved ten times; what was saved at step 0 is intact", said), said
 assert said.count("went back to step 0") == 10 and os.path.exists(path("diverged", "state", "training.safetensors"))
 
-# A weight that is too large makes the result of its own step infinite, which is the first one. The step is not taken: the state saved at once
-# is that of the weights as they were.
+# A weight that is too large makes the result of its own step infinite, which is the first one, in whichever layer it is.
 call(training("sound", "--batch-tokens", 200, "--quiet", steps=1))
 for name, (kernel, place) in {"encoder.layers.1.ffn.out.weight": ("linear_", "encoder.layers.1.ffn.out"),
                               "decoder.layers.0.cross_attn.q.weight": ("linear_", "decoder.layers.0.cross_attn.q"),
-                              "decoder.layers.1.ffn_norm.weight": ("linear_", "decoder.layers.1.ffn.in"),
+                              "decoder.layers.1.ffn_norm.weight": ("", "decoder.layers.1.ffn_norm"),
                               "output.weight": ("", "output")}.items():
     weights = {key: ("F32", *value) for key, value in tensors.read(path("sound", "last.safetensors")).items()}
     kind, shape, numbers = weights[name]
@@ -234,6 +234,45 @@ call(training("betas", "--optimizer", "adamw", "--betas", "0.8,0.9", "--adam-eps
 resume("betas", "--steps", 2, "--quiet")
 call(training("of-file", "--config", path("betas", "config.json"), "--optimizer", "sgd", "--quiet", steps=1))
 assert "--momentum" in call(training("refused", "--config", path("betas", "config.json"), "--momentum", 0.1, steps=1), status=2)
+
+# Rates, by the formulas of docs/runs.md: at the peak until the end, from there to 0 at the end, and twice to 0 with a restart.
+def without(command, flag):
+    """The command without a flag that has one value."""
+    at = command.index(flag)
+    return command[:at] + command[at + 2 :]
+
+
+def rates(out, schedule, warmup, *more, steps=40):
+    command = without(without(training(out, "--batch-tokens", 200, "--clip-norm", 0.1, *more, "--quiet", steps=steps), "--schedule"), "--warmup")
+    call([*command, "--schedule", schedule, "--warmup", str(warmup)])
+    return {record["step"]: record["lr"] for record in records(out)}
+
+
+def close(found, expected):
+    assert found.keys() == expected.keys() and all(abs(found[step] - expected[step]) < 1e-9 for step in expected), (found, expected)
+
+
+def cosine(t):
+    return 0.01 * (1 + math.cos(math.pi * t)) / 2
+
+
+close(rates("constant", "constant", 0), {10: 0.01, 20: 0.01, 30: 0.01, 40: 0.01})
+close(rates("warm", "constant", 25), {10: 0.004, 20: 0.008, 30: 0.01, 40: 0.01})
+close(rates("cosine", "cosine", 0), {step: cosine(step / 40) for step in (10, 20, 30, 40)})
+close(rates("restarted", "cosine", 0, "--restarts", 1), {10: cosine(0.5), 20: cosine(0), 30: cosine(0.5), 40: cosine(1)})
+
+
+# The length of a run, by passes over the data or by time.
+def limited(out, *more):
+    call(without(training(out, "--batch-tokens", 200, *more, "--quiet", steps=1), "--steps"))
+    last = records(out)[-1]
+    return last["step"], last["epoch"], last["wall"]
+
+
+one, three = limited("epoch", "--epochs", 1), limited("epochs", "--epochs", 3)
+assert one[1] == 1 and three[1] == 3 and three[0] == 3 * one[0] > 3, (one, three)
+step, _, seconds = limited("minutes", "--minutes", 0.02)
+assert step > three[0] and 1.2 <= seconds < 30, (step, seconds)
 
 # The largest batches for a given memory.
 def batches(out, memory, status=0):
