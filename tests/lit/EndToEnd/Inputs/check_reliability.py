@@ -238,8 +238,11 @@ def check_streams():
         file.write(b"5 6\n" * 200000)
     limit = 900 << 20
     for verb in (["translate", "--input", many, "--output", path("many.out"), "--beam", "1", "--max-length", "1"],
-                 ["score", "--source", many, "--target", many]):
-        process = subprocess.Popen([translator, *verb, *weights, *ids, *([] if verb[0] == "score" else ["--quiet"])], stdout=subprocess.DEVNULL,
+                 ["score", "--source", many, "--target", many],
+                 ["evaluate", "--source", many, "--target", many, "--beam", "1", "--max-length", "1"],
+                 ["evaluate", "--hypothesis", many, "--target", many]):
+        model = [] if "--hypothesis" in verb else [*weights, *ids]
+        process = subprocess.Popen([translator, *verb, *model, *([] if verb[0] == "score" else ["--quiet"])], stdout=subprocess.DEVNULL,
                                    stderr=subprocess.DEVNULL)
         _, status, usage = os.wait4(process.pid, 0)
         expect(status == 0 and usage.ru_maxrss < 150 << 10, f"{verb[0]} of 200,000 lines: status {status}, {usage.ru_maxrss} kB")
