@@ -244,9 +244,8 @@ private:
   void addBuffers(ProgramOp program, const BufferAssignment &assignment) {
     OpBuilder builder = OpBuilder::atBlockBegin(&program.getBody().front());
     for (auto [i, buffer] : llvm::enumerate(assignment.buffers())) {
-      const bool whole = program.getRowByRow();
-      BufferOp::create(builder, program.getLoc(), i, SizeAttr::get(&getContext(), buffer.size),
-                       whole ? 0 : buffer.first, whole ? assignment.steps() - 1 : buffer.last);
+      BufferOp::create(builder, program.getLoc(), i, SizeAttr::get(&getContext(), buffer.size), buffer.first,
+                       buffer.last);
       ++buffers;
     }
   }

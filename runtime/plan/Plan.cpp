@@ -429,6 +429,14 @@ private:
     for (int64_t pairs : size.pairs)
       number(pairs);
   }
+  // Whether it counts nothing but the target's rows.
+  static bool ofTargetRows(Size size) {
+    size.rows[XFC_TARGET] = 0;
+    auto none = [](const auto &counts) {
+      return std::ranges::all_of(counts, [](int64_t count) { return count == 0; });
+    };
+    return size.constant == 0 && none(size.rows) && none(size.sequences) && none(size.chunks) && none(size.pairs);
+  }
   static int64_t elements(const std::vector<int64_t> &shape) {
     int64_t product = 1;
     for (int64_t extent : shape) {
@@ -491,6 +499,7 @@ private:
     }
     for (const Buffer &buffer : program.buffers) {
       size(buffer.size);
+      require(!program.rowByRow || ofTargetRows(buffer.size));
       within(buffer.last, 0, steps);
       within(buffer.first, 0, buffer.last);
     }
@@ -570,16 +579,17 @@ Module deserialize(const uint8_t *bytes, uint64_t size) {
 // The planner
 //===--------------------------------------------------------------------------------------------------------===//
 
+// Rounded up to whole cache lines.
+static int64_t sizeOf(const Buffer &buffer, const Counts &counts) {
+  const int64_t bytes = evaluate(buffer.size, counts);
+  if (bytes > largestSize)
+    tooLarge();
+  return (bytes + 63) / 64 * 64;
+}
+
 // Places buffers largest first, each at the lowest offset where it overlaps no buffer that is live at the same time.
-Layout plan(const Program &program, const Counts &counts) {
+static Layout place(const Program &program, const std::vector<int64_t> &sizes) {
   const size_t n = program.buffers.size();
-  std::vector<int64_t> sizes(n);
-  for (size_t i = 0; i < n; ++i) {
-    const int64_t bytes = evaluate(program.buffers[i].size, counts);
-    if (bytes > largestSize)
-      tooLarge();
-    sizes[i] = (bytes + 63) / 64 * 64;
-  }
   std::vector<size_t> order(n);
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return sizes[a] > sizes[b]; });
@@ -605,6 +615,39 @@ Layout plan(const Program &program, const Counts &counts) {
                   i);
   }
   return layout;
+}
+
+Layout plan(const Program &program, const Counts &counts) {
+  const size_t n = program.buffers.size();
+  std::vector<int64_t> sizes(n);
+  if (!program.rowByRow) {
+    for (size_t i = 0; i < n; ++i)
+      sizes[i] = sizeOf(program.buffers[i], counts);
+    return place(program, sizes);
+  }
+  Counts one;
+  one.rows[XFC_TARGET] = 1;
+  std::vector<bool> result(n);
+  for (const Output &output : program.outputs)
+    if (output.place.kind == Place::Kind::Arena)
+      result[output.place.index] = true;
+  for (size_t i = 0; i < n; ++i)
+    sizes[i] = result[i] ? 0 : sizeOf(program.buffers[i], one);
+  Layout layout = place(program, sizes);
+  layout.rows = counts.rows[XFC_TARGET];
+  layout.rowBytes = layout.bytes;
+  layout.bytes = product({layout.rows, layout.rowBytes});
+  for (size_t i = 0; i < n; ++i) {
+    layout.offsets[i] = result[i] ? layout.bytes : layout.offsets[i] * layout.rows;
+    if (result[i])
+      layout.bytes += sizeOf(program.buffers[i], counts);
+  }
+  return layout;
+}
+
+int64_t Layout::offsetOf(int64_t buffer, int64_t width, int64_t first, int64_t count) const {
+  const int64_t offset = offsets[buffer], all = rows * rowBytes;
+  return offset < all ? first * rowBytes + offset / rows * count : offset + first * width;
 }
 
 } // namespace xfc

@@ -143,7 +143,7 @@ struct Program {
   bool is(std::string_view program) const;
   // Every step works on the target's rows, and a row of a result depends only on the same row of the program's values
   // and on rows that no other row writes. If each row is a sequence of its own (decoding), a thread may take rows of
-  // its own through all steps. No two buffers of such a program share memory.
+  // its own through all steps. The buffers of such a program are sized by the target's rows alone.
   bool rowByRow = false;
   std::vector<Argument> arguments;
   std::vector<Output> outputs;
@@ -239,9 +239,16 @@ Module deserialize(const uint8_t *bytes, uint64_t size);
 
 // Packs a program's buffers into one arena: buffers whose live ranges intersect do not overlap. Pure: the same program
 // and counts always give the same layout. Offsets are multiples of 64.
+//
+// If the program is row by row, threads that are at different steps must not meet either. So the layout is that of one
+// row, times the rows, and any share of the rows has the same layout in a part of its own; only the buffers of results,
+// whose rows are read together, lie behind it as a whole.
 struct Layout {
   std::vector<int64_t> offsets; // parallel to program.buffers
   int64_t bytes = 0;
+  int64_t rows = 0, rowBytes = 0; // of the target, if the program is row by row: how many, and the bytes of one
+  // Where a buffer begins for the share of `count` rows from row `first` on, if a row of the buffer has `width` bytes.
+  int64_t offsetOf(int64_t buffer, int64_t width, int64_t first, int64_t count) const;
 };
 Layout plan(const Program &program, const Counts &counts);
 

@@ -87,8 +87,11 @@ int64_t bytesFrom(const Place &place) {
   const Module &module = *running->module;
   const int64_t element = bytesOf(module.type);
   switch (place.kind) {
-  case Place::Kind::Arena:
-    return evaluate(run.program->buffers[place.index].size, run.counts) - place.offset;
+  case Place::Kind::Arena: {
+    Counts counts = run.counts;
+    counts.rows[XFC_TARGET] = running->call.shape->sets[XFC_TARGET].rows; // a thread may have rows of its own
+    return evaluate(run.program->buffers[place.index].size, counts) - place.offset;
+  }
   case Place::Kind::Parameters:
   case Place::Kind::Gradients:
     return module.parameterElements * element - place.offset;
@@ -126,9 +129,11 @@ void findRanges() {
   add(call.immediates, static_cast<int64_t>(step.immediates.size() * sizeof(int64_t)), "the immediates");
   for (size_t i = 0; i < step.buffers.size(); ++i) {
     // If a thread takes rows of its own, its operand begins at the first of them.
-    const char *first = static_cast<const char *>(running->run->address(step.buffers[i])),
-               *begin = static_cast<const char *>(call.buffers[i]);
-    add(begin, bytesFrom(step.buffers[i]) - (begin - first), "operand " + std::to_string(i), true);
+    const Place &place = step.buffers[i];
+    const char *begin = static_cast<const char *>(call.buffers[i]);
+    const int64_t before =
+        place.kind == Place::Kind::Argument ? begin - static_cast<const char *>(running->run->address(place)) : 0;
+    add(begin, bytesFrom(place) - before, "operand " + std::to_string(i), true);
   }
 }
 

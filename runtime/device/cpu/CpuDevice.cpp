@@ -137,7 +137,7 @@ public:
       const Step &step = run.program->steps[number];
       if (run.observer)
         run.observer->before(run, static_cast<int64_t>(number));
-      Launch stepping = launchOf(step.kernel, callOf(run, step, *run.shape, 0, 0), &run, &step);
+      Launch stepping = launchOf(step.kernel, callOf(run, step, *run.shape), &run, &step);
       launch(stepping, chunksOf(module->kernels[step.kernel].partition, run.counts, step), run.counts);
     }
   }
@@ -205,7 +205,7 @@ private:
         }
     int64_t number = launches + share * static_cast<int64_t>(run.program->steps.size());
     for (const Step &step : run.program->steps) {
-      Launch launch = device->launchOf(step.kernel, device->callOf(run, step, shape, first, thread), &run, &step);
+      Launch launch = device->launchOf(step.kernel, device->ownCallOf(run, step, shape, first, thread), &run, &step);
       const int64_t chunks = chunksOf(device->module->kernels[step.kernel].partition, counts, step);
       if (device->trace) {
         TracedLaunch traced = device->tracedLaunchOf(launch, chunks, counts, number++);
@@ -218,30 +218,36 @@ private:
     }
   }
 
-  // The call of a step on target rows from `first` on; its operand arrays lie in this thread's part of `buffers` and
-  // `strides`.
-  xfc_call callOf(const ProgramRun &run, const Step &step, const xfc_shape &shape, int64_t first, int thread) {
+  // The call of a step on all rows of a batch. The operand arrays lie in a thread's part of `buffers` and `strides`.
+  xfc_call callOf(const ProgramRun &run, const Step &step, const xfc_shape &shape, int thread = 0) {
     void **at = buffers.data() + thread * operands;
     int64_t *stride = strides.data() + thread * operands;
     for (size_t b = 0; b < step.buffers.size(); ++b) {
       const Place &place = step.buffers[b];
       at[b] = run.address(place);
       stride[b] = place.kind == Place::Kind::Argument ? run.arguments[place.index].stride : step.strides[b];
-      if (first > 0)
-        at[b] = static_cast<char *>(at[b]) + first * bytesOfRow(run, place);
     }
     return {
         &shape, &shape.sets[step.set], &shape.sets[step.keySet], step.keys < 0 ? nullptr : &shape.keys[step.keys], at,
         stride, step.immediates.data()};
   }
 
-  // Bytes from one target row to the next; 0 for places without target rows.
-  static int64_t bytesOfRow(const ProgramRun &run, const Place &place) {
-    if (place.kind == Place::Kind::Arena)
-      return run.program->buffers[place.index].size.rows[XFC_TARGET];
-    if (place.kind != Place::Kind::Argument || run.program->arguments[place.index].set != XFC_TARGET)
-      return 0;
-    return run.arguments[place.index].stride * bytesOf(run.program->arguments[place.index].type);
+  // The call of a step on a thread's own rows, which begin at target row `first` and which `shape` describes.
+  xfc_call ownCallOf(const ProgramRun &run, const Step &step, const xfc_shape &shape, int64_t first, int thread) {
+    const xfc_call call = callOf(run, step, shape, thread);
+    void **at = buffers.data() + thread * operands;
+    for (size_t b = 0; b < step.buffers.size(); ++b) {
+      const Place &place = step.buffers[b];
+      if (place.kind == Place::Kind::Arena) {
+        const int64_t width = run.program->buffers[place.index].size.rows[XFC_TARGET];
+        at[b] = run.arena + run.layout.offsetOf(place.index, width, first, shape.sets[XFC_TARGET].rows) + place.offset;
+      } else if (place.kind == Place::Kind::Argument && run.program->arguments[place.index].set == XFC_TARGET) {
+        const BoundArgument &argument = run.arguments[place.index];
+        at[b] =
+            static_cast<char *>(at[b]) + first * argument.stride * bytesOf(run.program->arguments[place.index].type);
+      }
+    }
+    return call;
   }
 
   struct Launch : CpuLaunch {

@@ -15,11 +15,11 @@ plan.kernel @sum attributes {partition = #plan.partition<rows per 16 times 1>} {
   plan.return %z : !rows
 }
 
-// All launches are over the target's rows, so a thread may take its own rows through all of them, and no buffers share memory.
+// All launches are over the target's rows, so a thread may take its own rows through all of them.
 // CHECK-LABEL: plan.program @rows
 // CHECK-SAME: attributes {row_by_row}
 // CHECK-NEXT: plan.buffer 0 : <32 target> from 0 to 2
-// CHECK-NEXT: plan.buffer 1 : <32 target> from 0 to 2
+// CHECK-NEXT: plan.buffer 1 : <32 target> from 1 to 3
 plan.program @rows(%x: !rows {xfc.name = "x", xfc.role = "input"}) -> !rows {
   %a = plan.launch @relu(%x) over target {flops = #plan.size<0>, traffic = #plan.size<0>} : (!rows) -> !rows
   %b = plan.launch @relu(%x) over target {flops = #plan.size<0>, traffic = #plan.size<0>} : (!rows) -> !rows

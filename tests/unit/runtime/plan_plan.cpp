@@ -81,6 +81,69 @@ TEST(Plan, DeadBuffersGiveTheirPlaceAway) {
   EXPECT_EQ(plan(chain, counts).bytes, 2 * 640 * 7);
 }
 
+TEST(Plan, SharesOfRowsMeetNowhere) {
+  std::mt19937 random(2);
+  for (int round = 0; round < 100; ++round) {
+    Program program;
+    program.rowByRow = true;
+    const int32_t steps = 1 + random() % 20;
+    for (int i = 0; i < 20; ++i) {
+      Buffer buffer;
+      buffer.size.rows[XFC_TARGET] = random() % 300;
+      buffer.first = random() % steps;
+      buffer.last = buffer.first + random() % (steps - buffer.first);
+      program.buffers.push_back(buffer);
+    }
+    for (int64_t result : {3, 7})
+      program.outputs.push_back({"", {Place::Kind::Arena, result, 0}, DType::F32, XFC_TARGET, -1, {}, 1});
+    Counts counts;
+    counts.rows[XFC_TARGET] = random() % 100;
+    const Layout layout = plan(program, counts);
+
+    struct Part {
+      size_t buffer;
+      int64_t share, begin, end;
+    };
+    std::vector<Part> parts;
+    const int64_t rows = counts.rows[XFC_TARGET] - random() % (counts.rows[XFC_TARGET] + 1), shares = 1 + random() % 4;
+    for (size_t i = 0; i < program.buffers.size(); ++i)
+      for (int64_t share = 0; share < shares; ++share) {
+        const int64_t first = rows * share / shares, count = rows * (share + 1) / shares - first,
+                      width = program.buffers[i].size.rows[XFC_TARGET],
+                      begin = layout.offsetOf(static_cast<int64_t>(i), width, first, count);
+        if (i == 3 || i == 7)
+          EXPECT_EQ(begin, layout.offsets[i] + first * width) << "rows of results are read together";
+        else
+          EXPECT_EQ(begin % 64, 0);
+        EXPECT_LE(begin + count * width, layout.bytes);
+        parts.push_back({i, share, begin, begin + count * width});
+      }
+    for (const Part &a : parts)
+      for (const Part &b : parts) {
+        const Buffer &one = program.buffers[a.buffer], &other = program.buffers[b.buffer];
+        const bool meet = a.share != b.share || (one.first <= other.last && other.first <= one.last);
+        if (&a != &b && meet && a.begin < a.end && b.begin < b.end)
+          EXPECT_TRUE(a.end <= b.begin || b.end <= a.begin);
+      }
+  }
+}
+
+TEST(Plan, DeadBuffersOfRowsGiveTheirPlaceAway) {
+  Program chain;
+  chain.rowByRow = true;
+  for (int32_t step = 0; step < 50; ++step) {
+    Buffer buffer;
+    buffer.size.rows[XFC_TARGET] = 640;
+    buffer.first = step;
+    buffer.last = step + 1;
+    chain.buffers.push_back(buffer);
+  }
+  chain.outputs.push_back({"last", {Place::Kind::Arena, 49, 0}, DType::F32, XFC_TARGET, -1, {160}, 160});
+  Counts counts;
+  counts.rows[XFC_TARGET] = 7;
+  EXPECT_EQ(plan(chain, counts).bytes, (2 + 1) * 640 * 7);
+}
+
 TEST(Plan, SizesAreSumsOverCounts) {
   Size size;
   size.constant = 5;
