@@ -107,7 +107,7 @@ public:
       sentences[i].ids = sources[plan.order[i]];
     std::iota(freeRows.rbegin(), freeRows.rend(), 0);
     checkMemory();
-    engine.reserve(encoder, plan.capacity);
+    engine.reserve(encoder, encoderCounts(plan.capacity, engine.device().isHost()));
     engine.reserve(program->name, plan.capacity);
     for (const Argument &argument : program->arguments) {
       const bool kept = argument.role == Argument::Role::State || argument.set == XFC_SOURCE;
@@ -138,7 +138,8 @@ public:
       return 0;
     if (end > first) {
       used = all;
-      encode(first, end);
+      for (size_t s = first; s < end;)
+        s = encode(s, end);
     }
     return end - first;
   }
@@ -192,13 +193,18 @@ private:
                   " are free; use a smaller --batch-tokens or --beam");
   }
 
-  // Encodes sentences first .. end - 1 into free rows.
-  void encode(size_t first, size_t end) {
+  // Encodes the sentences from `first` on, before `end`, that together fit into what is reserved for the encoder, into
+  // free rows. Returns the sentence after them.
+  size_t encode(size_t first, size_t end) {
     std::vector<Sequence> sequences;
     std::vector<int32_t> taken;
     std::sort(freeRows.begin(), freeRows.end(), std::greater<>()); // takes low rows, adjacent where possible
-    for (size_t s = first; s < end; ++s) {
+    const int64_t most = encoderCounts(plan.capacity, engine.device().isHost()).rows[XFC_SOURCE];
+    size_t s = first;
+    for (; s < end; ++s) {
       const auto length = static_cast<int64_t>(sentences[s].ids.size());
+      if (static_cast<int64_t>(taken.size()) + length > most)
+        break;
       sequences.push_back({sentences[s].ids, length, 0});
       rows[s].assign(freeRows.rbegin(), freeRows.rbegin() + length);
       freeRows.resize(freeRows.size() - length);
@@ -214,6 +220,7 @@ private:
       if (const Argument &argument = program->arguments[i];
           argument.role != Argument::Role::State && argument.set == XFC_SOURCE)
         engine.copyRows(encoder, argument.name, bindings[i].data, taken);
+    return s;
   }
 
   static constexpr int64_t fewestRows = 128;

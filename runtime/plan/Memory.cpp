@@ -1,5 +1,6 @@
 // Computes counts, and the memory that programs need for them.
 #include "plan/Memory.h"
+#include "plan/Programs.h"
 #include "plan/StagingLayout.h"
 #include "support/Error.h"
 #include <algorithm>
@@ -51,6 +52,14 @@ Counts decodeCounts(const Module &module, int64_t sentences, int64_t length, int
   return counts;
 }
 
+Counts encoderCounts(const Counts &decoding, bool host) {
+  static constexpr int64_t enough = 512;
+  Counts counts = decoding;
+  if (host)
+    counts.rows[XFC_SOURCE] = std::min(counts.rows[XFC_SOURCE], std::max(enough, counts.longest));
+  return counts;
+}
+
 int64_t tableRows(const Table &table, int64_t longest) {
   int64_t rows = 64;
   while (rows < longest)
@@ -78,7 +87,8 @@ Memory predictMemory(const Module &module, const std::vector<std::string> &progr
     const Program *program = module.find(name);
     if (!program)
       throw Error("this executable has no program '" + name + "'");
-    memory.arena = std::max(memory.arena, plan(*program, counts).bytes);
+    const bool encodes = program->is(programs::encode);
+    memory.arena = std::max(memory.arena, plan(*program, encodes ? encoderCounts(counts, threads > 0) : counts).bytes);
     auto isState = [](const Argument &argument) { return argument.role == Argument::Role::State; };
     const bool hasState = std::any_of(program->arguments.begin(), program->arguments.end(), isState);
     std::vector<bool> onDevice;

@@ -46,8 +46,13 @@ template <typename T> T *buffer(const xfc_call *call, int i) { return static_cas
 
 std::atomic<int> chosenRows = 0; // rows for which decode_candidates chose tokens
 
+std::atomic<int64_t> encodedTogether = 0; // the most rows
+
 // k holds the id, v twice the id: two column slices of one buffer.
 void encodeKernel(const xfc_call *call, int64_t row, void *) {
+  int64_t most = encodedTogether;
+  while (most < call->rows->rows && !encodedTogether.compare_exchange_weak(most, call->rows->rows)) {
+  }
   int32_t id = buffer<int32_t>(call, 0)[row];
   buffer<float>(call, 1)[row * call->strides[1]] = static_cast<float>(id);
   buffer<float>(call, 2)[row * call->strides[2]] = static_cast<float>(2 * id);
@@ -361,6 +366,29 @@ TEST_F(DecodeEngine, BatchesDoNotMatter) {
         EXPECT_EQ(alone[s][i].logProbability, logProbability(sources[s], alone[s][i].ids));
       }
     }
+  }
+}
+
+// Each source has 8 tokens, so 200 of them are more than the encoder takes at a time.
+TEST_F(DecodeEngine, LargeBatchesAreEncodedInParts) {
+  std::vector<Ids> sources;
+  for (int s = 0; s < 200; ++s) {
+    Ids source;
+    for (int bit = 0; bit < 7; ++bit)
+      source.push_back(4 + (s * 37 >> bit) % 2);
+    source.push_back(3);
+    sources.push_back(source);
+  }
+  SearchOptions options{.generation = {.beam = 2}};
+  options.batchTokens = 10000;
+  encodedTogether = 0;
+  auto together = search(*engine, sources, options);
+  EXPECT_EQ(encodedTogether, 512);
+  options.batchTokens = 8;
+  auto alone = search(*engine, sources, options);
+  for (size_t s = 0; s < sources.size(); ++s) {
+    EXPECT_EQ(together[s][0].ids, alone[s][0].ids);
+    EXPECT_EQ(together[s][0].logProbability, logProbability(sources[s], together[s][0].ids));
   }
 }
 
