@@ -6,6 +6,7 @@
 #include "support/Files.h"
 #include <algorithm>
 #include <cstdio>
+#include <malloc.h>
 #include <thread>
 
 namespace xfc {
@@ -182,6 +183,9 @@ TranslationModel loadModel(const ModelOptions &options) {
   for (auto [key, vocabulary] : {std::pair{"source_vocabulary", model.source}, {"target_vocabulary", model.target}})
     unlessForced(options.forceVocabulary, "--force-vocab", options.warn,
                  [&] { checkVocabulary(metadata, key, *vocabulary); });
+#ifdef __GLIBC__
+  malloc_trim(0); // reading vocabularies takes several times the memory that they keep
+#endif
   return model;
 }
 

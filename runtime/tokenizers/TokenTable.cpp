@@ -36,6 +36,7 @@ Trie::Trie(std::vector<Entry> entries) {
       begin = other;
     }
   }
+  nodes.shrink_to_fit();
 }
 
 uint32_t Trie::child(uint32_t node, uint8_t byte) const {
@@ -71,6 +72,8 @@ void TokenTable::finish() {
     if (!text(id).empty())
       entries.push_back({text(id), id});
   trie = Trie(std::move(entries));
+  spans.shrink_to_fit();
+  texts.shrink_to_fit();
 }
 
 } // namespace xfc

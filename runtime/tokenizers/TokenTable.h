@@ -61,7 +61,7 @@ public:
 
 private:
   struct Span {
-    size_t begin = 0, length = 0;
+    uint64_t begin : 48 = 0, length : 16 = 0;
   };
   std::string texts;
   std::vector<Span> spans;
