@@ -206,6 +206,11 @@ void SearchFlags::addTo(CLI::App &command) {
       ->check(CLI::Range(int64_t(0), mostTokens))
       ->capture_default_str();
   addBatchTokens(command, options.batchTokens, "live hypotheses, at a time");
+  command
+      .add_option("--batch-sentences", options.batchSentences,
+                  "maximum number of sentences at a time; 0: as many as --batch-tokens allows")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
 }
 
 void SearchFlags::addSamplingTo(CLI::App &command) {

@@ -35,7 +35,7 @@ void addBeam(CLI::App &command, int32_t &beam);
 struct SearchFlags {
   SearchFlags();
   SearchOptions options;
-  // --beam, --length-penalty and other flags for `generation` of model.json, and --batch-tokens
+  // --beam, --length-penalty and other flags for `generation` of model.json, --batch-tokens and --batch-sentences
   void addTo(CLI::App &command);
   // --n-best; --sample, --temperature and other flags of sampling
   void addSamplingTo(CLI::App &command);

@@ -48,7 +48,8 @@ struct SearchPlan {
   std::vector<SearchSentence> sentences;
   std::vector<Counts> counts; // of each
   // The memory to reserve: that of the largest batch, if the sentences were decoded in consecutive batches of at most
-  // batchTokens source tokens and hypotheses. Running sentences stay within it, whenever they end.
+  // batchTokens source tokens and hypotheses, and batchSentences sentences. Running sentences stay within it, whenever
+  // they end.
   Counts capacity;
 };
 
@@ -79,7 +80,8 @@ SearchPlan planSearch(const Module &module, const std::vector<std::vector<int32_
     plan.counts.push_back(countsFor(length, searchWidth(options), steps, rowsOfHypothesis(module, steps)));
     Counts more = batch;
     add(more, plan.counts.back());
-    const bool full = std::max(more.rows[XFC_SOURCE], more.rows[XFC_TARGET]) > options.batchTokens;
+    const bool full = std::max(more.rows[XFC_SOURCE], more.rows[XFC_TARGET]) > options.batchTokens ||
+                      (options.batchSentences > 0 && more.sequences[XFC_SOURCE] > options.batchSentences);
     batch = full ? plan.counts.back() : more;
     plan.capacity = larger(plan.capacity, batch);
   }

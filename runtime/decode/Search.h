@@ -21,6 +21,7 @@ struct SearchOptions {
   double topP = 1;
   uint64_t seed = 1;
   int64_t batchTokens = 2048; // of the running sentences: at most this many source tokens, and as many live hypotheses
+  int64_t batchSentences = 0; // the most sentences that run together; 0: as many as batchTokens allows
   std::string computeType;    // of the products: one of Module::computeTypes; empty: the executable's own
   bool ignoreEos = false;     // bench: every sentence runs to maxLength, and no eos is scored
 };

@@ -44,11 +44,11 @@ def of_xfc(job, sources):
         with tempfile.NamedTemporaryFile("w", suffix=".ids") as file, tempfile.NamedTemporaryFile() as written:
             file.writelines(" ".join(map(str, source)) + "\n" for source in part)
             file.flush()
-            # Sentences have at most 30 tokens, so a batch holds the requested number of sentences.
+            # Sentences have at most 30 tokens, so that the number of sentences is what limits a batch.
             command = [os.path.join(job["folder"], "translator"), "translate", "--model", os.path.join(job["folder"], "imported"), "--format", "ids",
                        "--input", file.name, "--output", written.name, "--beam", job["beam"], "--max-length", job["length"], "--min-length",
-                       job["length"], "--threads", job["threads"], "--batch-tokens", max(30, job["beam"]) * job["batch"], "--quiet",
-                       "--compute-type", {"float32": "f32"}.get(job["type"], job["type"])]
+                       job["length"], "--threads", job["threads"], "--batch-tokens", max(30, job["beam"]) * job["batch"],
+                       "--batch-sentences", job["batch"], "--quiet", "--compute-type", {"float32": "f32"}.get(job["type"], job["type"])]
             begin = time.perf_counter()
             process = subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True)
             message = process.stderr.read()

@@ -352,6 +352,10 @@ TEST_F(DecodeEngine, BatchesDoNotMatter) {
         << "candidates are enough for narrow beams only";
     options.batchTokens = 20;
     auto renewed = search(*engine, sources, options);
+    options.batchSentences = 3;
+    EXPECT_EQ(searchCounts(engine->module(), sources, options).sequences[XFC_SOURCE], 3);
+    auto three = search(*engine, sources, options);
+    options.batchSentences = 0;
     options.batchTokens = 1;
     size_t calls = 0;
     auto alone = search(*engine, sources, options, {}, [&](size_t) { ++calls; });
@@ -363,6 +367,8 @@ TEST_F(DecodeEngine, BatchesDoNotMatter) {
         EXPECT_EQ(together[s][i].score, alone[s][i].score);
         EXPECT_EQ(renewed[s][i].ids, alone[s][i].ids);
         EXPECT_EQ(renewed[s][i].score, alone[s][i].score);
+        EXPECT_EQ(three[s][i].ids, alone[s][i].ids);
+        EXPECT_EQ(three[s][i].score, alone[s][i].score);
         EXPECT_EQ(alone[s][i].logProbability, logProbability(sources[s], alone[s][i].ids));
       }
     }
