@@ -1,5 +1,5 @@
 """check_attention.py TRANSLATOR WORK_FOLDER: compares the model of attention-steps.test in PyTorch, in f64 and sentence by
-sentence, with logits, loss and gradients of `forward`. Here, rotary pairs are complex numbers, or turned by HF's rotate_half; windows are masks; recurrences are
+sentence, with logits, loss and gradients of `forward`. Here, rotary pairs are complex numbers, or turned by HF's rotate_half; windows are masks; slopes are numbers; recurrences are
 sums weighted by products of gates."""
 import math
 import os
@@ -15,6 +15,7 @@ import tensors  # noqa: E402
 translator, work = sys.argv[1:]
 torch.manual_seed(1)
 PAD, VOCAB, D = 0, 9, 16
+SLOPES = [2 ** -2.0, 2 ** -4.0, 2 ** -6.0, 2 ** -8.0, 2 ** -1.0, 2 ** -3.0]  # ALiBi's for 6 heads: those of 4, and every second one of 8
 
 
 def as_complex_numbers(x, base):
@@ -31,13 +32,13 @@ def by_rotate_half(x, base, rotated):
     return torch.cat([turned * angles.cos() + half * angles.sin(), rest], -1)
 
 
-def attention(w, name, x, memory, heads, kv_heads, seen, rotate=lambda x: x):
+def attention(w, name, x, memory, heads, kv_heads, seen, rotate=lambda x: x, bias=0):
     """`seen` is [queries, keys]; query heads that share keys are adjacent."""
     q = rotate((x @ w[f"{name}.q.weight"].T).unflatten(-1, (heads, -1)))
     k = rotate((memory @ w[f"{name}.k.weight"].T).unflatten(-1, (kv_heads, -1)))
     v = (memory @ w[f"{name}.v.weight"].T).unflatten(-1, (kv_heads, -1))
     k, v = (t.repeat_interleave(heads // kv_heads, 1) for t in (k, v))
-    scores = torch.einsum("ihf,jhf->hij", q, k) / math.sqrt(q.shape[-1])
+    scores = torch.einsum("ihf,jhf->hij", q, k) / math.sqrt(q.shape[-1]) + bias
     p = scores.masked_fill(~seen, -torch.inf).softmax(-1)
     return torch.einsum("hij,jhf->ihf", p, v).flatten(1) @ w[f"{name}.o.weight"].T
 
@@ -63,6 +64,7 @@ def logits(w, source, target):
         back = distances(len(target))
         y = y + attention(w, f"decoder.layers.{i}.self_attn", y, y, 2, 1, (back >= 0) & (back < 3), lambda x: as_complex_numbers(x, 50))
         y = y + recurrence(w, f"decoder.layers.{i}.rnn", y).relu()
+        y = y + attention(w, f"decoder.layers.{i}.near_attn", y, y, 6, 6, back >= 0, bias=-torch.tensor(SLOPES)[:, None, None] * back)
         y = y + attention(w, f"decoder.layers.{i}.cross_attn", y, x, 4, 2, keys.expand(len(target), -1))
     return y @ w["output.weight"].T + w["output.bias"]
 
@@ -75,6 +77,9 @@ for name, q, k, v in (("encoder.layers.{}.self_attn", 24, 12, 10), ("decoder.lay
 for i in range(2):
     for at, biased in ((f"encoder.layers.{i}.rnn", ("gate", "value")), (f"decoder.layers.{i}.rnn", ("gate",))):
         shapes |= {f"{at}.{part}.weight": (D, D) for part in ("gate", "value")} | {f"{at}.{part}.bias": (D,) for part in biased}
+for i in range(2):
+    at = f"decoder.layers.{i}.near_attn"
+    shapes |= {f"{at}.q.weight": (18, D), f"{at}.k.weight": (18, D), f"{at}.v.weight": (24, D), f"{at}.o.weight": (D, 24)}
 weights = {name: (0.2 * torch.randn(shape)).double().requires_grad_() for name, shape in shapes.items()}
 sources = [[4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 3], [7, 3], [5, 6, PAD, 8, 6, 7, 3, 3]]
 targets = [[2, 8, 7, 6, 5, 4], [2, 4, 4, 5, 5, 6, 6, 7, 7, 8], [2]]
