@@ -111,7 +111,7 @@ def take_turns(contestants, rounds, log):
         middle = statistics.median(rates)
         summary[name] = {"mode": chosen[name], "tokens_per_second": middle, "spread": (max(rates) - min(rates)) / middle,
                          "peak_rss_mb": max(result["peak_rss_mb"] for result in results),
-                         "cpu": results[0].get("cpu", ""), "runs": results}
+                         "cpu": results[0].get("cpu", ""), "type": results[0].get("type", ""), "runs": results}
     return summary
 
 

@@ -71,7 +71,7 @@ def markdown(rows, machine):
     lines = []
     for row in rows:
         ours, (name, rival) = row["results"]["xfc"], fastest_peer(row["results"])
-        cells = [f"{r['tokens_per_second']:.0f} ±{percent(r['spread'] / 2)} ({r['mode']})" if (r := row["results"].get(n)) else "" for n in names]
+        cells = [f"{r['tokens_per_second']:.0f} ±{percent(r['spread'] / 2)} ({r['mode']}, {r['type']})" if (r := row["results"].get(n)) else "" for n in names]
         ratios = [f"{ratio(ours, rival)} {name}", megabytes(rival)] if rival else ["", ""]
         library = row["results"].get("CTranslate2")
         lines.append([row["size"], row["type"], row["beam"], row["batch"], f"{ours['tokens_per_second']:.0f} ±{percent(ours['spread'] / 2)} ({ours['mode']})",
@@ -79,7 +79,7 @@ def markdown(rows, machine):
                       megabytes(ours), ratios[1]])
     return "\n\n".join([
         f"Median output tokens a second, source and translation {LENGTH} tokens, each program in its fastest mode (found in the first round, in "
-        "brackets: CTranslate2's are library, workers x threads). CTranslate2 decodes in float32 where it lacks a type on this CPU. Random weights; the end of a sentence is forbidden on all sides.",
+        "brackets, with the type that a peer computed in: CTranslate2's modes are library, workers x threads). CTranslate2 decodes in float32 where it lacks a type on this CPU. Random weights; the end of a sentence is forbidden on all sides.",
         table(["size", "type", "beam", "batch", "xfc", *names, "xfc / best peer", "xfc / CTranslate2", "aim", "xfc of peak", "xfc MB", "peer MB"], lines)])
 
 

@@ -34,6 +34,10 @@ def made_by(script, folder, *arguments):
 
 
 class CTranslate2:
+    @property
+    def type(self):
+        return self.translator.compute_type  # what it computes in on this CPU, which is not always what was asked for
+
     def __init__(self, job, size):
         import ctranslate2
 
@@ -52,6 +56,8 @@ class CTranslate2:
 
 
 class OnnxRuntime:
+    type = "float32"
+
     def __init__(self, job, size):
         import onnxruntime
 
@@ -99,6 +105,7 @@ class OnnxRuntime:
 
 class HuggingFace:
     """Pegasus: among Hugging Face's models, the pre-norm encoder and decoder with final norms and sinusoidal positions."""
+    type = "float32"
 
     def __init__(self, job, size):
         import torch
@@ -142,7 +149,7 @@ def main():
             seconds.append(time.perf_counter() - begin)
         if lengths != [job["length"]] * job["sentences"]:
             raise BenchError(f"{job['peer']} decoded {sorted(set(lengths))} tokens a sentence where {job['length']} were asked for")
-    print(json.dumps({"tokens_per_second": sum(lengths) / statistics.median(seconds), "peak_rss_mb": peak_megabytes()}))
+    print(json.dumps({"tokens_per_second": sum(lengths) / statistics.median(seconds), "peak_rss_mb": peak_megabytes(), "type": peer.type}))
 
 
 if __name__ == "__main__":
