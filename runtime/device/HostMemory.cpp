@@ -45,6 +45,16 @@ void HostMemory::releaseUnwritten() const {
     file->releaseUnwritten(file->contents());
 }
 
+void HostMemory::releaseUnwritten(int64_t first, int64_t count) const {
+  if (file)
+    file->releaseUnwritten({static_cast<const char *>(memory) + first, static_cast<size_t>(count)});
+}
+
+void HostMemory::bringIn(int64_t first, int64_t count) const {
+  if (file)
+    file->bringIn({static_cast<const char *>(memory) + first, static_cast<size_t>(count)});
+}
+
 void HostMemory::release() {
   file.reset();
   if (mapping)

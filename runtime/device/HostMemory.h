@@ -19,8 +19,12 @@ public:
   void allocate(int64_t bytes, const char *what, bool sparse = false);
   // Takes `bytes` bytes of a mapped file from `begin` on, in place of zeroed pages.
   void take(MappedFile &&file, const char *begin, int64_t bytes);
-  // Releases the pages of such a file, to which nothing may have been written; they are read again when touched.
+  // Releases the pages of such a file, or of `count` bytes from `first` on, to which nothing may have been written;
+  // they are read again when touched.
   void releaseUnwritten() const;
+  void releaseUnwritten(int64_t first, int64_t count) const;
+  // Brings in the pages of these bytes of such a file, without those around them.
+  void bringIn(int64_t first, int64_t count) const;
 
 private:
   void release();

@@ -49,11 +49,19 @@ struct Engine::State {
   uint64_t placement = 0; // incremented when memory is allocated or laid out anew
   std::map<std::string, std::unique_ptr<DeviceMemory>, std::less<>> rows;
 
+  // Rows of the parameters, from the byte `begin` on, that a program reads by ids.
+  struct Embedding {
+    int64_t ids; // the argument
+    int set;
+    int64_t begin, bytes, rowBytes;
+    int64_t rowsIn = 0; // brought in from a file since its pages were last released
+  };
   struct Prepared {
     ProgramRun run, next; // next: the run that was staged last
     bool planned = false;
     std::vector<int64_t> packed, tables, states; // that the program uses
     bool gradients = false;
+    std::vector<Embedding> embeddings; // the large ones
   };
   std::map<std::string, Prepared, std::less<>> programs;
 
@@ -137,7 +145,8 @@ struct Engine::State {
                   "'; it was compiled without it (--mode), or the model has none");
     Prepared &prepared = programs[std::string(name)];
     std::set<int64_t> packs, tableSet, stateSet;
-    for (const Step &step : program->steps)
+    for (const Step &step : program->steps) {
+      addEmbeddings(*program, step, prepared.embeddings);
       for (const Place &place : step.buffers) {
         if (place.kind == Place::Kind::Packed)
           packs.insert(place.index);
@@ -147,6 +156,7 @@ struct Engine::State {
           stateSet.insert(place.index);
         prepared.gradients |= place.kind == Place::Kind::Gradients;
       }
+    }
     prepared.packed.assign(packs.begin(), packs.end());
     prepared.tables.assign(tableSet.begin(), tableSet.end());
     prepared.states.assign(stateSet.begin(), stateSet.end());
@@ -158,6 +168,22 @@ struct Engine::State {
     prepared.run.states = statePlaces.data();
     device->prepare(*program);
     return prepared;
+  }
+
+  // A step that reads ids, and a matrix of parameters that is not packed, reads the matrix's rows by them.
+  void addEmbeddings(const Program &program, const Step &step, std::vector<Embedding> &embeddings) const {
+    constexpr int64_t large = 16 << 20; // bytes
+    const int64_t element = bytesOf(module.type);
+    for (const Place &ids : step.buffers) {
+      if (ids.kind != Place::Kind::Argument || program.arguments[ids.index].type != DType::I32)
+        continue;
+      for (const Place &place : step.buffers)
+        for (const Parameter &parameter : module.parameters)
+          if (const int64_t bytes = elementsOf(parameter.shape) * element;
+              place.kind == Place::Kind::Parameters && place.offset == parameter.offset * element &&
+              parameter.shape.size() == 2 && bytes >= large)
+            embeddings.push_back({ids.index, step.set, place.offset, bytes, parameter.shape[1] * element});
+    }
   }
 
   static void bind(ProgramRun &run, const xfc_shape &shape, std::span<const Binding> bindings) {
@@ -266,9 +292,38 @@ struct Engine::State {
         packedVersions[index] = version;
       }
     // If the parameters are the pages of a file, those that have been packed need not stay in memory.
-    if (!packRuns.empty())
-      device->pack(packRuns,
-                   parameters.unwritten ? [&] { parameters.host.releaseUnwritten(); } : std::function<void()>());
+    if (packRuns.empty())
+      return;
+    device->pack(packRuns,
+                 parameters.unwritten ? [&] { parameters.host.releaseUnwritten(); } : std::function<void()>());
+    if (readsFile())
+      bringInVectors();
+  }
+
+  // Whether a run reads parameters from the pages of a file.
+  bool readsFile() const { return parameters.unwritten && device->isHost(); }
+
+  // Biases and the parameters of norms, which are not packed.
+  void bringInVectors() {
+    for (const Parameter &parameter : module.parameters)
+      if (parameter.shape.size() == 1)
+        parameters.host.bringIn(parameter.offset * bytesOf(module.type), parameter.shape[0] * bytesOf(module.type));
+  }
+
+  // The rows of large embeddings that a run will read. The rows of earlier runs, which would in time be the whole
+  // table, are released now and then.
+  void bringInRows(Prepared &prepared) {
+    constexpr int64_t mostRows = 512;
+    for (Embedding &table : prepared.embeddings) {
+      const int64_t rows = prepared.run.counts.rows[table.set];
+      if (table.rowsIn += rows; table.rowsIn > mostRows) {
+        parameters.host.releaseUnwritten(table.begin, table.bytes);
+        table.rowsIn = rows;
+      }
+      const auto *ids = static_cast<const int32_t *>(prepared.run.arguments[table.ids].data);
+      for (int64_t row = 0; row < rows; ++row)
+        parameters.host.bringIn(table.begin + ids[row] * table.rowBytes, table.rowBytes);
+    }
   }
 
   // Everything that precedes the device's work.
@@ -280,6 +335,8 @@ struct Engine::State {
     makeTables(prepared, run.counts.longest);
     placeBlocks(prepared);
     pack(prepared);
+    if (readsFile())
+      bringInRows(prepared);
     run.placement = placement;
     return prepared;
   }

@@ -206,6 +206,13 @@ void MappedFile::releaseUnwritten(std::string_view part) const {
     ::madvise(reinterpret_cast<void *>(first), end - first, MADV_DONTNEED);
 }
 
+void MappedFile::bringIn(std::string_view part) const {
+  const uintptr_t page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE)),
+                  from = reinterpret_cast<uintptr_t>(part.data()), first = from / page * page;
+  if (fromFile && writable && !part.empty())
+    ::madvise(reinterpret_cast<void *>(first), from + part.size() - first, MADV_POPULATE_WRITE);
+}
+
 MappedFile::~MappedFile() {
   origin.reset(); // before the addresses belong to others
   if (pages)

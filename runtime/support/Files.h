@@ -33,6 +33,9 @@ public:
   void requireUnchanged() const;
   // Releases the pages that lie entirely within this part of the contents, none of which was ever written to.
   void releaseUnwritten(std::string_view part) const;
+  // Brings in the pages of a part of a writable file. Where a page is first read, the system maps those around it too,
+  // 100 KB or so; here it copies each page alone, as if it were written to. Systems that cannot do so do nothing.
+  void bringIn(std::string_view part) const;
 
 private:
   MappedFile(const std::string &file, bool writable);
