@@ -1,5 +1,6 @@
 // Access to results, and how launches appear in the timeline.
 #include "device/Device.h"
+#include "support/Error.h"
 
 namespace xfc {
 
@@ -15,6 +16,11 @@ double View::at(int64_t i, int64_t j) const {
   }
   return 0;
 }
+
+[[noreturn]] static void noPeers() { throw Error("a device that uses host memory has no peers"); } // an internal error
+std::string Device::identity() const { noPeers(); }
+std::string Device::newGroup() { noPeers(); }
+std::unique_ptr<Peers> Device::join(const std::string &, int, int) { noPeers(); }
 
 TraceEvent eventOf(const Kernel &kernel, const Program *program, const Step *step, const Counts &counts, bool merges) {
   TraceEvent event{.kind = "kernel", .name = kernel.name};

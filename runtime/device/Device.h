@@ -52,12 +52,34 @@ public:
 
 struct ProgramRun;
 
-// Is called while a program runs on a device that uses host memory, by the thread that runs it.
+// Is called while a program runs, by the thread that runs it.
 class StepObserver {
 public:
   virtual ~StepObserver() = default;
-  // The steps before this one are complete, and it has not begun.
+  // On a device that uses host memory, the steps before this one are complete, and it has not begun. Any other device
+  // has been given the steps before it, and is given later what the observer gives it now.
   virtual void before(const ProgramRun &run, int64_t step) = 0;
+  // The only steps, ascending, at which a device with memory of its own calls it: there, it is given the program in
+  // parts. They must not change while the device runs the program again and again.
+  virtual std::span<const int64_t> stops() const { return {}; }
+};
+
+// The devices of several processes, one in each, which exchange memory among themselves. All processes start the same
+// exchanges in the same order.
+class Peers {
+public:
+  virtual ~Peers() = default;
+  struct Part { // device memory to send to another process, or to receive from it
+    int rank;
+    void *data;
+    int64_t bytes;
+  };
+  // Starts to send and to receive all of these parts, none of them to or from this process, once the device has done
+  // what it was given so far; what it is given later may run at the same time. Parts sent to the same process arrive in
+  // order.
+  virtual void start(std::span<const Part> sends, std::span<const Part> receives) = 0;
+  // What the device is given from now on runs after all exchanges that were started. The host does not wait.
+  virtual void wait() = 0;
 };
 
 // A run of a program: the batch, and the addresses of the places of its steps.
@@ -166,6 +188,14 @@ public:
   virtual void copyToDevice(void *to, const void *from, int64_t bytes) = 0;
   virtual void copyToHost(void *to, const void *from, int64_t bytes) = 0;
   virtual void copyOnDevice(void *to, const void *from, int64_t bytes) = 0;
+
+  // Several processes that use a device each, with memory of its own. Two of them must not use the same, which is the
+  // one with the same identity. One process calls newGroup() and tells the others what it returns; then all join the
+  // group at the same time, and wait for each other. The peers must not outlive the device. A device that uses host
+  // memory has no need of this, and throws Error.
+  virtual std::string identity() const;
+  virtual std::string newGroup();
+  virtual std::unique_ptr<Peers> join(const std::string &group, int rank, int size);
 
   // Called once before a program runs.
   virtual void prepare(const Program &program) = 0;

@@ -343,7 +343,7 @@ struct Engine::State {
 };
 
 Engine::Engine(int threads, const DeviceChoice &choice)
-    : Engine(openDevice(choice.device, choice.cudaImage), threads) {}
+    : Engine(openDevice(choice.device, choice.cudaImage, choice.ordinal), threads) {}
 Engine::Engine(std::unique_ptr<Device> device, int threads) {
   const ImagePlan plan = device->plan();
   state = std::make_unique<State>(std::move(device), plan, threads);
@@ -460,6 +460,17 @@ std::unique_ptr<DeviceMemory> Engine::newRows(int64_t bytes) {
 void Engine::copyRows(std::string_view program, std::string_view name, void *rows, std::span<const int32_t> to) {
   State::Prepared &prepared = state->prepare(program);
   state->device->copyRows(prepared.run, outputOf(*prepared.run.program, name), rows, to);
+}
+
+void *Engine::parametersOnDevice() {
+  void *place = state->onDevice(state->parameters, "parameters");
+  state->changedOnDevice(state->parameters);
+  return place;
+}
+void *Engine::gradientsOnDevice() {
+  void *place = state->onDevice(state->gradients, "gradients");
+  state->changedOnDevice(state->gradients);
+  return place;
 }
 
 void Engine::copyGradients(void *to) {

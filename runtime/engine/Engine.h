@@ -23,11 +23,12 @@ struct Binding {
 struct DeviceChoice {
   std::string device = "cpu"; // or cuda
   std::string cudaImage;      // which GPU image, and whether as PTX (device/cuda); empty: the best
+  int ordinal = 0;            // which GPU, modulo their number
 };
 
 class Engine {
 public:
-  // Uses the requested image, or the best one that this CPU, or the first GPU, can run; throws Error saying what is
+  // Uses the requested image, or the best one that this CPU, or the chosen GPU, can run; throws Error saying what is
   // missing if there is none. If a GPU computes, the threads do the host's part of the work.
   explicit Engine(int threads, const DeviceChoice &choice = {});
   Engine(std::unique_ptr<Device> device, int threads);
@@ -62,8 +63,7 @@ public:
   // Makes the arena large enough for any batch within `counts`, so that later runs do not allocate.
   void reserve(std::string_view program, const Counts &counts);
   // Runs a program, all of whose arguments must be bound. Throws Error if one is missing. An optimizer's program
-  // `update` marks the parameters as changed: packed weights that it did not write are stale. An observer needs a
-  // device that uses host memory.
+  // `update` marks the parameters as changed: packed weights that it did not write are stale.
   void run(std::string_view program, const xfc_shape &shape, std::span<const Binding> bindings,
            StepObserver *observer = nullptr);
   // Does everything that run() does before the device computes, for checks that need what the device would be given.
@@ -85,6 +85,10 @@ public:
   // memory.
   void copyRows(std::string_view program, std::string_view name, void *rows, std::span<const int32_t> to);
 
+  // Blocks in device memory, brought up to date, which the caller then changes there: the host's copies are out of
+  // date.
+  void *parametersOnDevice();
+  void *gradientsOnDevice();
   // Copies the gradients to such memory, which must have the size of the block.
   void copyGradients(void *to);
   // Sets `count` gradients to zero, from element `first` of the block on.

@@ -159,6 +159,8 @@ void Ranks::tellNames() {
   if (gethostname(host, sizeof(host) - 1) != 0)
     std::strcpy(host, "an unnamed host");
   names = gather("rank " + std::to_string(place) + " (process " + std::to_string(getpid()) + " on " + host + ")");
+  const std::vector<std::string> hosts = gather(host);
+  before = static_cast<int>(std::count(hosts.begin(), hosts.begin() + place, host));
   cpu_set_t cores;
   CPU_ZERO(&cores);
   sched_getaffinity(0, sizeof(cores), &cores);

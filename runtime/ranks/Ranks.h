@@ -68,6 +68,8 @@ public:
   void together(const std::function<void()> &work);
   // The number of ranks that run on the same cores as this one, itself included.
   int sharers() const { return sharing; }
+  // The number of lower ranks on this machine.
+  int onHost() const { return before; }
   // "rank 1 (process 4711 on host)"
   const std::string &nameOf(int rank) const { return names[rank]; }
 
@@ -82,7 +84,7 @@ protected:
 private:
   void traced(int exchange); // records that it is complete
 
-  int place, count, sharing = 1;
+  int place, count, sharing = 1, before = 0;
   std::vector<std::string> names;
   Trace *trace = nullptr;
   std::vector<TraceEvent> underWay; // by the number of the exchange; those with an empty name are not recorded

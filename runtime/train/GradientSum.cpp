@@ -1,4 +1,4 @@
-// Sums the gradients of all ranks.
+// Sums the gradients of ranks whose devices use host memory.
 #include "train/GradientSum.h"
 #include <algorithm>
 #include <cstring>
@@ -150,23 +150,9 @@ void GradientSum::finish(void *gradients) {
   }
 }
 
-// Gathers a block with `bytes` bytes for every `unit` elements, and `count` of these.
-void GradientSum::exchangeShares(char *block, int64_t bytes, int64_t unit, int64_t count) {
-  sends.clear();
-  receives.clear();
-  for (int owner = 0; owner < ranks.size(); ++owner)
-    for (const Range &range : sharding.rangesOf(owner)) {
-      const int64_t begin = range.begin / unit, end = std::min((range.end + unit - 1) / unit, count);
-      if (begin >= end)
-        continue;
-      const Ranks::Part part{owner, block + begin * bytes, (end - begin) * bytes};
-      if (owner != ranks.rank())
-        receives.push_back(part);
-      else
-        for (int other = 0; other < ranks.size(); ++other)
-          if (other != owner)
-            sends.push_back({other, part.data, part.bytes});
-    }
+void gatherOnHosts(Ranks &ranks, const Sharding &sharding, const BlockOfElements &block) {
+  std::vector<Ranks::Part> sends, receives;
+  exchangeToGather(sharding, ranks.rank(), ranks.size(), block, sends, receives);
   ranks.exchange(sends, receives);
 }
 

@@ -1,42 +1,32 @@
-// Sums the gradients of all ranks.
+// Sums the gradients of ranks whose devices use host memory.
 #pragma once
 
 #include "engine/Engine.h"
 #include "plan/Sharding.h"
 #include "ranks/Ranks.h"
+#include "train/SumOfRanks.h"
 #include <vector>
 
 namespace xfc {
 
-// Each rank sums its share of the elements for all ranks. The batches of a step are dealt to the ranks in rounds, and
-// each element is summed over the batches in order: the result is bit-identical to the sum that a single process
-// computes over all of them with the program `accumulate`.
-//
-// Gradients are exchanged while they are computed: this object observes the program loss_and_gradients, and sends each
-// bucket once it is complete. What has not arrived at the end of a round's program is added while the next one's
-// forward pass runs.
-class GradientSum : public StepObserver {
+// Gathers a block in host memory, of which each rank has its shares, on every rank.
+void gatherOnHosts(Ranks &ranks, const Sharding &sharding, const BlockOfElements &block);
+
+// What has not arrived at the end of a round's program is added while the next one's forward pass runs.
+class GradientSum : public SumOfRanks {
 public:
   GradientSum(Ranks &ranks, ThreadPool &pool, const Module &module, const Sharding &sharding);
 
-  // Begins the next round: a batch on each of the first `count` ranks, whose gradients will be in `gradients`. `first`:
-  // whether this is the first round of the step. Then, a rank with a batch runs loss_and_gradients with this observer.
-  void begin(void *gradients, int count, bool first);
+  void begin(void *gradients, int count, bool first) override;
   void before(const ProgramRun &run, int64_t step) override;
-  // Sends the rest of this round's gradients. They must not be written to before the next round's program, or finish().
-  void end();
-  // Puts the sum of the step into this rank's share of the gradients; the others' shares are those of a batch.
-  void finish(void *gradients);
-
-  // Gathers a block laid out like the parameters, of which each rank has its shares, on every rank.
-  void gather(void *block) { exchangeShares(static_cast<char *>(block), element, 1, elements); }
-  // Gathers a block with an f64 for each of `count` parts of the parameter block.
-  void gatherParts(void *block, int64_t count) {
-    exchangeShares(static_cast<char *>(block), sizeof(double), squarePart, count);
+  void end() override;
+  void finish(void *gradients) override;
+  void gather(void *block) override { gatherOnHosts(ranks, sharding, {block, element, 1, elements}); }
+  void gatherParts(void *block, int64_t count) override {
+    gatherOnHosts(ranks, sharding, {block, sizeof(double), squarePart, count});
   }
-
-  // The most elements that any rank allocates room for.
-  static int64_t elementsHeld(const Sharding &sharding, int ranks) { return sharding.largestShare() * ranks; }
+  // A share for the sum, and the same for each other rank's gradients.
+  int64_t bytes() const override { return sharding.largestShare() * ranks.size() * element; }
 
 private:
   struct Round {
@@ -58,7 +48,6 @@ private:
   template <typename T> void addShares(size_t bucket);
   template <typename T> void addTerms(T *sum, int64_t size);
   char *receivedFrom(int rank);
-  void exchangeShares(char *block, int64_t bytes, int64_t unit, int64_t count);
 
   Ranks &ranks;
   ThreadPool &pool;

@@ -192,6 +192,7 @@ Trainer::Trainer(const TrainOptions &options, const std::string &configuration, 
     reserve();
   });
   checkLikeness();
+  update->join();
   begin();
 }
 
@@ -206,9 +207,9 @@ void Trainer::setUp() {
   int threads = options.threads;
   if (threads == 0 && ranks.sharers() > 1)
     threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / ranks.sharers());
-  model.engine = makeEngine(threads, options.device);
-  if (ranks.size() > 1 && !model.engine->device().isHost())
-    throw Error("several processes can train on CPUs only; give --device cpu, or train in one process");
+  DeviceChoice device = options.device;
+  device.ordinal = ranks.onHost(); // ranks on one machine use one GPU each
+  model.engine = makeEngine(threads, device);
   module().requireTranslator();
   update.emplace(*model.engine, &ranks);
   if (!options.groups.empty())
@@ -247,7 +248,8 @@ void Trainer::checkLikeness() {
   Json facts = Json::object();
   ranks.together([&] {
     facts["executable"] = checksumOf(MappedFile("/proc/self/exe").contents());
-    facts["instruction set"] = model.engine->device().name();
+    const Device &device = model.engine->device();
+    facts[device.isHost() ? "instruction set" : "GPU"] = device.name();
     // Ranks may read files at different paths, and may have different numbers of cores.
     const std::set<std::string> own = {"threads",      "source",       "target",    "tsv",     "data-weighting",
                                        "valid-source", "valid-target", "valid-tsv", "vocab",   "target-vocab",

@@ -1,6 +1,9 @@
 // Runs one training step: the loss and gradients of one or several batches, then the optimizer.
 #include "train/Update.h"
 #include "plan/Programs.h"
+#include "plan/SplitUpdate.h"
+#include "train/DeviceSum.h"
+#include "train/GradientSum.h"
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -78,16 +81,28 @@ static int64_t labelCount(const PairsOfCorpus &batch, const Module &module) {
   return count;
 }
 
+struct Update::Share : StepObserver {
+  Share(SumOfRanks &sum, const ShareOfUpdate &of) : sum(sum), clips{of.clips}, parts(of.parts), squares(of.squares) {}
+  void before(const ProgramRun &run, int64_t step) override {
+    if (step == clips[0])
+      sum.gatherParts(run.address(squares), parts);
+  }
+  std::span<const int64_t> stops() const override { return clips; }
+  SumOfRanks &sum;
+  const std::array<int64_t, 1> clips;
+  int64_t parts;
+  Place squares;
+};
+
 // What a guarded step of an optimizer throws if it is not taken.
 struct NotTaken {
   double norm;
 };
 
 // Observes an optimizer's program. Ends it once the norm is known, if that is not finite: no parameter or state has
-// been updated by then. If ranks share the states, gathers the sums of squares before the norm is computed from them.
+// been updated by then. `share` observes first, if there is one.
 struct Update::Guard : StepObserver {
-  Guard(const Module &module, const Program &program, const ShareOfUpdate *share, GradientSum *sum)
-      : module(module), share(share), sum(sum) {
+  Guard(const Module &module, const Program &program, Share *share) : module(module), share(share) {
     const auto output = std::ranges::find(program.outputs, names::norm, &Output::name);
     const auto computes = std::ranges::find_if(program.steps, [&](const Step &step) {
       return std::ranges::any_of(step.results, [&](const LaunchResult &result) {
@@ -106,8 +121,8 @@ struct Update::Guard : StepObserver {
       known = -1;
   }
   void before(const ProgramRun &run, int64_t step) override {
-    if (share && step == share->clips)
-      sum->gatherParts(run.address(share->squares), share->parts);
+    if (share)
+      share->before(run, step);
     if (step != known)
       return;
     const void *const at = run.address(norm->place);
@@ -117,8 +132,7 @@ struct Update::Guard : StepObserver {
   }
 
   const Module &module;
-  const ShareOfUpdate *share;
-  GradientSum *sum;
+  Share *share;
   const Output *norm;
   int64_t known; // the first step after the norm
 };
@@ -131,8 +145,16 @@ Update::Update(Engine &engine, Ranks *ranks) : engine(engine), ranks(ranks), gro
                 "' cannot be trained: that needs a decoder with a head, and an executable compiled with --mode train");
   if (rankCount() > 1) {
     sharding.emplace(engine.module(), rankCount());
-    sumOfRanks.emplace(*ranks, engine.pool(), engine.module(), *sharding);
+    if (engine.device().isHost())
+      sumOfRanks = std::make_unique<GradientSum>(*ranks, engine.pool(), engine.module(), *sharding);
+    else
+      sumOfRanks = std::make_unique<DeviceSum>(*ranks, engine, *sharding);
   }
+}
+
+void Update::join() {
+  if (auto *sum = dynamic_cast<DeviceSum *>(sumOfRanks.get()))
+    sum->join();
 }
 
 void Update::trainInGroups(TrainedGroups trained, const Optimizer &optimizer) {
@@ -148,21 +170,23 @@ void Update::shareStates(const Optimizer &optimizer) {
   if (!sumOfRanks || !optimizer.elementwise || !canShare(module, program))
     return;
   const std::vector<Range> &owned = sharding->rangesOf(ranks->rank());
-  share = inShare(module, program, owned);
+  ShareOfUpdate own = inShare(module, program, owned);
+  share = std::make_unique<Share>(*sumOfRanks, own);
   engine.keepStatesOf(owned);
-  engine.replace(std::move(share->program));
+  engine.replace(std::move(own.program));
 }
 
-int64_t Update::bytesOfSum() const {
-  return sharding ? GradientSum::elementsHeld(*sharding, rankCount()) * bytesOf(engine.module().type) : 0;
-}
+int64_t Update::bytesOfSum() const { return sumOfRanks ? sumOfRanks->bytes() : 0; }
 
 void Update::gatherGradients() {
   if (share)
-    sumOfRanks->gather(engine.gradients());
+    gather(engine.gradients());
 }
 
-void Update::gather(void *block) { sumOfRanks->gather(block); }
+void Update::gather(void *block) {
+  const Module &module = engine.module();
+  gatherOnHosts(*ranks, *sharding, {block, bytesOf(module.type), 1, module.parameterElements});
+}
 
 // The value of the optimizer program's argument `hyper`.
 void *Update::hyperOf(const UpdateOptions &options, int64_t step) {
@@ -240,7 +264,7 @@ void Update::prepare(Inputs &inputs, std::span<const PairsOfCorpus> batches, int
 // Begins a round of batches: one batch per rank, until none are left.
 void Update::beginRound(size_t round, size_t total) {
   const size_t ranksInRound = std::min<size_t>(rankCount(), total - round * rankCount());
-  sumOfRanks->begin(engine.gradients(), static_cast<int>(ranksInRound), round == 0);
+  sumOfRanks->begin(engine.gradientsOnDevice(), static_cast<int>(ranksInRound), round == 0);
 }
 
 // Adds in the order of the batches, independently of their ranks.
@@ -273,8 +297,7 @@ UpdateResult Update::run(std::span<const PairsOfCorpus> batches, int64_t step, c
   for (size_t i = 0; i < now.count; ++i) {
     if (sumOfRanks)
       beginRound(i, now.total);
-    engine.run(programs::lossAndGradients, now.batches[i].shape(), now.bindings(i),
-               sumOfRanks ? &*sumOfRanks : nullptr);
+    engine.run(programs::lossAndGradients, now.batches[i].shape(), now.bindings(i), sumOfRanks.get());
     engine.fetch(programs::lossAndGradients, names::loss, losses[i].loss);
     engine.fetch(programs::lossAndGradients, names::nll, losses[i].nll);
     if (i + 1 < now.count)
@@ -290,9 +313,9 @@ UpdateResult Update::run(std::span<const PairsOfCorpus> batches, int64_t step, c
       beginRound(now.count, now.total);
       sumOfRanks->end();
     }
-    sumOfRanks->finish(engine.gradients());
+    sumOfRanks->finish(engine.gradientsOnDevice());
     if (!share)
-      sumOfRanks->gather(engine.gradients());
+      sumOfRanks->gather(engine.gradientsOnDevice());
   }
   if (groups.frozen > 0)
     for (size_t i = 0; i < module.parameters.size(); ++i)
@@ -310,7 +333,7 @@ UpdateResult Update::run(std::span<const PairsOfCorpus> batches, int64_t step, c
   const Binding bindings[] = {{names::hyper, hyperOf(options, step)}, {names::maxNorm, maxNorm.data()}};
   const std::string_view program = options.optimizer->program;
   if (guarded) {
-    Guard guard(module, *module.find(program), share ? &*share : nullptr, sumOfRanks ? &*sumOfRanks : nullptr);
+    Guard guard(module, *module.find(program), share.get());
     try {
       engine.run(program, now.batches[0].shape(), bindings, &guard);
     } catch (const NotTaken &because) {
@@ -318,11 +341,11 @@ UpdateResult Update::run(std::span<const PairsOfCorpus> batches, int64_t step, c
       return result;
     }
   } else {
-    engine.run(program, now.batches[0].shape(), bindings);
+    engine.run(program, now.batches[0].shape(), bindings, share.get());
   }
   if (share) { // what this rank did not update is packed again when it is next read
     const Span span(engine.trace(), "ranks", "gather parameters");
-    sumOfRanks->gather(engine.parameters());
+    sumOfRanks->gather(engine.parametersOnDevice());
   }
   engine.fetch(options.optimizer->program, names::norm, norm);
   if (!next.empty()) {

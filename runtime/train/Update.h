@@ -7,11 +7,12 @@
 #include "engine/Engine.h"
 #include "plan/Optimizers.h"
 #include "plan/Programs.h"
-#include "plan/SplitUpdate.h"
+#include "plan/Sharding.h"
+#include "ranks/Ranks.h"
 #include "text/Batches.h"
 #include "train/FiniteCheck.h"
-#include "train/GradientSum.h"
 #include "train/Groups.h"
+#include "train/SumOfRanks.h"
 #include <array>
 #include <optional>
 
@@ -91,7 +92,7 @@ struct UpdateResult {
 class Update {
 public:
   // A step of several ranks is bit-identical to that of a single process on the same batches: batch i is processed by
-  // rank i modulo the number of ranks. Several ranks need a device that uses host memory. Null: a single process.
+  // rank i modulo the number of ranks. Null: a single process.
   explicit Update(Engine &engine, Ranks *ranks = nullptr);
   ~Update();
   // From now on, each group is updated with its own settings, and frozen parameters stay unchanged: their gradients are
@@ -103,11 +104,15 @@ public:
   void shareStates(const Optimizer &optimizer);
   // How the states are shared, or null if they are not.
   const Sharding *sharing() const { return share ? &*sharding : nullptr; }
+  // Connects the devices of several ranks, if these have memory of their own. All ranks call this at the same time,
+  // once everything above is done and they know that they are alike. Throws CommonError if two of them use the same
+  // GPU.
+  void join();
   // The bytes that the sum over several ranks takes on one of them, up to rounding.
   int64_t bytesOfSum() const;
   // Gathers the sums of the last step's gradients on every rank, each of which has only its share if states are shared.
   void gatherGradients();
-  // Gathers a block laid out like the parameters, of which each rank has its share, on every rank.
+  // Gathers a block in host memory, laid out like the parameters, of which each rank has its share, on every rank.
   void gather(void *block);
   // Runs step number `step` (from 1) on these batches. Gradients are of the weighted sum of the losses of all their
   // labels, divided by the number of labels. The batches of the `next` step, if they are known, are prepared and
@@ -136,10 +141,11 @@ private:
   TrainedGroups groups;
   std::vector<double> hyper; // one row per group; `hyperSingle` is its copy in f32
   std::vector<float> hyperSingle;
-  std::optional<Sharding> sharding;      // set if there are several ranks
-  std::optional<GradientSum> sumOfRanks; // likewise
-  // Set if ranks share the optimizer's states.
-  std::optional<ShareOfUpdate> share;
+  std::optional<Sharding> sharding;       // set if there are several ranks
+  std::unique_ptr<SumOfRanks> sumOfRanks; // likewise
+  // Set if ranks share the optimizer's states. Gathers the sums of squares before the norm is computed from them.
+  struct Share;
+  std::unique_ptr<Share> share;
   struct Guard;
   // The inputs of the program loss_and_gradients in a step, and what they were made from; kept between steps, so that
   // steps do not allocate.

@@ -28,6 +28,8 @@
 #include <iostream>
 #include <mutex>
 #include <set>
+#include <thread>
+#include <type_traits>
 
 using namespace xfc::ptx;
 
@@ -92,7 +94,8 @@ int64_t environment(const char *name, int64_t otherwise) {
   return value && *value ? atoll(value) : otherwise;
 }
 
-using Work = std::function<void()>;
+// Returns whether it is done: if not, it is called again.
+using Work = std::function<bool()>;
 
 struct Graph {
   std::vector<Work> work;
@@ -233,14 +236,25 @@ void touch(State &s, uint64_t address, size_t bytes, bool writes) {
 }
 uint64_t numberOf(const void *host) { return reinterpret_cast<uint64_t>(host); }
 
-void step(Stream &stream) {
+// Runs the stream's next work. False if it is not done: it waits for another process.
+bool step(Stream &stream) {
   Work work = std::move(stream.queue.front());
   stream.queue.pop_front();
-  work();
+  if (work())
+    return true;
+  stream.queue.push_front(std::move(work));
+  return false;
 }
-void drain(Stream &stream) {
-  while (!stream.queue.empty())
-    step(stream);
+// Runs the stream's work until the record is reached, if one is given, or all of it. False if some of it is not done.
+bool advance(Stream &stream, const Record *record = nullptr) {
+  while (!(record && record->done) && !stream.queue.empty())
+    if (!step(stream))
+      return false;
+  return true;
+}
+void drain(Stream &stream, const Record *record = nullptr) {
+  while (!advance(stream, record))
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
 }
 // Makes the host wait for the stream.
 void finish(State &s, Stream &stream) {
@@ -252,9 +266,10 @@ void finishAll(State &s, bool blockingOnly = false) {
     if (!blockingOnly || stream->blocking)
       finish(s, *stream);
 }
-void until(Record &record) {
-  while (!record.done && !record.stream->queue.empty())
-    step(*record.stream);
+bool reach(const Record &record) { return record.done || advance(*record.stream, &record); }
+void until(const Record &record) {
+  if (!record.done)
+    drain(*record.stream, &record);
 }
 
 Stream &streamOf(State &s, Stream *stream) {
@@ -263,8 +278,14 @@ Stream &streamOf(State &s, Stream *stream) {
 }
 
 // Enqueues work on a stream: it becomes part of a captured graph, or runs later; on the legacy stream (null) it runs
-// now, after all other streams.
-void enqueue(State &s, Stream *stream, const std::string &what, Work work) {
+// now, after all other streams. `body` may return whether it is done.
+template <typename Body> void enqueue(State &s, Stream *stream, const std::string &what, Body body) {
+  Work work = [body = std::move(body)]() -> bool {
+    if constexpr (std::is_void_v<decltype(body())>)
+      return body(), true;
+    else
+      return body();
+  };
   traced(s, stream, what);
   if (!stream) {
     for (Stream *other : s.streams)
@@ -274,7 +295,9 @@ void enqueue(State &s, Stream *stream, const std::string &what, Work work) {
       }
     finishAll(s, true);
     s.running = s.order.give(StreamOrder::Host, what);
-    return work();
+    while (!work())
+      ;
+    return;
   }
   streamOf(s, stream);
   if (stream->capture) {
@@ -286,7 +309,7 @@ void enqueue(State &s, Stream *stream, const std::string &what, Work work) {
   }
   stream->queue.push_back([&s, given = s.order.give(stream->number, what), work = std::move(work)] {
     s.running = given;
-    work();
+    return work();
   });
 }
 
@@ -390,6 +413,13 @@ API cuDeviceGetName(char *name, int length, int device) {
   return call(1, [&](State &s) {
     require(device < s.devices, InvalidDevice);
     snprintf(name, size_t(length), "PTX interpreter (sm_%d)", s.arch);
+  });
+}
+API cuDeviceGetUuid_v2(unsigned char *uuid, int device) {
+  return call(1, [&](State &s) {
+    require(device < s.devices, InvalidDevice);
+    memset(uuid, 0, 16);
+    uuid[15] = static_cast<unsigned char>(device);
   });
 }
 API cuDeviceTotalMem_v2(size_t *bytes, int device) {
@@ -774,7 +804,7 @@ API cuStreamWaitEvent(Stream *stream, Event *event, unsigned) {
     }
     if (stream)
       s.order.wait(streamOf(s, stream).number, record->clock);
-    enqueue(s, stream, "wait for an event", [record] { until(*record); });
+    enqueue(s, stream, "wait for an event", [record] { return reach(*record); });
   });
 }
 API cuGraphInstantiateWithFlags(Graph **executable, Graph *graph, unsigned long long) {
@@ -789,7 +819,8 @@ API cuGraphLaunch(Graph *executable, Stream *stream) {
     // Copy the work: the executable graph may be destroyed while it runs.
     enqueue(s, stream, "graph", [work = executable->work] {
       for (const Work &w : work)
-        w();
+        while (!w())
+          ;
     });
   });
 }
@@ -822,6 +853,16 @@ API cuEventRecord(Event *event, Stream *stream) {
       });
     record->clock = s.order.clockOf(stream ? stream->number : StreamOrder::Host);
     event->record = record;
+  });
+}
+API cuEventQuery(Event *event) {
+  return call(2, [&](State &s) {
+    require(s.events.count(event), InvalidHandle);
+    if (!event->record)
+      return;
+    require(!event->record->capture, CaptureUnsupported);
+    require(reach(*event->record), NotReady);
+    s.order.wait(StreamOrder::Host, event->record->clock);
   });
 }
 API cuEventSynchronize(Event *event) {
@@ -864,6 +905,39 @@ API cuTensorMapEncodeTiled(TensorMap *map, int dataType, unsigned rank, uint64_t
       std::cerr << "cuTensorMapEncodeTiled: " << *wrong << std::endl;
       fail(InvalidValue);
     }
+  });
+}
+
+// ---- what the tests' libnccl.so.2 needs of this library (Nccl.cpp)
+
+// Gives a stream work that exchanges memory with other processes: advance(exchange) returns whether it is done. Fails
+// if the stream captures.
+API xfcPtxEnqueue(Stream *stream, const char *what, int (*advance)(void *), void *exchange) {
+  return call(2, [&](State &s) {
+    mustNotCapture(streamOf(s, stream));
+    enqueue(s, stream, what, [advance, exchange] { return advance(exchange) != 0; });
+  });
+}
+// Device memory that the work which is running reads or writes.
+API xfcPtxRead(void *to, uint64_t from, size_t bytes) {
+  return call(0, [&](State &s) {
+    mustBeDevice(s, from, bytes);
+    touch(s, from, bytes, false);
+    s.interpreter.read(to, from, bytes);
+  });
+}
+API xfcPtxWrite(uint64_t to, const void *from, size_t bytes) {
+  return call(0, [&](State &s) {
+    mustBeDevice(s, to, bytes);
+    touch(s, to, bytes, true);
+    s.interpreter.write(to, from, bytes);
+  });
+}
+// Runs a stream's work as far as that is possible without waiting: other processes may wait for it.
+API xfcPtxAdvance(Stream *stream) {
+  return call(0, [&](State &s) {
+    if (std::count(s.streams.begin(), s.streams.end(), stream) && !s.sticky)
+      advance(*stream);
   });
 }
 

@@ -1,13 +1,17 @@
 // A GPU of NVIDIA's: kernels of the executable's cubin or PTX, launched as graphs over GPU memory.
 #include "device/cuda/CudaDevice.h"
 #include "device/cuda/Driver.h"
+#include "device/cuda/Peers.h"
 #include "device/cuda/Staging.h"
 #include "trace/Trace.h"
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <cstring>
 #include <map>
+#include <optional>
+#include <thread>
 
 namespace xfc::cuda {
 namespace {
@@ -85,14 +89,46 @@ private:
   Event event = nullptr;
 };
 
+// How the host waits for the GPU. While the GPU exchanges memory with those of other processes, work that it waits for
+// may never complete, which the driver does not notice.
+class HostWait {
+public:
+  explicit HostWait(const Driver &driver) : driver(driver) {}
+  void forEvent(Event event) const {
+    using namespace std::chrono_literals;
+    if (!peers)
+      return driver.synchronizeEvent(event);
+    for (int64_t tries = 0;; ++tries) {
+      if (const Result found = driver.queryEvent.result(event); found == 0)
+        return;
+      else if (found != error::notReady)
+        driver.queryEvent(event); // throws, with the reason
+      peers->check();
+      if (tries >= 200)
+        std::this_thread::sleep_for(50us);
+    }
+  }
+  void forStream(Stream stream) const {
+    if (!peers)
+      return driver.synchronizeStream(stream);
+    const OwnedEvent reached(driver);
+    driver.recordEvent(reached, stream);
+    forEvent(reached);
+  }
+  CudaPeers *peers = nullptr;
+
+private:
+  const Driver &driver;
+};
+
 class CudaReadback : public Readback {
 public:
-  explicit CudaReadback(const Driver &driver) : driver(driver), copied(driver) {}
+  CudaReadback(const Driver &driver, const HostWait &wait) : wait(wait), copied(driver) {}
   View view() const override {
-    driver.synchronizeEvent(copied);
+    wait.forEvent(copied);
     return {output, memory->data(), output->set >= 0 ? featuresOf(*output) : output->stride};
   }
-  const Driver &driver;
+  const HostWait &wait;
   const Output *output = nullptr;
   std::unique_ptr<PinnedMemory> memory;
   const OwnedEvent copied;
@@ -130,7 +166,7 @@ public:
 
   // Issues the launches one after the other, then calls tell(launch, begin, end) for each, when its events have
   // completed.
-  template <typename Tell> void runTimed(Stream stream, Tell tell) {
+  template <typename Tell> void runTimed(Stream stream, const HostWait &wait, Tell tell) {
     std::vector<std::unique_ptr<OwnedEvent>> events;
     for (const Launch &launch : launches) {
       events.push_back(std::make_unique<OwnedEvent>(driver, 0));
@@ -139,7 +175,7 @@ public:
     }
     events.push_back(std::make_unique<OwnedEvent>(driver, 0));
     driver.recordEvent(*events.back(), stream);
-    driver.synchronizeStream(stream);
+    wait.forEvent(*events.back());
     for (size_t i = 0; i < launches.size(); ++i)
       tell(launches[i], *events[i], *events[i + 1]);
   }
@@ -248,6 +284,8 @@ int driverFor(const char *ptx) {
 
 struct CudaDevice::State {
   Driver driver;
+  HostWait wait{driver};
+  std::optional<Nccl> nccl; // once there is a group of processes
   DeviceNumber device = 0;
   int major = 0, minor = 0, version = 0;
   int64_t mostShared = 0;
@@ -291,7 +329,13 @@ struct CudaDevice::State {
       std::vector<BoundArgument> arguments;
       int64_t bytes = 0;
     } staged;
-    std::map<Bucket, std::unique_ptr<LaunchList>> lists;
+    // What is launched for a bucket, in parts: each ends before the step that begins the next.
+    struct Part {
+      int64_t end;
+      std::unique_ptr<LaunchList> list;
+    };
+    std::map<Bucket, std::vector<Part>> lists;
+    std::vector<int64_t> stops; // of the observer that these were made for
     std::vector<Result> results;
   };
   std::map<const Program *, std::unique_ptr<Prepared>> programs;
@@ -304,14 +348,14 @@ struct CudaDevice::State {
   };
   std::vector<std::unique_ptr<Packing>> packings;
 
-  State(const xfc_device_image *const *images, const ImageRequest &request) {
+  State(const xfc_device_image *const *images, const ImageRequest &request, int ordinal) {
     int count = 0;
     driver.getVersion(&version);
     driver.getDeviceCount(&count);
     if (count == 0)
       throw Error(
           "--device cuda: the driver found no GPU; check nvidia-smi and CUDA_VISIBLE_DEVICES, or use --device cpu");
-    driver.getDevice(&device, 0);
+    driver.getDevice(&device, ordinal % count);
     char name[256] = {};
     driver.getDeviceName(name, sizeof name, device);
     gpu = name;
@@ -419,10 +463,10 @@ struct CudaDevice::State {
     int64_t passed = 0;
     if (trace) {
       driver.recordEvent(anchor, stream);
-      driver.synchronizeStream(stream);
+      wait.forStream(stream);
       passed = trace->now();
     }
-    list.runTimed(stream, [&](const Launch &launch, Event begin, Event end) {
+    list.runTimed(stream, wait, [&](const Launch &launch, Event begin, Event end) {
       TraceEvent event = eventOf(*launch.kernel, program, launch.step, counts, launch.merges);
       if (timings)
         timings->push_back({launch.kernel, launch.step, secondsBetween(begin, end), event.flops, event.bytes});
@@ -464,7 +508,7 @@ struct CudaDevice::State {
     prepared.staging = stagingLayout(run);
     if (!prepared.block || prepared.block->bytes() < prepared.staging.bytes) {
       for (Stream user : {stream, copies})
-        driver.synchronizeStream(user);
+        wait.forStream(user);
       for (std::unique_ptr<CudaMemory> *memory : {&prepared.block, &prepared.incoming}) {
         memory->reset();
         *memory = take(prepared.staging.bytes, "batches");
@@ -511,18 +555,30 @@ struct CudaDevice::State {
     if (bytes.empty())
       return;
     driver.copyToDeviceAsync(to, bytes.data(), bytes.size(), stream);
-    driver.synchronizeStream(stream);
+    wait.forStream(stream);
   }
 
-  LaunchList &launchesOf(Prepared &prepared, const ProgramRun &run, const Counts &bucket) {
+  std::vector<Prepared::Part> &launchesOf(Prepared &prepared, const ProgramRun &run, const Counts &bucket) {
+    const std::span<const int64_t> stops = run.observer ? run.observer->stops() : std::span<const int64_t>();
+    if (!std::ranges::equal(prepared.stops, stops)) {
+      prepared.lists.clear();
+      prepared.stops.assign(stops.begin(), stops.end());
+    }
     Bucket key;
     std::copy_n(bucket.rows, XFC_ROW_SETS, key.begin());
     std::copy_n(bucket.sequences, XFC_ROW_SETS, key.begin() + XFC_ROW_SETS);
-    std::unique_ptr<LaunchList> &list = prepared.lists[key];
-    if (list)
-      return *list;
-    list = std::make_unique<LaunchList>(driver);
-    for (size_t i = 0; i < run.program->steps.size(); ++i) {
+    std::vector<Prepared::Part> &parts = prepared.lists[key];
+    if (!parts.empty())
+      return parts;
+    const auto steps = static_cast<int64_t>(run.program->steps.size());
+    for (int64_t stop : stops)
+      if (stop < steps)
+        parts.push_back({stop, std::make_unique<LaunchList>(driver)});
+    parts.push_back({steps, std::make_unique<LaunchList>(driver)});
+    auto part = parts.begin();
+    for (int64_t i = 0; i < steps; ++i) {
+      while (i == part->end)
+        ++part;
       const Step &step = run.program->steps[i];
       const Address call = prepared.calls->address() + prepared.callOffsets[i];
       auto launch = [&](int32_t number, bool merges) {
@@ -530,19 +586,19 @@ struct CudaDevice::State {
         // A sum over no rows is 0, which still has to be written.
         const int64_t fewest = kernel.merge >= 0 ? kernel.partition.times : 0;
         if (const int64_t chunks = std::max(chunksOf(kernel.partition, bucket, step), fewest))
-          list->launches.push_back({functions[number], &kernel, &step, call, chunks, merges});
+          part->list->launches.push_back({functions[number], &kernel, &step, call, chunks, merges});
       };
       launch(kernelOf(*module, bucket, step), false);
       if (const int32_t merge = mergeOf(*module, bucket, step); merge >= 0)
         launch(merge, true);
     }
-    return *list;
+    return parts;
   }
 
   // Writes a batch to pinned memory and starts its copy.
   int64_t send(Prepared &prepared, const ProgramRun &run, const CudaMemory &to, Stream by) {
     Prepared::Slot &slot = prepared.slots[prepared.slot ^= 1];
-    driver.synchronizeEvent(*slot.copied);
+    wait.forEvent(*slot.copied);
     const int64_t bytes = cuda::stage(run, prepared.staging, slot.memory->data(), prepared.block->address());
     driver.copyToDeviceAsync(to.address(), slot.memory->data(), bytes, by);
     driver.recordEvent(*slot.copied, by);
@@ -554,7 +610,7 @@ struct CudaDevice::State {
     const int64_t element = bytesOf(output.type), features = featuresOf(output), width = features * element,
                   rows = rowsOf(output, run.counts);
     if (into.memory && into.memory->size < rows * width)
-      driver.synchronizeEvent(into.copied);
+      wait.forEvent(into.copied);
     if (!into.memory || into.memory->size < rows * width)
       into.memory = std::make_unique<PinnedMemory>(driver, std::max(rows, rowsOf(output, run.capacity)) * width);
     into.output = &output;
@@ -577,16 +633,16 @@ struct CudaDevice::State {
   }
   void fetch(const Prepared &prepared, const ProgramRun &run, const Output &output, Result &into) {
     if (!into.readback)
-      into.readback = std::make_unique<CudaReadback>(driver);
+      into.readback = std::make_unique<CudaReadback>(driver, wait);
     fetch(prepared, run, output, *into.readback);
     into.copied = true;
   }
 };
 
-CudaDevice::CudaDevice(const xfc_device_image *const *images, std::string_view image) {
+CudaDevice::CudaDevice(const xfc_device_image *const *images, std::string_view image, int ordinal) {
   if (!images[0])
     throw Error("--device cuda: this executable has no PTX; compile it with --target cpu,cuda");
-  state = std::make_unique<State>(images, requestedImage(images, image));
+  state = std::make_unique<State>(images, requestedImage(images, image), ordinal);
 }
 CudaDevice::~CudaDevice() = default;
 ImagePlan CudaDevice::plan() const { return ImagePlan(*state->image); }
@@ -610,19 +666,43 @@ void CudaDevice::copyToDevice(void *to, const void *from, int64_t bytes) {
   if (bytes == 0)
     return;
   state->driver.copyToDeviceAsync(addressOf(to), from, bytes, state->stream);
-  state->driver.synchronizeStream(state->stream);
+  state->wait.forStream(state->stream);
 }
 
 void CudaDevice::copyToHost(void *to, const void *from, int64_t bytes) {
   if (bytes == 0)
     return;
+  state->wait.forStream(state->stream); // a copy to memory that is not pinned would wait by itself
   state->driver.copyToHostAsync(to, addressOf(from), bytes, state->stream);
-  state->driver.synchronizeStream(state->stream);
+  state->wait.forStream(state->stream);
 }
 
 void CudaDevice::copyOnDevice(void *to, const void *from, int64_t bytes) {
   if (bytes > 0)
     state->driver.copyOnDeviceAsync(addressOf(to), addressOf(from), bytes, state->stream);
+}
+
+std::string CudaDevice::identity() const {
+  Uuid uuid;
+  state->driver.getDeviceUuid(&uuid, state->device);
+  return {reinterpret_cast<const char *>(uuid.bytes), sizeof uuid.bytes};
+}
+
+std::string CudaDevice::newGroup() {
+  if (!state->nccl)
+    state->nccl.emplace();
+  GroupId group;
+  state->nccl->getUniqueId(&group);
+  return {group.bytes, sizeof group.bytes};
+}
+
+std::unique_ptr<Peers> CudaDevice::join(const std::string &group, int rank, int size) {
+  State &s = *state;
+  if (!s.nccl)
+    s.nccl.emplace();
+  GroupId id;
+  group.copy(id.bytes, sizeof id.bytes);
+  return std::make_unique<CudaPeers>(s.driver, *s.nccl, s.stream, id, rank, size, s.wait.peers);
 }
 
 void CudaDevice::prepare(const Program &program) {
@@ -687,7 +767,11 @@ void CudaDevice::run(const ProgramRun &run) {
     span.event.bytes = static_cast<double>(s.send(prepared, run, *prepared.block, s.stream));
   }
   staged.shape = nullptr;
-  s.issue(s.launchesOf(prepared, run, bucketOf(run.counts, run.capacity)), run.program, run.counts, timings, trace);
+  for (const State::Prepared::Part &part : s.launchesOf(prepared, run, bucketOf(run.counts, run.capacity))) {
+    s.issue(*part.list, run.program, run.counts, timings, trace);
+    if (run.observer && part.end < static_cast<int64_t>(run.program->steps.size()))
+      run.observer->before(run, part.end);
+  }
   for (const Output &output : run.program->outputs) {
     State::Result &result = prepared.results[&output - run.program->outputs.data()];
     result.copied = false;
@@ -726,7 +810,7 @@ View CudaDevice::output(const ProgramRun &run, const Output &output) {
 
 void CudaDevice::fetch(const ProgramRun &run, const Output &output, std::unique_ptr<Readback> &into) {
   if (!into)
-    into = std::make_unique<CudaReadback>(state->driver);
+    into = std::make_unique<CudaReadback>(state->driver, state->wait);
   state->fetch(*state->programs.at(run.program), run, output, static_cast<CudaReadback &>(*into));
 }
 

@@ -9,9 +9,10 @@ namespace xfc::cuda {
 
 class CudaDevice : public Device {
 public:
-  // Uses the first GPU that the driver shows and, of the images (abi.h), the one that --cuda-image names. Throws Error
-  // if there is no such image, no driver or one that is too old, no GPU, or the image does not run on the GPU.
-  explicit CudaDevice(const xfc_device_image *const *images, std::string_view image = {});
+  // Uses GPU number `ordinal`, modulo their number, of those that the driver shows and, of the images (abi.h), the one
+  // that --cuda-image names. Throws Error if there is no such image, no driver or one that is too old, no GPU, or the
+  // image does not run on the GPU.
+  explicit CudaDevice(const xfc_device_image *const *images, std::string_view image = {}, int ordinal = 0);
   ~CudaDevice() override;
   ImagePlan plan() const override;
   void load(const Module &module, ThreadPool &pool) override;
@@ -24,6 +25,9 @@ public:
   void copyToDevice(void *to, const void *from, int64_t bytes) override;
   void copyToHost(void *to, const void *from, int64_t bytes) override;
   void copyOnDevice(void *to, const void *from, int64_t bytes) override;
+  std::string identity() const override;
+  std::string newGroup() override;
+  std::unique_ptr<Peers> join(const std::string &group, int rank, int size) override;
   void prepare(const Program &program) override;
   void pack(std::span<const PackRun> runs, const std::function<void()> &between) override;
   void stage(const ProgramRun &run) override;

@@ -2,9 +2,11 @@
 // declared here, so that building needs no header or library of CUDA, and an executable also runs where there is none.
 #pragma once
 
+#include "device/cuda/LibraryFunction.h"
 #include "support/Error.h"
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace xfc::cuda {
 
@@ -38,7 +40,7 @@ struct Copy2D {
 
 namespace error {
 constexpr Result outOfMemory = 2, noDevice = 100, noBinaryForGpu = 209, eccUncorrectable = 214, invalidPtx = 218,
-                 unsupportedPtxVersion = 222, notFound = 500;
+                 unsupportedPtxVersion = 222, notFound = 500, notReady = 600;
 } // namespace error
 namespace attribute {
 constexpr int sharedMemoryPerBlock = 97, majorVersion = 75, minorVersion = 76; // of a device
@@ -50,23 +52,9 @@ constexpr int captureThreadLocal = 1;
 constexpr int jitErrorLog = 5, jitErrorLogBytes = 6; // options of cuModuleLoadDataEx
 } // namespace flag
 
-class Driver;
-
-// One function of the driver. A failed call throws Error with the function, the driver's name for the error, and what
-// to do.
-template <typename... Parameters> class DriverFunction {
-public:
-  // `older`: the function's name in drivers that lack `name`.
-  DriverFunction(const Driver &driver, const char *name, const char *older = nullptr);
-  void operator()(Parameters... parameters) const;
-  // Returns the result instead of throwing, for calls whose failure is an answer or cannot be handled; error::notFound
-  // if this driver lacks the function.
-  Result result(Parameters... parameters) const noexcept;
-
-private:
-  const Driver &driver;
-  const char *name;
-  Result (*pointer)(Parameters...) = nullptr;
+// CUuuid: of a GPU, or of an instance that shares one with others (MIG).
+struct Uuid {
+  unsigned char bytes[16] = {};
 };
 
 class Driver {
@@ -77,7 +65,8 @@ public:
   Driver();
   Driver(const Driver &) = delete;
 
-  template <typename... P> using F = DriverFunction<P...>;
+  static constexpr Result notFound = error::notFound;
+  template <typename... P> using F = LibraryFunction<Driver, P...>;
   F<Result, const char **> getErrorName{*this, "cuGetErrorName"}, getErrorString{*this, "cuGetErrorString"};
   F<unsigned> init{*this, "cuInit"};
   F<int *> getVersion{*this, "cuDriverGetVersion"};
@@ -85,6 +74,7 @@ public:
   F<DeviceNumber *, int> getDevice{*this, "cuDeviceGet"};
   F<char *, int, DeviceNumber> getDeviceName{*this, "cuDeviceGetName"};
   F<int *, int, DeviceNumber> getDeviceAttribute{*this, "cuDeviceGetAttribute"};
+  F<Uuid *, DeviceNumber> getDeviceUuid{*this, "cuDeviceGetUuid_v2", "cuDeviceGetUuid"};
   F<Context *, DeviceNumber> retainContext{*this, "cuDevicePrimaryCtxRetain"};
   F<DeviceNumber> releaseContext{*this, "cuDevicePrimaryCtxRelease_v2"};
   F<Context> setContext{*this, "cuCtxSetCurrent"};
@@ -118,37 +108,17 @@ public:
   F<Event *, unsigned> createEvent{*this, "cuEventCreate"};
   F<Event, Stream> recordEvent{*this, "cuEventRecord"};
   F<Stream, Event, unsigned> waitForEvent{*this, "cuStreamWaitEvent"};
-  F<Event> synchronizeEvent{*this, "cuEventSynchronize"}, destroyEvent{*this, "cuEventDestroy_v2"};
+  F<Event> queryEvent{*this, "cuEventQuery"}, synchronizeEvent{*this, "cuEventSynchronize"},
+      destroyEvent{*this, "cuEventDestroy_v2"};
   F<float *, Event, Event> elapsedTime{*this, "cuEventElapsedTime_v2", "cuEventElapsedTime"};
 
   // "12.8"
   static std::string versionText(int version);
 
-private:
-  template <typename...> friend class DriverFunction;
+  // For LibraryFunction.
   void *find(const char *name) const; // null where this driver lacks it
   [[noreturn]] void fail(const char *function, Result result) const;
   [[noreturn]] void lacks(const char *function) const;
 };
-
-template <typename... P>
-DriverFunction<P...>::DriverFunction(const Driver &driver, const char *name, const char *older)
-    : driver(driver), name(name) {
-  void *found = driver.find(name);
-  if (!found && older)
-    found = driver.find(older);
-  pointer = reinterpret_cast<Result (*)(P...)>(found);
-}
-
-template <typename... P> Result DriverFunction<P...>::result(P... parameters) const noexcept {
-  return pointer ? pointer(parameters...) : error::notFound;
-}
-
-template <typename... P> void DriverFunction<P...>::operator()(P... parameters) const {
-  if (!pointer)
-    driver.lacks(name);
-  if (Result code = result(parameters...))
-    driver.fail(name, code);
-}
 
 } // namespace xfc::cuda

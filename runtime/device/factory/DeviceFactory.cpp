@@ -8,9 +8,9 @@
 
 namespace xfc {
 
-std::unique_ptr<Device> openDevice(std::string_view kind, std::string_view cudaImage) {
+std::unique_ptr<Device> openDevice(std::string_view kind, std::string_view cudaImage, int ordinal) {
   if (kind == "cuda")
-    return std::make_unique<cuda::CudaDevice>(xfc_device_images, cudaImage);
+    return std::make_unique<cuda::CudaDevice>(xfc_device_images, cudaImage, ordinal);
   if (!cudaImage.empty())
     throw Error("--cuda-image " + std::string(cudaImage) + ": chooses a GPU's code; it needs --device cuda");
   return cpuDevice(xfc_images);

@@ -756,12 +756,12 @@ TEST(CudaErrors, SayWhatIsMissing) {
 // Destructors call functions through result(), which returns a status: an Error there would end the process.
 TEST(CudaErrors, AFunctionThatTheDriverLacks) {
   const cuda::Driver driver;
-  const cuda::DriverFunction<int *> lacking(driver, "cuOfALaterDriver");
+  const cuda::Driver::F<int *> lacking(driver, "cuOfALaterDriver");
   int version = 0;
   static_assert(noexcept(lacking.result(&version)));
   EXPECT_EQ(lacking.result(&version), cuda::error::notFound);
   EXPECT_NE(message([&] { lacking(&version); }).find("this driver has no cuOfALaterDriver"), std::string::npos);
-  const cuda::DriverFunction<int *> renamed(driver, "cuOfALaterDriver", "cuDriverGetVersion");
+  const cuda::Driver::F<int *> renamed(driver, "cuOfALaterDriver", "cuDriverGetVersion");
   renamed(&version);
   EXPECT_GE(version, 11000);
 }

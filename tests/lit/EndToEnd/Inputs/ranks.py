@@ -7,6 +7,8 @@ equal: 2, 3 and 4 ranks equal one that accumulates, with weights and validations
 unsplit: the same for an executable whose optimizer cannot be split, so that every rank updates all parameters.
 memory: each rank keeps a share of the optimizer's states, and needs no more memory than was said.
 unlike: ranks whose executables, flags or data differ, or whose folder is in use, are refused by name, before the first step.
+cuda: GPUs of 2 and 4 ranks, or those of the PTX interpreter, equal one GPU; a run of 2 continues with 1; two ranks on one GPU, and ranks without
+      NCCL, are refused; a rank that loses its GPU, or is killed, ends the others.
 kill: one rank is killed at ten moments, or asked to end; the others end within seconds, and resuming gives the same bytes.
 full: the disk of the rank that writes is full from some moment on; all ranks end, and resuming gives the same bytes.
 overlap: prints how long a step of 2 ranks of one thread takes, relative to the same step of one process with two threads.
@@ -26,7 +28,7 @@ launcher, translator, folder, mode = sys.argv[1:]
 # Within one machine Open MPI needs no network; some containers forbid a process to read another's memory.
 os.environ.update(OMPI_MCA_btl="self,vader", OMPI_MCA_btl_vader_single_copy_mechanism="none", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMPI_MCA_rmaps_base_oversubscribe="1")
 os.makedirs(folder, exist_ok=True)
-BATCHES = 12  # per step
+BATCHES = 4 if mode == "cuda" else 12  # per step
 
 
 def path(name):
@@ -44,7 +46,7 @@ for name, seed in (("w", 6), ("heavier", 7)):
     with open(path(name), "w") as file:
         rng = random.Random(seed)
         file.write("".join(f"{rng.random() * 2:.3}\n" for _ in range(300)))
-for name, seed, lines in (("a", 1, 300), ("b", 2, 300), ("va", 3, 25), ("vb", 4, 25), ("other", 5, 300)):
+for name, seed, lines in (("a", 1, 300), ("b", 2, 300), ("va", 3, 25), ("vb", 4, 25), ("other", 5, 300), ("few", 6, 20), ("fewer", 7, 3)):
     write(name, seed, lines)
 
 
@@ -52,6 +54,9 @@ def flags(out, ranks, **more):
     given = {"format": "ids", "source": path("a"), "target": path("b"), "data-weighting": path("w"), "valid-source": path("va"), "valid-target": path("vb"),
              "out": path(out), "epochs": 2, "batch-tokens": 48, "accumulate": BATCHES // ranks, "save-every": 4,
              "valid-every": 5, "average": 2, "keep-best": 2, "ema": 0.8, "clip-value": 0.02, "threads": 1, "warmup": 10, "lr": 1}
+    if mode == "cuda":  # which the interpreter runs in seconds
+        given.update({"device": "cuda", "source": path("few"), "target": path("few"), "data-weighting": None, "valid-source": path("fewer"), "valid-target": path("fewer"),
+                      "epochs": 1, "batch-tokens": 32, "save-every": 1, "valid-every": 1})
     given.update({key.replace("_", "-"): value for key, value in more.items()})
     words = [translator, "train"]
     for key, value in given.items():
@@ -65,7 +70,7 @@ def command(out, ranks, **more):
 
 
 def run(words, expected=0):
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300 if mode == "cuda" else 60)
     if (done.returncode == 0) != (expected == 0):
         sys.exit(f"{' '.join(words)}: status {done.returncode}\n{done.stdout}\n{done.stderr}")
     return done.stderr
@@ -238,6 +243,53 @@ if mode == "equal":
     for name in ("last.safetensors", "state/training.safetensors"):
         if tensors(path("taught-whole/" + name)) != tensors(path("taught-parts/" + name)):
             sys.exit(f"taught-parts/{name} is another than taught-whole/{name}")
+
+if mode == "cuda":
+    for ranks in (2, 4):
+        run(command(f"of{ranks}", ranks))
+        same("one", f"of{ranks}")
+    # An optimizer that is not elementwise, whose states every rank keeps, so that it needs all gradients.
+    plain = {"valid_source": None, "valid_target": None, "average": 0, "keep_best": None, "epochs": None, "ema": None}
+    factored = {"optimizer": "adafactor", "schedule": "inverse-sqrt", "lr": 0.01, "steps": 1, **plain}
+    run(command("factored", 1, **factored))
+    run(command("factored2", 2, **factored))
+    run(command("whole", 1, steps=2, **plain))
+    run(command("parts", 2, steps=1, **plain))
+    run(command("parts", 1, steps=2, resume=True, **plain))
+    for one, other in (("factored", "factored2"), ("whole", "parts")):
+        for name in ("last.safetensors", "state/training.safetensors"):
+            if tensors(path(f"{one}/{name}")) != tensors(path(f"{other}/{name}")):
+                sys.exit(f"{other}/{name} is another than {one}/{name}")
+    if tensors(path("whole/last.safetensors")) == tensors(path("factored/last.safetensors")):
+        sys.exit("what is compared cannot differ")
+
+    def with_each(out, *environments):
+        """The words that start a rank with each of these environments."""
+        words = [launcher]
+        for variables in environments:
+            words += ([":"] if len(words) > 1 else []) + ["-n", "1", "env", *variables] + flags(out, 2, **plain, steps=50)
+        return words
+
+    said = run(with_each("same", ["XFC_PTX_DEVICES=1"], ["XFC_PTX_DEVICES=1"]), 1)
+    assert re.search(r"rank 1 \(.*\) uses the same GPU as rank 0 \(", said), said
+    os.makedirs(path("without"), exist_ok=True)
+    if not os.path.exists(path("without/libcuda.so.1")):
+        os.symlink(os.path.join(os.environ["LD_LIBRARY_PATH"], "libcuda.so.1"), path("without/libcuda.so.1"))
+    if subprocess.run(["sh", "-c", "ldconfig -p | grep -q libnccl.so.2"]).returncode:
+        without = ["LD_LIBRARY_PATH=" + path("without")]
+        said = run(with_each("without-nccl", without, without), 1)
+        assert "libnccl.so.2 was not found" in said, said
+    said = run(with_each("lost", [], ["XFC_PTX_LOST_AFTER=300"]), 1)
+    assert "rank 1 (" in said and "the GPU was lost" in said, said
+    process = subprocess.Popen(with_each("killed", [], []), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while not os.path.exists(path("killed/train.jsonl")):
+        assert process.poll() is None
+        time.sleep(0.01)
+    time.sleep(1)
+    victims = members(process.pid)
+    os.kill(victims[1], signal.SIGKILL)
+    assert process.wait(timeout=60) != 0, "the others went on"
+    print("ranks on GPUs: the same bytes")
 
 if mode == "unlike":
     def refused(*parts, says):

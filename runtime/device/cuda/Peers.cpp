@@ -1,0 +1,77 @@
+// The GPUs of several processes, which exchange memory by NCCL.
+#include "device/cuda/Peers.h"
+#include <chrono>
+#include <exception>
+#include <thread>
+
+namespace xfc::cuda {
+
+CudaPeers::CudaPeers(const Driver &driver, const Nccl &nccl, Stream computes, const GroupId &group, int rank, int size,
+                     CudaPeers *&known)
+    : known(known), driver(driver), nccl(nccl), computes(computes) {
+  nccl.joinRank(&communicator, size, group, rank);
+  driver.createStream(&exchanges, flag::streamNonBlocking);
+  for (Event *event : {&given, &exchanged})
+    driver.createEvent(event, flag::eventDisableTiming);
+  known = this;
+}
+
+CudaPeers::~CudaPeers() {
+  using namespace std::chrono_literals;
+  known = nullptr;
+  Result found = driver.recordEvent.result(exchanged, exchanges);
+  if (found == 0 && std::uncaught_exceptions() == 0)
+    while ((found = driver.queryEvent.result(exchanged)) == error::notReady && failure() == 0)
+      std::this_thread::sleep_for(50us);
+  if (found != 0 || std::uncaught_exceptions() > 0)
+    abandon();
+  driver.synchronizeStream.result(exchanges);
+  if (communicator)
+    nccl.destroy.result(communicator);
+  for (Event event : {given, exchanged})
+    driver.destroyEvent.result(event);
+  driver.destroyStream.result(exchanges);
+}
+
+void CudaPeers::start(std::span<const Part> sends, std::span<const Part> receives) {
+  driver.recordEvent(given, computes);
+  driver.waitForEvent(exchanges, given, 0);
+  nccl.beginGroup();
+  for (const Part &part : sends)
+    if (part.bytes > 0)
+      nccl.send(part.data, static_cast<size_t>(part.bytes), Nccl::bytes, part.rank, communicator, exchanges);
+  for (const Part &part : receives)
+    if (part.bytes > 0)
+      nccl.receive(part.data, static_cast<size_t>(part.bytes), Nccl::bytes, part.rank, communicator, exchanges);
+  nccl.endGroup();
+}
+
+void CudaPeers::wait() {
+  driver.recordEvent(exchanged, exchanges);
+  driver.waitForEvent(computes, exchanged, 0);
+}
+
+Nccl::Result CudaPeers::failure() const {
+  Nccl::Result found = 0;
+  if (communicator)
+    nccl.getAsyncError.result(communicator, &found);
+  return found == Nccl::inProgress ? 0 : found;
+}
+
+void CudaPeers::check() {
+  const Nccl::Result found = failure();
+  if (found == 0)
+    return;
+  abandon();
+  throw Error("an exchange with the GPUs of the other processes failed (NCCL: " + nccl.describe(found) +
+              "): one of them has probably ended, or its connection was lost; what was saved before is intact: start "
+              "again with --resume");
+}
+
+void CudaPeers::abandon() {
+  if (communicator)
+    nccl.abort.result(communicator);
+  communicator = nullptr;
+}
+
+} // namespace xfc::cuda
