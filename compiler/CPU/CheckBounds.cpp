@@ -44,11 +44,12 @@ private:
       return masked(call, call.getType(), false);
     case Intrinsic::masked_store:
       return masked(call, call.getArgOperand(0)->getType(), true);
-    case Intrinsic::x86_tileloadd64_internal: // rows, bytes per row, address, stride
-    case Intrinsic::x86_tileloaddt164_internal:
+    case Intrinsic::x86_tileloadd64: // tile, address, stride
       return tile(call, false);
-    case Intrinsic::x86_tilestored64_internal:
+    case Intrinsic::x86_tilestored64:
       return tile(call, true);
+    case Intrinsic::x86_ldtilecfg:
+      return span(call.getArgOperand(0), builder.getInt64(64), false);
     case Intrinsic::prefetch: // may have any address
       return;
     default:
@@ -106,9 +107,9 @@ private:
                                builder.getInt32(writes)});
   }
 
+  // The largest tile: a kernel configures fewer rows only where it has memory for all of them (configureTiles).
   void tile(IntrinsicInst &access, bool writes) {
-    auto wide = [&](unsigned i) { return builder.CreateZExt(access.getArgOperand(i), builder.getInt64Ty()); };
-    call(access.getArgOperand(2), wide(0), wide(1), access.getArgOperand(3), writes);
+    call(access.getArgOperand(1), builder.getInt64(16), builder.getInt64(64), access.getArgOperand(2), writes);
   }
 
   Module &module;

@@ -24,18 +24,23 @@ void KernelBuilder::kernel(StringRef name, const std::function<void()> &body) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToEnd(module.getBody());
   auto function = func::FuncOp::create(b, name, b.getFunctionType({ptr, i64, ptr}, {}));
-  // A call forgets the configuration of tiles, which takes as long as a dozen products to load, so stores and copies
-  // must not become calls of the C library.
-  if (set.amx)
-    function->setAttr("passthrough",
-                      b.getStrArrayAttr({"no-builtin-memset", "no-builtin-memcpy", "no-builtin-memmove"}));
-  Block *entry = function.addEntryBlock();
+  entry = function.addEntryBlock();
   b.setInsertionPointToStart(entry);
   call = entry->getArgument(0);
   chunk = entry->getArgument(1);
   scratch = entry->getArgument(2);
   body();
+  for (const std::function<void()> &last : std::exchange(atEndOfKernel, {}))
+    last();
   func::ReturnOp::create(b);
+}
+
+void KernelBuilder::atEnd(std::function<void()> last) { atEndOfKernel.push_back(std::move(last)); }
+
+Value KernelBuilder::onStack(Type type) {
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(entry);
+  return LLVM::AllocaOp::create(b, ptr, type, index(1));
 }
 
 void KernelBuilder::helper(StringRef name, TypeRange arguments, const std::function<void(ValueRange)> &body) {

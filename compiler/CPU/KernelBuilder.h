@@ -3,7 +3,9 @@
 
 #include "Codegen/CodeBuilder.h"
 #include "InstructionSet.h"
+#include <functional>
 #include <string>
+#include <vector>
 
 namespace xfc {
 
@@ -36,6 +38,10 @@ public:
   void helper(llvm::StringRef name, mlir::TypeRange arguments, const std::function<void(mlir::ValueRange)> &body);
   void invoke(llvm::StringRef name, mlir::ValueRange arguments);
   mlir::Value scratch;
+  // Emits `last` at the end of the kernel, in whose body this is called.
+  void atEnd(std::function<void()> last);
+  // Memory of the kernel for one value.
+  mlir::Value onStack(mlir::Type type);
 
   // Floats.
   mlir::Value splat(double value) { return constant(value, vectorType(lanes())); }
@@ -80,6 +86,8 @@ public:
 
 private:
   int64_t vectorBytes;
+  mlir::Block *entry = nullptr; // of the kernel
+  std::vector<std::function<void()>> atEndOfKernel;
 };
 
 } // namespace xfc

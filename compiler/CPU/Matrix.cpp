@@ -3,6 +3,7 @@
 #include "Matrix.h"
 #include "Emitters.h"
 #include "Int8.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "support/Error.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <cmath>
@@ -17,8 +18,8 @@ namespace {
 //===--------------------------------------------------------------------------------------------------------===//
 
 // Multiplies a block of rows of x by panels of a packed weight, in groups of 64 columns, through a tile in scratch. If
-// the inner dimension is one block, all groups share one tile, which stays in the L1 cache; otherwise each group has a
-// tile for its sums.
+// the inner dimension is one block, or if rows are copied as a whole, all groups share one tile, which stays in the L1
+// cache (that of AMX in the L2 cache); otherwise each group has a tile for its sums.
 struct Product {
   KernelBuilder &k;
   Tiling t;
@@ -36,7 +37,7 @@ struct Product {
     a = k.scratch;
     c = k.offset(a, copies ? t.block * t.stride : 0);
   }
-  int64_t tiles() const { return t.units(inner) > t.depth ? groups : 1; }
+  int64_t tiles() const { return !t.whole && t.units(inner) > t.depth ? groups : 1; }
   int64_t scratchBytes() const { return t.block * ((copies ? t.stride : 0) + tiles() * Tiling::group) * k.bytes(); }
 
   // Copies x[row .. row + count)[at .. at + elements), if that is needed.
@@ -58,62 +59,82 @@ struct Product {
   using Fetch = std::function<void(Value row, Value feature)>;
 
   // Multiplies the rows `row` .. row + count - 1 by the groups `group` .. end - 1 of columns, and prefetches the rows
-  // from `next` on, which this thread processes next. With `copied`, rows that must be copied are in scratch already.
+  // from `next` on, which this thread processes next. With `copied`, rows that are copied block by block are in scratch
+  // already.
   void compute(Value row, Value count, Value group, Value end, Value next, const Begin &begin, const Fetch &fetch,
                bool copied = false) {
     const int64_t units = t.units(inner), last = (units - 1) / t.depth * t.depth;
-    auto block = [&](Value at, int64_t depth, Value accumulate, bool finish) {
+    // Multiplies by a block of the inner dimension of a group of columns.
+    auto multiply = [&](Value g, Value at, int64_t depth, Value accumulate, bool finish) {
+      Value tile = tiles() > 1 ? k.offset(c, k.mul(k.sub(g, group), t.block * Tiling::group)) : c;
+      auto columnsOfGroup = [&](int64_t used) {
+        const int64_t panelWords = t.panelWords(inner);
+        Value panels = k.offset(packed, k.mul(g, t.unit() * panelWords)), b = k.offset(panels, k.mul(at, t.panel));
+        Ahead ahead = [&](Value tileOfRows, int64_t panel) {
+          if (finish)
+            for (int64_t r = 0; r < t.rows; ++r)
+              for (int64_t column = 0; column < t.panel; column += 128 / k.bytes())
+                fetch(k.add(row, k.add(k.mul(tileOfRows, t.rows), r)),
+                      k.add(k.mul(g, Tiling::group), panel * t.panel + column));
+        };
+        // What is copied next: the next rows, or these rows' next block.
+        Value nextRow = finish || t.whole ? next : row;
+        Value nextAt = t.whole ? k.mul(at, t.pair) : finish ? k.index(0) : k.mul(k.add(at, t.depth), t.pair);
+        const FetchedRows rows(k, t, k.offset(k.offset(x, k.mul(nextRow, xStride)), nextAt), xStride,
+                               t.rowsAhead(inner * k.bytes()), t.depth * t.pair,
+                               k.mul(k.sub(g, group), t.fetchingTiles()), t.fetchingTiles(), depth, turns());
+        Value rowStride = copies ? k.index(t.stride) : xStride;
+        const Left left{t.whole  ? k.offset(a, at)
+                        : copies ? a
+                                 : k.offset(k.offset(x, k.mul(row, xStride)), at),
+                        rowStride, t.left, k.mul(rowStride, t.rows)};
+        const Right right{b, k.index(panelWords), {}, {}};
+        multiplyPanels(k, t, left, right, t.panels(used), k.index(depth), tile, k.index(Tiling::group), count,
+                       accumulate, ahead, /*fetchNext=*/true, rows);
+        if (finish)
+          k.loop(k.index(0), count, 1, [&](Value r) {
+            auto products = [&](int64_t i) {
+              Value sum = k.load(k.offset(tile, k.add(k.mul(r, Tiling::group), i)), k.lanes());
+              return isInt8(t.products) ? scaleInt8(k, t, sum, k.offset(a, k.mul(r, t.stride)), inner,
+                                                    k.offset(panels, i / t.panel * panelWords), i % t.panel)
+                                        : sum;
+            };
+            begin(k.add(row, r))(k.mul(g, Tiling::group), products, used);
+          });
+      };
+      const int64_t tail = columns % Tiling::group;
+      if (columns < Tiling::group)
+        columnsOfGroup(columns);
+      else if (!tail)
+        columnsOfGroup(Tiling::group);
+      else
+        k.when(
+            k.less(g, k.index(columns / Tiling::group)), [&] { columnsOfGroup(Tiling::group); },
+            [&] { columnsOfGroup(tail); });
+    };
+    auto eachBlock = [&](const std::function<void(Value at, int64_t depth, Value accumulate, bool finish)> &body) {
+      if (last > 0)
+        k.loop(k.index(0), k.index(last), t.depth, [&](Value at) { body(at, t.depth, k.less(k.index(0), at), false); });
+      body(k.index(last), units - last, k.boolean(last > 0), true);
+    };
+    if (t.whole) {
+      copyRows(row, count, k.index(0), inner);
+      k.loop(group, end, 1, [&](Value g) {
+        eachBlock([&](Value at, int64_t depth, Value accumulate, bool finish) {
+          multiply(g, at, depth, accumulate, finish);
+        });
+      });
+      return;
+    }
+    eachBlock([&](Value at, int64_t depth, Value accumulate, bool finish) {
       if (!copied)
         copyRows(row, count, k.mul(at, t.pair), finish ? inner - last * t.pair : depth * t.pair);
-      Value nextRow = finish ? next : row, nextAt = finish ? k.index(0) : k.mul(k.add(at, t.depth), t.pair);
-      k.loop(group, end, 1, [&](Value g) {
-        Value tile = tiles() > 1 ? k.offset(c, k.mul(k.sub(g, group), t.block * Tiling::group)) : c;
-        auto columnsOfGroup = [&](int64_t used) {
-          const int64_t panelWords = t.panelWords(inner);
-          Value panels = k.offset(packed, k.mul(g, t.unit() * panelWords)), b = k.offset(panels, k.mul(at, t.panel));
-          Ahead ahead = [&](Value tileOfRows, int64_t panel) {
-            if (finish)
-              for (int64_t r = 0; r < t.rows; ++r)
-                for (int64_t column = 0; column < t.panel; column += 128 / k.bytes())
-                  fetch(k.add(row, k.add(k.mul(tileOfRows, t.rows), r)),
-                        k.add(k.mul(g, Tiling::group), panel * t.panel + column));
-          };
-          // The tiles of the first groups prefetch the next rows.
-          const FetchedRows rows(k, t, k.offset(k.offset(x, k.mul(nextRow, xStride)), nextAt), xStride, t.block,
-                                 t.depth * t.pair, k.mul(k.sub(g, group), t.fetchingTiles()), t.fetchingTiles(), depth,
-                                 /*turns=*/4);
-          Value rowStride = copies ? k.index(t.stride) : xStride;
-          const Left left{copies ? a : k.offset(k.offset(x, k.mul(row, xStride)), at), rowStride, t.left,
-                          k.mul(rowStride, t.rows)};
-          const Right right{b, k.index(panelWords), {}, {}};
-          multiplyPanels(k, t, left, right, t.panels(used), k.index(depth), tile, k.index(Tiling::group), count,
-                         accumulate, ahead, /*fetchNext=*/true, rows);
-          if (finish)
-            k.loop(k.index(0), count, 1, [&](Value r) {
-              auto products = [&](int64_t i) {
-                Value sum = k.load(k.offset(tile, k.add(k.mul(r, Tiling::group), i)), k.lanes());
-                return isInt8(t.products) ? scaleInt8(k, t, sum, k.offset(a, k.mul(r, t.stride)), inner,
-                                                      k.offset(panels, i / t.panel * panelWords), i % t.panel)
-                                          : sum;
-              };
-              begin(k.add(row, r))(k.mul(g, Tiling::group), products, used);
-            });
-        };
-        const int64_t tail = columns % Tiling::group;
-        if (columns < Tiling::group)
-          columnsOfGroup(columns);
-        else if (!tail)
-          columnsOfGroup(Tiling::group);
-        else
-          k.when(
-              k.less(g, k.index(columns / Tiling::group)), [&] { columnsOfGroup(Tiling::group); },
-              [&] { columnsOfGroup(tail); });
-      });
-    };
-    if (last > 0)
-      k.loop(k.index(0), k.index(last), t.depth, [&](Value at) { block(at, t.depth, k.less(k.index(0), at), false); });
-    block(k.index(last), units - last, k.boolean(last > 0), true);
+      k.loop(group, end, 1, [&](Value g) { multiply(g, at, depth, accumulate, finish); });
+    });
   }
+
+  // How many groups share the prefetching of the next rows: the first ones of a chunk, or all of the product.
+  int64_t turns() const { return t.whole ? (columns + Tiling::group - 1) / Tiling::group : 4; }
 };
 
 // Dropout of whole groups. Outside training, the threshold is 0 and the factor is 1, so that every element is kept
@@ -150,6 +171,9 @@ struct Dropout {
   }
 };
 
+// With as many chunks, up to eight threads have similar shares of the work.
+constexpr int64_t enoughChunks = 16;
+
 // The last `extras` operands are the extras of the epilogue.
 Backend::KernelInfo emitProduct(KernelBuilder &k, Operation *op, BufferIndex rows, BufferIndex weight,
                                 std::optional<BufferIndex> biases, int64_t extras, int64_t inner, int64_t columns,
@@ -161,15 +185,30 @@ Backend::KernelInfo emitProduct(KernelBuilder &k, Operation *op, BufferIndex row
   Product product(k, t, rows, weight, inner, columns, groups);
   const int64_t firstExtra = op->getNumOperands() - extras;
 
-  Value slab = k.rem(k.chunk, slabs), row = k.mul(k.div(k.chunk, slabs), t.block);
+  Value row, group, end, isLast;
+  if (t.whole) {
+    // Each slab converts the rows again, so there are only as many as it takes to make enough chunks. The chunks after
+    // them are empty.
+    Value blocks = k.div(k.add(k.rowCount(), t.block - 1), t.block);
+    auto quotient = [&](Value x, Value y) -> Value { return arith::DivUIOp::create(k.b, x, y); };
+    Value used = k.min(k.index(slabs), quotient(k.add(blocks, enoughChunks - 1), blocks));
+    Value ofSlab = quotient(k.add(used, all - 1), used), block = quotient(k.chunk, used);
+    row = k.mul(block, t.block);
+    group = k.mul(k.sub(k.chunk, k.mul(block, used)), ofSlab), end = k.min(k.index(all), k.add(group, ofSlab));
+    isLast = k.less(k.index(all - 1), end);
+  } else {
+    Value slab = k.rem(k.chunk, slabs);
+    row = k.mul(k.div(k.chunk, slabs), t.block);
+    group = k.mul(slab, groups), end = k.min(k.index(all), k.add(group, groups));
+    isLast = k.equal(slab, k.index(slabs - 1));
+  }
   Value count = k.min(k.index(t.block), k.sub(k.rowCount(), row));
-  Value group = k.mul(slab, groups), end = k.min(k.index(all), k.add(group, groups));
   Value bias = biases ? k.buffer(*biases) : Value();
   std::optional<Dropout> dropout;
   if (DropoutOp drops = dropoutOf(epilogue))
     dropout.emplace(k, drops);
   // The next slab has the same rows.
-  Value next = k.select(k.equal(slab, k.index(slabs - 1)), k.add(row, t.block), row);
+  Value next = k.select(isLast, k.add(row, t.block), row);
   auto rowOf = [&](BufferIndex buffer, Value at) { return k.offset(k.buffer(buffer), k.mul(at, k.stride(buffer))); };
   Product::Fetch fetch = [&](Value at, Value feature) {
     for (int64_t e = 0; e < extras; ++e)
@@ -208,7 +247,13 @@ Backend::KernelInfo emitProduct(KernelBuilder &k, Operation *op, BufferIndex row
       }
     };
   };
-  product.compute(row, count, group, end, next, begin, fetch);
+  if (t.whole)
+    k.when(k.both(k.less(row, k.rowCount()), k.less(group, end)), [&] {
+      configureTiles(k, t, count);
+      product.compute(row, count, group, end, next, begin, fetch);
+    });
+  else
+    product.compute(row, count, group, end, next, begin, fetch);
   return {{Partition::Unit::Rows, t.block, slabs}, product.scratchBytes()};
 }
 
@@ -239,14 +284,15 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide, bool kep
   RankedTensorType weight = op.getWeight().getType();
   const int64_t inner = weight.getDimSize(1), vocabulary = weight.getDimSize(0);
   const Tiling t(k, inner, productsFor(k, op.getCompute()));
-  const int64_t all = (vocabulary + Tiling::group - 1) / Tiling::group, block = t.block;
-  Product product(k, t, op.getXMutable(), op.getWeightMutable(), inner, vocabulary, 4);
+  const int64_t all = (vocabulary + Tiling::group - 1) / Tiling::group, block = kept ? t.block : t.blockOfResults();
+  Product product(k, t, op.getXMutable(), op.getWeightMutable(), inner, vocabulary, t.whole ? all : 4);
   Value row = k.mul(k.chunk, block), count = k.min(k.index(block), k.sub(k.rowCount(), row));
+  configureTiles(k, t, count);
   Value bias = op.getBias() ? k.buffer(op.getBiasMutable()) : Value();
   Value stride = kept ? k.stride(wide) : k.index(vocabulary);
   Value logits =
       kept ? k.offset(k.buffer(wide), k.mul(row, stride)) : k.offset(k.scratch, product.scratchBytes() / k.bytes());
-  const bool copied = product.tiles() == 1;
+  const bool copied = !t.whole && product.tiles() == 1;
   if (copied)
     product.copyRows(row, count, k.index(0), inner);
   Product::Begin store = [&](Value at) -> Product::Finish {
@@ -265,7 +311,8 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide, bool kep
       k.prefetchForWriting(k.offset(k.offset(logits, k.mul(k.sub(at, row), stride)), feature));
   };
   k.loop(k.index(0), k.index(all), product.groups, [&](Value group) {
-    product.compute(row, count, group, k.min(k.index(all), k.add(group, product.groups)), row, store, fetch, copied);
+    product.compute(row, count, group, k.min(k.index(all), k.add(group, product.groups)),
+                    t.whole ? k.add(row, block) : row, store, fetch, copied);
   });
   const LossTargets targets(k, op);
   k.loop(k.index(0), count, 1, [&](Value r) {
@@ -300,13 +347,14 @@ static Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidat
                 lanes = k.lanes();
   static_assert(Tiling::group == candidateGroup);
   const Tiling t(k, inner, productsFor(k, op.getCompute()));
-  const int64_t all = (vocabulary + Tiling::group - 1) / Tiling::group, block = t.block;
+  const int64_t all = (vocabulary + Tiling::group - 1) / Tiling::group, block = t.blockOfResults();
   Product product(k, t, op.getXMutable(), op.getWeightMutable(), inner, vocabulary, op.getSlab() / Tiling::group);
   const int64_t stride = op.getSlab() + excludedRoom(k, op.getExcluded());
   Value slab = k.rem(k.chunk, slabs), row = k.mul(k.div(k.chunk, slabs), block);
   Value count = k.min(k.index(block), k.sub(k.rowCount(), row));
   Value group = k.mul(slab, product.groups), end = k.min(k.index(all), k.add(group, product.groups)),
         first = k.mul(group, Tiling::group);
+  configureTiles(k, t, count);
   Value bias = op.getBias() ? k.buffer(op.getBiasMutable()) : Value(),
         logits = k.offset(k.scratch, product.scratchBytes() / k.bytes());
   const Value none = k.splat(-INFINITY);
@@ -376,7 +424,8 @@ static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGr
                 columnTiles = upTo(in, tileColumns);
   // Tiles are tall, since each of them packs panels of x, but there are enough of them for some threads. They have
   // similar heights, so that threads get similar work, and their number is even, so that two threads finish together.
-  const int64_t wanted = std::max(upTo(out, 3 * t.block), std::min(upTo(4, columnTiles), upTo(out, t.block)));
+  const int64_t wanted =
+      std::max(upTo(out, 3 * t.blockOfResults()), std::min(upTo(4, columnTiles), upTo(out, t.blockOfResults())));
   const int64_t even = wanted + (wanted > 1 && wanted % 2 && columnTiles % 2);
   const int64_t height = upTo(upTo(out, even), t.rows) * t.rows, rowTiles = upTo(out, height), tiles = height / t.rows;
   // A column of dy holds `depth` times the micro-kernel's rows. It is stored in overlapping vectors, no wider than
@@ -428,6 +477,7 @@ static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGr
     return op.getCompute() ? roundToBF16(k, first) : first;
   };
 
+  configureTiles(k, t, k.index(Tiling::tile));
   whenBias(
       [&] { k.loop(k.index(0), k.index(sumsSize), lanes, [&](Value i) { k.store(k.splat(0), k.offset(sums, i)); }); });
   k.when(k.equal(rows, k.index(0)), [&] {

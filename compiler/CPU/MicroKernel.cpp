@@ -7,6 +7,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/Support/FormatVariadic.h"
+#include <array>
 #include <utility>
 
 using namespace mlir;
@@ -28,6 +29,29 @@ Products gradientProductsFor(const KernelBuilder &k, std::optional<ComputeType> 
 
 static constexpr int64_t tile = Tiling::tile;
 
+// Blocks of products by tiles, in bytes, for the caches that every CPU with AMX so far has (from Sapphire Rapids on):
+// 48 KB and 2 MB a core. A product of tiles takes 16 cycles, so what matters is how often each operand passes a level
+// of the caches.
+//
+// - A panel of weights, 32 columns wide, is multiplied by all rows of a block before the next. It takes two thirds of
+// the
+//   first cache, which leaves room for the rows and sums that pass by. With 256 units, loading and storing the sums
+//   takes a tenth of the time of their products.
+constexpr int64_t panelInFirstCache = 32 << 10;
+// - The rows of a block are converted once for all columns, and read once for each panel. They take half of the second
+//   cache: the next rows, the sums of 64 columns and two groups of panels need the rest.
+constexpr int64_t rowsInSecondCache = 1 << 20;
+// - All weights pass once for each block of rows. With 256 rows, a core, which does 512 multiply-adds of bf16 a cycle,
+//   reads 4 bytes of weights a cycle from beyond the second cache. More rows would leave fewer blocks than threads.
+constexpr int64_t mostTiledRows = 256;
+// - While a block is multiplied, this many bytes of the next rows are prefetched; the hardware fetches the others when
+//   their conversion comes to them.
+constexpr int64_t rowsAhead = 256 << 10;
+
+int64_t Tiling::rowsAhead(int64_t rowBytes) const {
+  return whole ? std::clamp<int64_t>(xfc::rowsAhead / rowBytes, 1, block) : block;
+}
+
 Tiling::Tiling(KernelBuilder &k, int64_t inner, Products products)
     : products(products), pair(products == Products::Elements ? 1
                                : isInt8(products)             ? 4
@@ -40,12 +64,15 @@ Tiling::Tiling(KernelBuilder &k, int64_t inner, Products products)
   } else if (isTiled(products)) {
     rows = 2 * tile;
     vectors = 2;
-    block = 6 * tile;
   }
   panel = vectors * k.lanes();
+  whole = isTiled(products);
   // A row of int8 is rounded as a whole, and its panel is small, so the inner dimension is not divided.
-  depth = isInt8(products) ? units(inner) : std::min<int64_t>(units(inner), 512 / left);
-  stride = (depth * left + k.lanes() - 1) / k.lanes() * k.lanes() + 16;
+  const int64_t most = whole ? panelInFirstCache / (panel * k.bytes()) : 512 / left;
+  depth = isInt8(products) ? units(inner) : std::min(units(inner), most);
+  stride = ((whole ? units(inner) : depth * left) + k.lanes() - 1) / k.lanes() * k.lanes() + 16;
+  if (whole)
+    block = std::clamp(rowsInSecondCache / (stride * k.bytes()) / rows * rows, rows, mostTiledRows);
 }
 
 int64_t Tiling::units(int64_t inner) const {
@@ -252,9 +279,11 @@ int64_t FetchedRows::tilesFor(const KernelBuilder &k, const Tiling &t, int64_t a
 FetchedRows::FetchedRows(KernelBuilder &k, const Tiling &t, Value from, Value stride, int64_t all, int64_t columns,
                          Value begin, int64_t most, int64_t depth, int64_t turns)
     : across(pairsOfLines(k, columns)), rows(rowsFetched(k, t, columns, depth)), stride(stride) {
-  // The micro-kernels of AMX do not prefetch per iteration.
+  // The tiles of all turns share the prefetching evenly, because each step of theirs takes long. More than four pairs
+  // of lines a step would wait for each other; what is left out by that is fetched when it is read.
   if (isTiled(t.products))
-    rows = (all + turns * most - 1) / (turns * most);
+    rows = std::min((all + turns * most - 1) / (turns * most),
+                    std::max<int64_t>(4 * std::max<int64_t>(depth / tile, 1) / across, 1));
   tiles = k.min(k.max(k.sub(k.index((all + rows - 1) / rows), begin), k.index(0)), k.index(most));
   first = [=, &k, rows = rows](Value tile) { return k.offset(from, k.mul(k.mul(k.add(begin, tile), rows), stride)); };
 }
@@ -377,80 +406,163 @@ static std::string microKernel(KernelBuilder &k, const Tiling &t, const Left &le
 // In tiles
 //===--------------------------------------------------------------------------------------------------------===//
 
-// c[rowTiles x 16][width x panel] += a b, like microKernel, but in place of a call: loading the configuration of tiles
-// takes as long as a dozen products, and a function would have to load it anew each time. Unused rows of a tile cost
-// nothing extra.
-static void multiplyTile(KernelBuilder &k, const Tiling &t, Value a, Value aStride, Value b, Value bStride, Value depth,
-                         Value c, Value cStride, int64_t rowTiles, int64_t width) {
-  const int64_t columnTiles = width * t.panel / tile, ofPanel = t.panel / tile;
-  const char *product = isInt8(t.products) ? "llvm.x86.tdpbusd.internal" : "llvm.x86.tdpbf16ps.internal";
-  Type amx = LLVM::LLVMX86AMXType::get(k.b.getContext());
-  auto i16 = [&](int64_t value) -> Value {
-    return arith::ConstantOp::create(k.b, k.b.getI16IntegerAttr(static_cast<int16_t>(value)));
+// The instructions name their tiles: LLVM's allocation of tiles configures them anew after each call, and the version
+// that this is built on uses one more than it configures. A 2 x 2 block of sums and its operands take all eight.
+enum Tiles : int8_t { firstSum = 0, firstLeft = 4, firstRight = 6 };
+
+static Value byte(KernelBuilder &k, int64_t value) {
+  return arith::ConstantOp::create(k.b, k.b.getI8IntegerAttr(static_cast<int8_t>(value)));
+}
+static void tileInstruction(KernelBuilder &k, const char *intrinsic, ValueRange operands) {
+  LLVM::CallIntrinsicOp::create(k.b, k.b.getStringAttr(intrinsic), operands);
+}
+
+void configureTiles(KernelBuilder &k, const Tiling &t, Value count) {
+  if (!isTiled(t.products))
+    return;
+  // LDTILECFG reads 64 bytes: the palette (1), at 16 the bytes per row of each tile, at 48 the rows of each tile, both
+  // for tiles 0, 1, ..
+  std::array<int32_t, 16> words = {1};
+  std::fill_n(words.begin() + 4, 4, 0x00400040);
+  auto type = VectorType::get({16}, k.i32);
+  Value constant = arith::ConstantOp::create(k.b, DenseElementsAttr::get(type, ArrayRef<int32_t>(words)));
+  // All tiles of left operands and sums have as many rows as there are, if they are few, since a product takes as long
+  // as its sums have rows. Right operands always have all rows.
+  Value rows = k.truncated(k.min(count, k.index(tile)));
+  auto repeated = [&](int32_t bytes) { return arith::MulIOp::create(k.b, rows, k.i32Of(bytes)); };
+  Value right = k.i32Of((tile << 16) | (tile << 24));
+  Value configuration = k.onStack(type);
+  LLVM::StoreOp::create(k.b, constant, configuration);
+  LLVM::StoreOp::create(k.b, repeated(0x01010101), k.offset(configuration, 12, k.i32));
+  LLVM::StoreOp::create(k.b, arith::OrIOp::create(k.b, repeated(0x0101), right), k.offset(configuration, 13, k.i32));
+  tileInstruction(k, "llvm.x86.ldtilecfg", configuration);
+  k.atEnd([&k] { tileInstruction(k, "llvm.x86.tilerelease", {}); });
+}
+
+// What the micro-kernel of tiles prefetches between its products: `panel` lines of the next panel per step, and for
+// each of `rows` the lines of rows that are so many pairs of lines wide, in pairs per step.
+struct Lines {
+  int64_t panel = 0;
+  struct Rows {
+    int64_t across, pairs;
   };
-  Value rows = i16(tile), bytes = i16(tile * 4);
-  auto intrinsic = [&](const char *what, ValueRange operands) -> Value {
-    return LLVM::CallIntrinsicOp::create(k.b, amx, k.b.getStringAttr(what), operands).getResult(0);
-  };
-  auto load = [&](Value p, Value stride) {
-    return intrinsic("llvm.x86.tileloadd64.internal", {rows, bytes, p, k.mul(stride, 4)});
-  };
-  auto sumAt = [&](int64_t i) {
-    return k.offset(k.offset(c, k.mul(cStride, i / columnTiles * tile)), i % columnTiles * tile);
-  };
-  Values sums;
-  for (int64_t i = 0; i < rowTiles * columnTiles; ++i)
-    sums.push_back(load(sumAt(i), cStride));
-  sums = k.loop(k.index(0), depth, tile, sums, [&](Value at, Values state) {
-    Values left;
-    for (int64_t r = 0; r < rowTiles; ++r)
-      left.push_back(load(k.offset(k.offset(a, at), k.mul(aStride, r * tile)), aStride));
-    for (int64_t j = 0; j < columnTiles; ++j) {
-      Value panel = k.offset(b, k.mul(bStride, j / ofPanel));
-      Value right = load(k.offset(k.offset(panel, k.mul(at, t.panel)), j % ofPanel * tile), k.index(t.panel));
-      for (int64_t r = 0; r < rowTiles; ++r) {
-        Value &sum = state[r * columnTiles + j];
-        sum = intrinsic(product, {rows, bytes, bytes, sum, left[r], right});
+  SmallVector<Rows, 2> rows;
+};
+
+// c[rowTiles x 16][columnTiles x 16] (+)= a b, like microKernel. In each step of 16 units, a tile is loaded right
+// before the first product that needs it, and every product is followed by a share of the step's prefetches, so that
+// loads and prefetches run while the tiles multiply. Each pair of rows to prefetch adds two arguments, the address of
+// the first row and the stride; a panel adds its address.
+static std::string tileKernel(KernelBuilder &k, const Tiling &t, int64_t rowTiles, int64_t columnTiles,
+                              const Lines &lines) {
+  const char *product = isInt8(t.products) ? "llvm.x86.tdpbusd" : "llvm.x86.tdpbf16ps";
+  std::string name = llvm::formatv("product_{0}_{1}x{2}", isInt8(t.products) ? "dottiles" : "tiles", rowTiles * tile,
+                                   columnTiles * tile);
+  SmallVector<Type> types = {k.ptr, k.i64, k.ptr, k.i64, k.i64, k.ptr, k.i64, k.i1};
+  if (lines.panel) {
+    name += "_fetching_" + std::to_string(lines.panel);
+    types.push_back(k.ptr);
+  }
+  for (const Lines::Rows &rows : lines.rows) {
+    name += "_fetching_rows_" + std::to_string(rows.across) + "x" + std::to_string(rows.pairs);
+    types.append({k.ptr, k.i64});
+  }
+  k.helper(name, types, [&](ValueRange arguments) {
+    Value a = arguments[0], aStride = arguments[1], b = arguments[2], bStride = arguments[3], depth = arguments[4],
+          c = arguments[5], cStride = arguments[6], accumulate = arguments[7];
+    const int64_t ofPanel = t.panel / tile, line = 64 / k.bytes(), products = rowTiles * columnTiles;
+    Value aBytes = k.mul(aStride, k.bytes()), bBytes = k.index(t.panel * k.bytes()), cBytes = k.mul(cStride, k.bytes());
+    auto load = [&](int64_t number, Value p, Value bytes) {
+      tileInstruction(k, "llvm.x86.tileloadd64", {byte(k, number), p, bytes});
+    };
+    auto eachSum = [&](const std::function<void(int64_t number, Value p)> &body) {
+      for (int64_t i = 0; i < products; ++i)
+        body(firstSum + i, k.offset(k.offset(c, k.mul(cStride, i / columnTiles * tile)), i % columnTiles * tile));
+    };
+    k.when(
+        accumulate, [&] { eachSum([&](int64_t number, Value p) { load(number, p, cBytes); }); },
+        [&] { eachSum([&](int64_t number, Value) { tileInstruction(k, "llvm.x86.tilezero", byte(k, number)); }); });
+    k.loop(k.index(0), depth, tile, [&](Value at) {
+      std::vector<Value> fetched;
+      size_t next = 8;
+      Value step = k.div(at, tile);
+      if (lines.panel) {
+        Value from = k.offset(arguments[next++], k.mul(step, lines.panel * line));
+        for (int64_t i = 0; i < lines.panel; ++i)
+          fetched.push_back(k.offset(from, i * line));
       }
-    }
-    return state;
+      for (const Lines::Rows &rows : lines.rows) {
+        Value from = arguments[next], stride = arguments[next + 1];
+        next += 2;
+        for (int64_t i = 0; i < rows.pairs; ++i) {
+          Value pair = k.add(k.mul(step, rows.pairs), i);
+          Value p = k.offset(k.offset(from, k.mul(k.div(pair, rows.across), stride)),
+                             k.mul(k.rem(pair, rows.across), 2 * line));
+          fetched.insert(fetched.end(), {p, k.offset(p, line)});
+        }
+      }
+      size_t done = 0;
+      for (int64_t i = 0; i < products; ++i) {
+        // A single tile of rows needs each right tile once, and two right tiles take turns.
+        const int64_t r = i / columnTiles, j = i % columnTiles, left = firstLeft + r, right = firstRight + j % 2;
+        if (j == 0)
+          load(left, k.offset(k.offset(a, at), k.mul(aStride, r * tile)), aBytes);
+        if (r == 0) {
+          Value panel = k.offset(b, k.mul(bStride, j / ofPanel));
+          load(right, k.offset(k.offset(panel, k.mul(at, t.panel)), j % ofPanel * tile), bBytes);
+        }
+        tileInstruction(k, product, {byte(k, firstSum + i), byte(k, left), byte(k, right)});
+        for (; done < fetched.size() * (i + 1) / products; ++done)
+          k.prefetch(fetched[done]);
+      }
+    });
+    eachSum(
+        [&](int64_t number, Value p) { tileInstruction(k, "llvm.x86.tilestored64", {byte(k, number), p, cBytes}); });
   });
-  for (auto [i, sum] : llvm::enumerate(sums))
-    LLVM::CallIntrinsicOp::create(k.b, k.b.getStringAttr("llvm.x86.tilestored64.internal"),
-                                  ValueRange{rows, bytes, sumAt(static_cast<int64_t>(i)), k.mul(cStride, 4), sum});
+  return name;
 }
 
 static void multiplyTiles(KernelBuilder &k, const Tiling &t, const Left &a, const Right &b, int64_t panels, Value depth,
-                          Value c, Value cStride, Value count, Value accumulate, const Ahead &ahead,
+                          Value c, Value cStride, Value count, Value accumulate, const Ahead &ahead, bool fetchNext,
                           ArrayRef<FetchedRows> fetched) {
-  // Without accumulation, c is zeroed first, so that the kernel always loads its sums and needs only one code path.
-  k.when(
-      accumulate, [] {},
-      [&] {
-        k.loop(k.index(0), k.mul(k.div(k.add(count, tile - 1), tile), tile), 1, [&](Value r) {
-          for (int64_t i = 0; i < panels * t.panel; i += k.lanes())
-            k.store(k.splat(0), k.offset(k.offset(c, k.mul(r, cStride)), i));
-        });
-      });
-  auto call = [&](Value row, int64_t rowTiles, int64_t panel, int64_t width) {
-    multiplyTile(k, t, k.offset(a.from, k.mul(row, a.row)), a.row, k.offset(b.from, k.mul(b.stride, panel)), b.stride,
-                 depth, k.offset(c, k.add(k.mul(row, cStride), panel * t.panel)), cStride, rowTiles, width);
+  auto call = [&](Value row, int64_t rowTiles, int64_t panel, int64_t width, const Lines &lines = {},
+                  ArrayRef<Value> others = {}) {
+    SmallVector<Value> arguments = {k.offset(a.from, k.mul(row, a.row)),
+                                    a.row,
+                                    k.offset(b.from, k.mul(b.stride, panel)),
+                                    b.stride,
+                                    depth,
+                                    k.offset(c, k.add(k.mul(row, cStride), panel * t.panel)),
+                                    cStride,
+                                    accumulate};
+    llvm::append_range(arguments, others);
+    k.invoke(tileKernel(k, t, rowTiles, width * t.panel / tile, lines), arguments);
   };
-  // Two tiles of rows at a time, then one if only that is left.
+  // Two tiles of rows at a time, then one if only that is left. All pairs of a whole block together prefetch the next
+  // panel, each a part.
+  const int64_t steps = t.depth / tile;
   Value twos = k.mul(k.div(k.add(count, tile - 1), 2 * tile), 2 * tile);
-  for (int64_t panel = 0; panel < panels; ++panel)
+  for (int64_t panel = 0; panel < panels; ++panel) {
+    const ArrayRef<FetchedRows> rowsFetched = panel == 0 ? fetched : ArrayRef<FetchedRows>();
+    Lines lines;
+    const int64_t words = tile * t.panel * t.rows / t.block; // of the next panel, per step
+    if (fetchNext)
+      lines.panel = std::min<int64_t>((words * k.bytes() + 63) / 64, 4);
+    for (const FetchedRows &rows : rowsFetched)
+      lines.rows.push_back({rows.across, (rows.rows * rows.across + steps - 1) / steps});
     k.loop(k.index(0), twos, 2 * tile, [&](Value row) {
       Value number = k.div(row, t.rows);
       ahead(number, panel);
-      for (const FetchedRows &rows : panel == 0 ? fetched : ArrayRef<FetchedRows>())
-        k.when(k.less(number, rows.tiles), [&] {
-          k.loop(k.index(0), k.index(rows.rows), 1, [&](Value r) {
-            for (int64_t pair = 0; pair < rows.across; ++pair)
-              fetchPair(k, k.offset(rows.first(number), k.mul(r, rows.stride)), k.index(pair));
-          });
-        });
-      call(row, 2, panel, 1);
+      SmallVector<Value> others;
+      if (lines.panel)
+        others.push_back(k.offset(k.offset(b.from, k.mul(b.stride, panel + 1)),
+                                  k.mul(k.mul(number, k.div(depth, tile)), lines.panel * 64 / k.bytes())));
+      // Surplus tiles prefetch the last rows again.
+      for (const FetchedRows &rows : rowsFetched)
+        others.append({rows.first(k.min(number, k.max(k.sub(rows.tiles, k.index(1)), k.index(0)))), rows.stride});
+      call(row, 2, panel, 1, lines, others);
     });
+  }
   k.when(k.less(twos, count), [&] { call(twos, 1, 0, panels); });
 }
 
@@ -458,7 +570,7 @@ void multiplyPanels(KernelBuilder &k, const Tiling &t, const Left &a, const Righ
                     Value c, Value cStride, Value count, Value accumulate, const Ahead &ahead, bool fetchNext,
                     ArrayRef<FetchedRows> fetched) {
   if (isTiled(t.products))
-    return multiplyTiles(k, t, a, b, panels, depth, c, cStride, count, accumulate, ahead, fetched);
+    return multiplyTiles(k, t, a, b, panels, depth, c, cStride, count, accumulate, ahead, fetchNext, fetched);
   Value tiles = k.div(count, t.rows), whole = k.mul(tiles, t.rows), rest = k.sub(count, whole);
   using Rows = SmallVector<Value>; // the first row to prefetch or pack, and the stride
   auto call = [&](Value tile, int64_t rows, int64_t panel, int64_t width, const Beside &beside = {},

@@ -36,6 +36,7 @@ struct Tiling {
   int64_t panel;   // columns of the micro-kernel
   int64_t block;   // rows per chunk
   int64_t depth;   // units per block of the inner dimension
+  bool whole;      // whether rows are copied to scratch as a whole, before all their products, not block by block
   int64_t left;    // words per unit of the left operand
   int64_t stride;  // words per row in scratch, if rows are copied: not a power of two, so that rows spread over the
                    // cache's sets
@@ -49,11 +50,15 @@ struct Tiling {
   mlir::Value units(KernelBuilder &k, mlir::Value inner) const;
   // The rows or columns of an AMX tile, and its units.
   static constexpr int64_t tile = 16;
+  // Rows per chunk where their results stay in scratch; with more of them, the results would leave the cache.
+  int64_t blockOfResults() const { return std::min(block, 6 * tile); }
   // Units that a micro-kernel processes per iteration.
   int64_t around() const { return 4 / left; }
   // The most tiles of a block's rows that prefetch. Four for each vector of a panel suffice for the next panel, at one
   // vector for every four units.
   int64_t fetchingTiles() const { return std::min(block / rows, 4 * vectors); }
+  // How many of the next rows, of `rowBytes` bytes each, are prefetched while a block is multiplied.
+  int64_t rowsAhead(int64_t rowBytes) const;
   // Words of a packed panel, and the offset of the scale in a row in scratch (Int8.h).
   int64_t panelWords(int64_t inner) const;
   int64_t scaleAt() const { return stride - 16; }
@@ -73,12 +78,16 @@ struct Right {
   mlir::Value from, stride, unpacked, unpackedStride;
 };
 
+// Configures the tiles of AMX, if products are by tiles, for a kernel that multiplies up to `count` rows at a time. It
+// is called once in a kernel, before multiplyPanels; the tiles are released at the kernel's end.
+void configureTiles(KernelBuilder &k, const Tiling &t, mlir::Value count);
+
 // Emits prefetches before the micro-kernel processes a tile of its rows and a panel, to hide the latency of memory.
 using Ahead = std::function<void(mlir::Value tile, int64_t panel)>;
 
 // Rows that are prefetched while the tiles of the first panel are multiplied. The micro-kernel itself prefetches a pair
-// of cache lines per iteration, because prefetches between two micro-kernels stall and those within one do not. (The
-// micro-kernels of AMX do not prefetch, so there the prefetches are between them.)
+// of cache lines per iteration (that of AMX as many as the tiles' share takes), because prefetches between two
+// micro-kernels stall and those within one do not.
 struct FetchedRows {
   int64_t across;                                     // pairs of cache lines per row
   int64_t rows;                                       // rows that a tile prefetches
@@ -97,9 +106,9 @@ struct FetchedRows {
 
 // Multiplies `count` rows of a by `panels` (static) panels of b; the rows of c have the stride `cStride`, and `depth`
 // counts units. With `accumulate`, sums start from the contents of c. With `fetchNext`, the first whole tiles of rows
-// each prefetch a part of the next panel (not with AMX): weights come from far away, and the hardware stops prefetching
-// at the end of a page. `fetched` is prefetched as well, except with `fetchNext` and few tiles of rows, where the next
-// panel takes all the prefetches there are.
+// each prefetch a part of the next panel: weights come from far away, and the hardware stops prefetching at the end of
+// a page. `fetched` is prefetched as well, except with `fetchNext` and few tiles of rows, where the next panel takes
+// all the prefetches there are. Tiles of AMX must be configured.
 void multiplyPanels(KernelBuilder &k, const Tiling &t, const Left &a, const Right &b, int64_t panels, mlir::Value depth,
                     mlir::Value c, mlir::Value cStride, mlir::Value count, mlir::Value accumulate, const Ahead &ahead,
                     bool fetchNext = false, llvm::ArrayRef<FetchedRows> fetched = {});
@@ -110,7 +119,7 @@ void copyLeft(KernelBuilder &k, const Tiling &t, mlir::Value from, mlir::Value t
 // The transposed left operand of a weight's gradient, in the form Tiles: copies `rows` rows of `columns` columns,
 // starting at `from`, into a row of units for each column, starting at `to`, with zeros to the end of the last tile. If
 // `sums` is given, the columns' sums there are continued in the order of the rows, before rounding. Reads and writes
-// whole groups of 16 columns. It is one call for a whole block, because tiles must be configured again after each.
+// whole groups of 16 columns.
 void transposeLeft(KernelBuilder &k, const Tiling &t, mlir::Value from, mlir::Value stride, mlir::Value rows,
                    mlir::Value columns, mlir::Value to, mlir::Value sums);
 // roundToBF16 rounds a vector of f32 to the nearest bf16, ties to even, and returns it as f32; pairOfBF16 rounds two

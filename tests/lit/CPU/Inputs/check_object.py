@@ -1,8 +1,8 @@
 """check_object.py OBJECT CPU IMAGE [KIND...]: checks the symbols of an object, its vector registers, and that the loops of the
 matrix micro-kernels contain all their products and do not access the stack, except for prefetch addresses. The micro-kernels must be of the given
-kinds (elements, widened, pairs, tiles, quads, dots, dottiles; default elements). Those of tiles lie within kernels; they must not load the
-configuration of tiles in a loop, except after the call that transposes a block of rows, and a gradient of a weight must transpose its operand without spilling. Needs
-llvm-readelf and llvm-objdump."""
+kinds (elements, widened, pairs, tiles, quads, dots, dottiles; default elements). Those of tiles must load each tile right before the first product that
+needs it, with prefetches between the products; the kernels that call them must configure tiles once, outside of loops, and release them; and a gradient of
+a weight must transpose its operand without spilling. Needs llvm-readelf and llvm-objdump."""
 import re
 import subprocess
 import sys
@@ -54,12 +54,12 @@ def loops_of(body, innermost):
 # product_KIND_ROWSxCOLUMNS_..., without KIND for elements; the narrowest have two vectors of columns, or four with AVX-512.
 PRODUCTS = {"elements": "vfmadd", "widened": "vfmadd", "pairs": "vdpbf16ps", "tiles": "tdpbf16ps", "quads": "vpmaddubsw", "dots": "vpdpbusd",
             "dottiles": "tdpbusd"}
-kernels = {}
+kernels, tiled = {}, {}
 for name in functions:
     if match := re.match(r"product_(?:([a-z]+)_)?(\d+)x(\d+)(?:_|$)", name):
-        kernels[name] = (match[1] or "elements", int(match[2]), int(match[3]))
-tiled = {name: kind for name, body in functions.items() for kind in ("tiles", "dottiles") if any(PRODUCTS[kind] in text for _, text in body)}
-if (found := {kind for kind, _, _ in kernels.values()} | set(tiled.values())) != kinds:
+        kind = match[1] or "elements"
+        (tiled if kind.endswith("tiles") else kernels)[name] = (kind, int(match[2]), int(match[3]))
+if (found := {kind for kind, _, _ in [*kernels.values(), *tiled.values()]}) != kinds:
     failures.append(f"micro-kernels of {sorted(found)}, expected {sorted(kinds)}")
 lanes = min((columns for _, _, columns in kernels.values()), default=0) // (2 if cpu.startswith("x86-64-v3") else 4)
 register = "%ymm" if cpu.startswith("x86-64-v3") else "%zmm"
@@ -76,22 +76,47 @@ for name, (kind, rows, columns) in kernels.items():
     if spills and not fetches:
         failures.append(f"{name}: {len(spills)} accesses to the stack in its loops, first {spills[0]}")
 
-# The tiles loaded and the products of a loop: 2 x 2 tiles, or one tile of rows times two or four of columns.
-SHAPES = {(4, 4), (3, 2), (5, 4)}
-for name, kind in tiled.items():
-    count = lambda loop, instruction: sum(instruction in text for text in loop)
-    loops = [loop for loop in loops_of(functions[name], innermost=True) if count(loop, PRODUCTS[kind])]
-    shapes = {(count(loop, "tileload"), count(loop, PRODUCTS[kind])) for loop in loops}
-    if (4, 4) not in shapes or not shapes <= SHAPES:
-        failures.append(f"{name}: loops of {sorted(shapes)} loaded tiles and products, expected (4, 4) and others of {sorted(SHAPES)}")
-    if spills := [text for loop in loops for text in loop if "(%rsp" in text or "tilestore" in text]:
-        failures.append(f"{name}: {len(spills)} accesses to the stack in its loops, first {spills[0]}")
-    for loop in loops_of(functions[name], innermost=False):
-        transposes = "linear_weight_grad" in name and count(loop, "call") == 1
-        if count(loop, "ldtilecfg") > transposes:
-            failures.append(f"{name}: a loop configures tiles {count(loop, 'ldtilecfg')} times, and calls {count(loop, 'call')} functions")
+# What a step of 16 units executes: a tile is loaded before the first product of its row or column of tiles (the right ones of a single row of tiles take turns).
+for name, (kind, rows, columns) in tiled.items():
+    down, across = rows // 16, columns // 16
+    expected = []
+    for row in range(down):
+        for column in range(across):
+            expected += [f"load {4 + row}"] * (column == 0) + [f"load {6 + column % 2}"] * (row == 0)
+            expected.append(f"multiply {row * across + column}")
+    loops = [loop for loop in loops_of(functions[name], innermost=True) if any(PRODUCTS[kind] in text for text in loop)]
+    for loop in loops:
+        steps = []
+        for text in loop:
+            if match := re.match(r"tileloadd\s.*%tmm(\d)$", text):
+                steps.append(f"load {match[1]}")
+            elif match := re.match(PRODUCTS[kind] + r"\s.*%tmm(\d)$", text):
+                steps.append(f"multiply {match[1]}")
+            elif text.startswith("prefetch"):
+                steps.append("prefetch")
+        if [step for step in steps if step != "prefetch"] != expected:
+            failures.append(f"{name}: a step executes {steps}, expected {expected} in this order")
+        # The prefetches of a step are spread over its products.
+        parts = " ".join(steps).split("multiply")[1:]
+        counts = [part.count("prefetch") for part in parts]
+        if counts and max(counts) - min(counts) > 1:
+            failures.append(f"{name}: {counts} prefetches after the products of a step, expected similar numbers")
+    if len(loops) != 1 or rows * columns > 1024:
+        failures.append(f"{name}: {len(loops)} loops of products, expected one, of at most four")
+    if any("(%rsp" in text and "mm" in text or "tilestore" in text for loop in loops for text in loop):
+        failures.append(f"{name}: its loop spills")
+    if any("tilecfg" in text or "tilerelease" in text for _, text in functions[name]):
+        failures.append(f"{name}: configures tiles, expected that its caller does")
+configuring = {name for name, body in functions.items() if any("ldtilecfg" in text for _, text in body)}
+for name in configuring:
+    count = lambda texts, instruction: sum(instruction in text for text in texts)
+    texts = [text for _, text in functions[name]]
+    if (count(texts, "ldtilecfg"), count(texts, "tilerelease")) != (1, 1) or any(count(loop, "ldtilecfg") for loop in loops_of(functions[name], innermost=False)):
+        failures.append(f"{name}: configures tiles {count(texts, 'ldtilecfg')} times and releases them {count(texts, 'tilerelease')} times, expected once, outside of loops")
+if bool(tiled) != bool(configuring):
+    failures.append(f"{len(tiled)} micro-kernels of tiles, but {len(configuring)} kernels that configure tiles")
 if "tiles" in kinds and any("weight_grad" in name for name in functions):
-    if strays := [name for name in functions if "linear_weight_grad" in name and tiled.get(name) != "tiles"]:
+    if strays := [name for name in functions if "linear_weight_grad" in name and name not in configuring]:
         failures.append(f"{strays[0]} does not multiply by tiles")
     # For 32 rows of 16 columns: halves of rows from memory, in pairs of vectors that are rounded, and three rounds of interleaving.
     MOST = {"vcvtne2ps2bf16": 16, "vpunpck[lh]wd": 48, "vinsertf64x4": 32}
@@ -106,4 +131,4 @@ if "tiles" in kinds and any("weight_grad" in name for name in functions):
 
 if failures:
     sys.exit(f"{file}:\n  " + "\n  ".join(failures))
-print(f"{len(functions)} functions, {len(wide)} instructions of AVX-512, {len(kernels)} micro-kernels, {len(tiled)} kernels of tiles")
+print(f"{len(functions)} functions, {len(wide)} instructions of AVX-512, {len(kernels)} micro-kernels, {len(configuring)} kernels of tiles")
