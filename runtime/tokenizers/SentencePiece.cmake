@@ -90,7 +90,7 @@ foreach(target sentencepiece sentencepiece_train)
     ${sp_root}/third_party/protobuf-lite)
   target_compile_definitions(${target} PRIVATE HAVE_PTHREAD=1 _USE_INTERNAL_STRING_VIEW)
   # Third-party code: ignore its warnings. Separate sections let the linker drop what an executable does not call.
-  target_compile_options(${target} PRIVATE -O2 -w -ffunction-sections -fdata-sections
+  target_compile_options(${target} PRIVATE -O2 -w -ffunction-sections -fdata-sections ${XFC_HARDENING}
                          $<$<BOOL:${XFC_FUZZING}>:-fno-sanitize=undefined>)
   set_target_properties(${target} PROPERTIES CXX_STANDARD 17)
 endforeach()
