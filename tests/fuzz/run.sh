@@ -93,7 +93,8 @@ fuzz() {
     pid=
     done="$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")"
     executions=$((executions + ${done:-0}))
-    if [ $status = 0 ] || [ -n "$interrupted" ]; then break; fi
+    # 72: it was interrupted itself, as by Ctrl-C, which every process of the group receives
+    if [ $status = 0 ] || [ $status = 72 ] || [ -n "$interrupted" ]; then break; fi
     if [ -z "$done" ]; then
       echo "error: $target: the fuzzer does not run: $(tail -1 "$log")" >&2
       return 1
