@@ -1,20 +1,18 @@
 """Compares xfc's tokenizers with the original ones: equal ids and equal text, line by line.
 
-    tokenizers_check.py RUNTIME_TOKENIZE [--lines FILE]...
+    tokenizers_check.py RUNTIME_TOKENIZE [--only NAMES] [--lines FILE]...
 
-The tokenizers are trained here, on text from this repository; each is saved the way its family saves it, and read by
-RUNTIME_TOKENIZE. The lines come from --lines or from this repository; hostile ones are added.
+The tokenizers are trained here; each is saved the way its family saves it, and read by RUNTIME_TOKENIZE. The lines come from --lines, or
+from tokenizer_lines.py; hostile ones are added.
 """
 import argparse
 import json
 import pathlib
-import random
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-import unicodedata
 
 try:
     import sentencepiece
@@ -24,32 +22,7 @@ except ImportError as missing:
     print(missing)
     sys.exit(77)
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-FRENCH = "Où est la bibliothèque ? L'été, les élèves naïfs mangent des œufs à Noël ; ça coûte 3 € — 40 % de plus."
-
-
-def repository_lines():
-    """Lines of the documentation without a character three times in a row: such runs have several segmentations of the same score, among
-    which versions of SentencePiece choose differently."""
-    lines = [FRENCH]
-    for file in sorted(ROOT.glob("*.md")) + sorted(ROOT.glob("docs/*.md")):
-        lines += [line.strip() for line in file.read_text(encoding="utf-8").splitlines() if line.strip() and not re.search(r"(.)\1\1", line)]
-    return lines
-
-
-def hostile_lines(count):
-    rng = random.Random(7)
-    lines = ["", " ", "   ", "\t", " a", "a ", "a  b", "  two  blanks  ", "\u00a0x\u00a0", "\u3000", "a\u200bb", "\ufeffx", "\x00", "a\x00b", "\x1c\x1d", "x\x1cy",
-             "\x7f", "▁", "▁a▁", "<s>", "</s> a", "a</s>", "<unk>", "<pad>x", " <mask> ", "x <mask>y", "<s><s>", "<extra_id_0>", ">>fr<< bonjour", ">>xx<<", ">>", ">>fr",
-             "a >>fr<< b", "</s>>>fr<<x", "__en__ hello", "don't we'll I'M it's 's '' 're", "l’été", "１２３ ｆｕｌｌ", "ﬁ ﬂ ½ ² ™ Å ℌ", "e\u0301e\u0323\u0301", "a\u0301\u0323\u0300" * 5,
-             "한국어 텍스트", "\u1100\u1161\u11a8", "日本語のテキスト", "ไทย", "हिन्दी में", "العربية", "עברית", "😀👨‍👩‍👧‍👦🏳️‍🌈🇫🇷", "İstanbul ß ẞ Σς", "٣٤٥ ४५ Ⅻ ④", "a" * 3000, "ab " * 1000, "é" * 1000,
-             "!?" * 500, " " * 500 + "x", "<" * 300, "x" + "\u0301" * 300, "\U0010ffff\ue000", "\r", "a\rb", "\x85x\u2028y", "\u0c95\u0cbf", "\u01c5\u02b0", "ĳ", "\u2581\u2581"]
-    pools = ["abc  de'", "éèàç œÉ", "0123456789.,", " \t\u00a0\u2003", "的是不人", "àạ\u0301\u0323\u0308e", "<>/s_|▁", "👍🏽🇩🇪\u200d\ufe0f", "ΑΒΓαβγς", "ЖЗИжзи", "ｱｲﾞｳ㌔㈱", "'’`\"«»„“", "\u1ea0ắ\u0f73\ufb2c", "\u0600\u06dd\u0903\u0e33"]
-    # Characters that are known to all Unicode versions in use here.
-    known = [chr(c) for c in range(1, 0x20000) if unicodedata.ucd_3_2_0.category(chr(c)) not in ("Cn", "Cs")]
-    for _ in range(count):
-        lines.append("".join(rng.choice(rng.choice(pools)) if rng.random() < 0.9 else rng.choice(known) for _ in range(rng.randrange(1, 40))))
-    return [line.replace("\n", " ") for line in lines]
+from tokenizer_lines import hostile_lines, real_lines, repository_lines
 
 
 def sentencepiece_model(folder, name, text, **options):
@@ -71,9 +44,31 @@ def bart(folder, text, **options):
     return transformers.BartTokenizer.from_pretrained(str(folder), **options)
 
 
-def t5(folder, text):
-    sentencepiece_model(folder, "spiece", text, pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
+def t5(folder, text, config=None, **options):
+    sentencepiece_model(folder, "spiece", text, pad_id=0, eos_id=1, unk_id=2, bos_id=-1, **options)
+    if config:
+        write_json(folder / "tokenizer_config.json", config)
     return transformers.T5Tokenizer.from_pretrained(str(folder))
+
+
+# mT5's sentinels are pieces of its SentencePiece model; T5's, and flan-T5's, follow it.
+def mt5(folder, text):
+    return t5(folder, text, {"extra_ids": 0}, user_defined_symbols=[f"<extra_id_{i}>" for i in range(100)], vocab_size=900)
+
+
+def umt5(folder, text):
+    return t5(folder, text, {"extra_ids": 300}, vocab_size=900)
+
+
+def madlad(folder, text):
+    return t5(folder, text, {"extra_ids": 0}, user_defined_symbols=["<2de>", "<2fr>", "<2pt_BR>"])
+
+
+def gpt2(folder, text):
+    trained = tokenizers.ByteLevelBPETokenizer()
+    trained.train_from_iterator(text, vocab_size=1000, min_frequency=1, special_tokens=["<|endoftext|>"], show_progress=False)
+    trained.save_model(str(folder))
+    return transformers.GPT2Tokenizer.from_pretrained(str(folder))
 
 
 def mbart(folder, text):
@@ -153,25 +148,44 @@ class Check:
         return [([int(id) for id in ids.split()], text) for ids, text in zip(out[0:-1:2], out[1::2])]
 
     def compare(self, name, vocabulary, encode, decode):
+        """`encode` makes ids of all lines, and `decode` lines of all ids."""
         ours, wrong = self.ours(vocabulary), 0
         assert len(ours) == len(self.lines), f"{name}: {len(ours)} answers to {len(self.lines)} lines"
-        for line, (ids, text) in zip(self.lines, ours):
-            theirs = encode(line)
-            expected = decode(ids)
+        for line, (ids, text), theirs, expected in zip(self.lines, ours, encode(self.lines), decode([ids for ids, _ in ours]), strict=True):
             if ids != theirs or text != expected:
                 wrong += 1
                 if wrong <= 5:
                     print(f"{name}: {line[:80]!r}\n  ids  {ids[:40]}\n  them {theirs[:40]}\n  text {text[:80]!r}\n  them {expected[:80]!r}")
-        print(f"{name}: {len(self.lines) - wrong} of {len(self.lines)} lines are equal")
+        print(f"{name}: {len(self.lines) - wrong} of {len(self.lines)} lines are equal", flush=True)
         self.failures += wrong > 0
         self.compared += len(self.lines)
 
     def folder(self, name, folder, out, model_type, languages, tokenizer):
+        def decode(rows):
+            return tokenizer.batch_decode(rows, skip_special_tokens=True)
+
         subprocess.run([self.program, str(folder), model_type, *languages, str(out)], check=True)
-        self.compare(name, out / "vocab.model", lambda line: tokenizer(line)["input_ids"], lambda ids: tokenizer.decode(ids, skip_special_tokens=True))
+        self.compare(name, out / "vocab.model", lambda lines: tokenizer(lines)["input_ids"], decode)
         target = out / "target-vocab.model"
         if target.exists():
-            self.compare(name + ", target", target, lambda line: tokenizer(text_target=line)["input_ids"], lambda ids: tokenizer.decode(ids, skip_special_tokens=True))
+            self.compare(name + ", target", target, lambda lines: tokenizer(text_target=lines)["input_ids"], decode)
+
+
+# Each name: how its tokenizer is made, the model_type of its models, their languages, and whether the files are also read as they were
+# published, before transformers saved them.
+FAMILIES = {
+    "bart": (bart, "bart", ("", ""), True),
+    "gpt2": (gpt2, "bart", ("", ""), True),
+    "t5": (t5, "t5", ("", ""), False),
+    "mt5": (mt5, "mt5", ("", ""), False),
+    "umt5": (umt5, "umt5", ("", ""), False),
+    "madlad": (madlad, "t5", ("", ""), False),
+    "mbart": (mbart, "mbart", ("en_XX", "ro_RO"), False),
+    "mbart50": (mbart50, "mbart", ("en_XX", "ro_RO"), False),
+    "nllb": (nllb, "m2m_100", ("eng_Latn", "fra_Latn"), False),
+    "marian": (marian, "marian", ("", ""), False),
+    "m2m": (m2m, "m2m_100", ("en", "fr"), True),
+}
 
 
 def main():
@@ -179,17 +193,19 @@ def main():
     parser.add_argument("program")
     parser.add_argument("--lines", action="append", default=[])
     parser.add_argument("--hostile", type=int, default=300)
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", default=".*", help="a regular expression")
     options = parser.parse_args()
     transformers.logging.set_verbosity_error()
-    text = repository_lines()
-    lines = [line for file in options.lines for line in pathlib.Path(file).read_text(encoding="utf-8").splitlines()] or text[::5]
+    lines, origin = real_lines()
+    if options.lines:
+        lines, origin = [line for file in options.lines for line in pathlib.Path(file).read_text(encoding="utf-8").splitlines()], "the given files"
+    text = repository_lines() + lines[::5]
+    print(f"{len(lines)} lines: {origin}")
     check = Check(options.program, [line for line in lines + hostile_lines(options.hostile) if "\n" not in line])
     with tempfile.TemporaryDirectory() as base:
         base = pathlib.Path(base)
-        for name, make, model_type, languages in [("bart", bart, "bart", ("", "")), ("t5", t5, "t5", ("", "")), ("mbart", mbart, "mbart", ("en_XX", "ro_RO")), ("mbart50", mbart50, "mbart", ("en_XX", "ro_RO")),
-                                                  ("nllb", nllb, "m2m_100", ("eng_Latn", "fra_Latn")), ("marian", marian, "marian", ("", "")), ("m2m", m2m, "m2m_100", ("en", "fr"))]:
-            if not re.search(options.only, name):
+        for name, (make, model_type, languages, published) in FAMILIES.items():
+            if not re.fullmatch(options.only, name):
                 continue
             made, saved, out = base / name, base / (name + "-saved"), base / (name + "-out")
             made.mkdir()
@@ -197,14 +213,14 @@ def main():
             tokenizer = make(made, text)
             tokenizer.save_pretrained(str(saved))
             check.folder(name, saved, out, model_type, languages, tokenizer)
-            if name in ("bart", "m2m"):
+            if published:
                 check.folder(name + " as it was published", made, out, model_type, languages, tokenizer)
-        for i, tokenizer in enumerate(combinations(text)):
-            if re.search(options.only, "parts"):
-                tokenizer.save(str(base / "tokenizer.json"))
-                check.compare(f"parts {i}", base / "tokenizer.json", lambda line: tokenizer.encode(line).ids, lambda ids: tokenizer.decode(ids))
+        for i, tokenizer in enumerate(combinations(text) if re.fullmatch(options.only, "parts") else ()):
+            tokenizer.save(str(base / "tokenizer.json"))
+            check.compare(f"parts {i}", base / "tokenizer.json", lambda lines: [each.ids for each in tokenizer.encode_batch(lines)],
+                          lambda rows: tokenizer.decode_batch(rows))
     print(f"{check.compared} lines compared")
-    return 1 if check.failures else 0
+    return 1 if check.failures or not check.compared else 0
 
 
 if __name__ == "__main__":
