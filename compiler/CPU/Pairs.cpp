@@ -1,5 +1,7 @@
-// Unfused attention: scores, softmax and the weighted sum of values as separate kernels over pairs tensors.
+// Unfused attention: scores, softmax and the weighted sum of values as separate kernels over pairs tensors; and the
+// loss that guides it to given keys.
 #include "AttentionTiles.h"
+#include "Codegen/AlignmentLoss.h"
 #include "Codegen/Distances.h"
 #include "Codegen/Softmax.h"
 #include "Emitters.h"
@@ -282,9 +284,69 @@ static Backend::KernelInfo emitCombineTransposed(KernelBuilder &k, CombineTransp
   return {{perSequence, 1, keyHeads}, (keyBlock + queryBlock) * stride * k.bytes()};
 }
 
+// A chunk is a sequence, with all heads of its pairs.
+static Backend::KernelInfo emitAlignmentLoss(KernelBuilder &k, AlignmentLossOp op) {
+  const int64_t heads = op.getP().getType().getHeads();
+  const AlignmentLinks links(k, op, heads);
+  const Address loss(k, op.getLossMutable()), result(k, op.getResult()), alignment(k, op.getAlignment()),
+      means(k, op.getMeans());
+  HeadOfSequence at(k, 1);
+  Value block = at.pairs(k, op.getPMutable(), heads), perHead = k.mul(at.queries, at.keys), zero = k.scalar(0);
+  k.loop(k.index(0), at.queries, 1, [&](Value query) {
+    Value row = k.add(at.firstQuery, query), first = k.offset(block, k.mul(query, at.keys));
+    Value sum = k.loop(k.index(0), k.index(links.width), 1, ValueRange{zero}, [&](Value i, Values s) -> Values {
+      Values ofLink = links.choose(
+          row, i,
+          [&](Value key) -> Values {
+            Value p = k.offset(first, key);
+            Value mean = links.mean([&](Value head) { return k.load(k.offset(p, k.mul(head, perHead))); });
+            return {mean, links.loss(k, row, i, mean)};
+          },
+          [&]() -> Values { return {zero, zero}; });
+      if (!op.getMeans().use_empty())
+        k.store(ofLink[0], k.offset(means.row(k, row), i));
+      return {k.addf(s[0], ofLink[1])};
+    })[0];
+    if (!op.getAlignment().use_empty())
+      k.store(sum, alignment.row(k, row));
+    if (!op.getResult().use_empty())
+      k.store(k.addf(k.load(loss.row(k, row)), sum), result.row(k, row));
+  });
+  return {{perSequence, 1, 1}, 0};
+}
+
+static Backend::KernelInfo emitAlignmentLossGrad(KernelBuilder &k, AlignmentLossGradOp op) {
+  const int64_t heads = op.getType().getHeads();
+  const AlignmentLinks links(k, op, heads);
+  const Address dloss(k, op.getDlossMutable()), means(k, op.getMeansMutable());
+  HeadOfSequence at(k, heads);
+  Value block = at.pairs(k, op.getResult(), heads);
+  k.loop(k.index(0), at.queries, 1, [&](Value query) {
+    Value row = k.add(at.firstQuery, query), first = k.offset(block, k.mul(query, at.keys));
+    eachVector(k, at.keys, {}, [&](Value j, Value used, const Values &) -> Values {
+      k.storeMasked(k.splat(0), k.offset(first, j), used);
+      return {};
+    });
+    k.when(links.concerns(at.head), [&] {
+      Value d = k.load(dloss.row(k, row));
+      k.loop(k.index(0), k.index(links.width), 1, [&](Value i) {
+        links.choose(
+            row, i,
+            [&](Value key) -> Values {
+              k.store(links.gradient(row, i, d, k.load(k.offset(means.row(k, row), i))), k.offset(first, key));
+              return {};
+            },
+            []() -> Values { return {}; });
+      });
+    });
+  });
+  return {{perSequence, 1, heads}, 0};
+}
+
 void attachPairsKernels(MLIRContext &context) {
   attachKernels<emitScores, emitDistanceBias, emitDistanceBiasGrad, emitAddDistanceBias, emitSumDistances, emitMask,
-                emitSoftmax, emitSoftmaxGrad, emitCombine, emitCombineTransposed>(context);
+                emitSoftmax, emitSoftmaxGrad, emitCombine, emitCombineTransposed, emitAlignmentLoss,
+                emitAlignmentLossGrad>(context);
 }
 
 } // namespace xfc

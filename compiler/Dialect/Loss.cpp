@@ -77,3 +77,49 @@ LogicalResult CrossEntropyGradOp::verify() {
   return verifyLoss(*this, getType(), getLabels().getType(), getSmoothing().getType(),
                     {getDloss().getType(), getLse().getType()});
 }
+
+//===--------------------------------------------------------------------------------------------------------===//
+// alignment_loss
+//===--------------------------------------------------------------------------------------------------------===//
+
+// Checks that xfc.alignment_loss and its gradient share. Each of `numbers` is one number per query.
+template <typename Op>
+static LogicalResult verifyAlignment(Op op, PairsType pairs, RowsType means, ArrayRef<RowsType> numbers) {
+  const RowsType links = op.getLinks().getType();
+  if (links.getSet() != pairs.getQueries())
+    return op.emitOpError("links are rows of ") << stringifyRowSet(links.getSet()) << ", but the queries are rows of "
+                                                << stringifyRowSet(pairs.getQueries());
+  const auto ofLinks = RowsType::get(op.getContext(), links.getSet(), links.getShape(), pairs.getElementType());
+  for (RowsType type : {op.getShares().getType(), means})
+    if (type != ofLinks)
+      return op.emitOpError("shares and means must be one number per link, ") << ofLinks << ", found " << type;
+  for (RowsType type : numbers)
+    if (type != RowsType::get(op.getContext(), links.getSet(), {}, pairs.getElementType()))
+      return op.emitOpError("losses must be one number per query, found ") << type;
+  if (op.getHead() && *op.getHead() >= static_cast<uint64_t>(pairs.getHeads()))
+    return op.emitOpError("head must be one of ") << pairs.getHeads() << ", found " << *op.getHead();
+  return success();
+}
+
+LogicalResult AlignmentLossOp::verify() {
+  return verifyAlignment(*this, getP().getType(), getMeans().getType(),
+                         {getLoss().getType(), getResult().getType(), getAlignment().getType()});
+}
+
+LogicalResult AlignmentLossOp::differentiate(OpBuilder &builder, Gradients &gradients) {
+  if (gradients.of(getAlignment()) || gradients.of(getMeans()))
+    return emitOpError("only the result can be differentiated, not alignment or means");
+  Value dloss = gradients.of(getResult());
+  if (!dloss)
+    return success();
+  if (gradients.wanted(getLoss()))
+    gradients.add(getLoss(), dloss);
+  if (gradients.wanted(getP()))
+    gradients.add(getP(), AlignmentLossGradOp::create(builder, getLoc(), getP().getType(), dloss, getMeans(),
+                                                      getLinks(), getShares(), getHeadAttr()));
+  return success();
+}
+
+LogicalResult AlignmentLossGradOp::verify() {
+  return verifyAlignment(*this, getType(), getMeans().getType(), {getDloss().getType()});
+}

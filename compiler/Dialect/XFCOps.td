@@ -709,6 +709,37 @@ def XFC_LinearCrossEntropyWithGradOp : XFC_Op<"linear_cross_entropy_with_grad", 
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
+// Guided alignment (Chen et al., 2016): the attention of some queries is to go to given keys, the links of a word alignment.
+//===--------------------------------------------------------------------------------------------------------===//
+
+def XFC_AlignmentLossOp : XFC_Op<"alignment_loss", [Differentiable, Kernel]> {
+  let summary = "loss plus the cross-entropy between given links and attention probabilities";
+  let description = [{
+    links [N, K] are indices into the list of keys (`xfc_keys`) of each query's sequence, without repetition in a row; a negative one is
+    no link. means[i, k] is the average of p over the heads at link k of query i, in ascending order, or p of `head` if that is given; 0
+    where there is no link.
+
+    alignment[i] = sum over the links of -shares[i, k] log(means[i, k] + 1e-6), and result = loss + alignment, each one number per
+    query. The gradient needs the means.
+  }];
+  let arguments = (ins XFC_FloatRows:$loss, XFC_Pairs:$p, XFC_TokenRows:$links, XFC_FloatRows:$shares, OptionalAttr<I64Attr>:$head);
+  let results = (outs XFC_FloatRows:$result, XFC_FloatRows:$alignment, XFC_FloatRows:$means);
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    // What is added to a mean so that its logarithm and its gradient stay finite.
+    static constexpr double epsilon = 1e-6;
+  }];
+}
+
+def XFC_AlignmentLossGradOp : XFC_Op<"alignment_loss_grad", [NoGradient, Kernel]> {
+  let summary = "dp of xfc.alignment_loss: -dloss share / (H (mean + 1e-6)) at the links, for each of the H heads, and otherwise 0";
+  let description = [{ With `head`, only this head has a gradient, which is not divided by H. }];
+  let arguments = (ins XFC_FloatRows:$dloss, XFC_FloatRows:$means, XFC_TokenRows:$links, XFC_FloatRows:$shares, OptionalAttr<I64Attr>:$head);
+  let results = (outs XFC_Pairs:$result);
+  let hasVerifier = 1;
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
 // Candidates of a decoding step
 //===--------------------------------------------------------------------------------------------------------===//
 

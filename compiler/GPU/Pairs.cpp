@@ -1,6 +1,7 @@
-// Unfused attention: scores, softmax, bias and weighted sums as separate kernels over pairs values. Unless noted
-// otherwise, a chunk is one head of a sequence.
+// Unfused attention: scores, softmax, bias and weighted sums as separate kernels over pairs values; and the loss that
+// guides it to given keys. Unless noted otherwise, a chunk is one head of a sequence.
 #include "AttentionTiles.h"
+#include "Codegen/AlignmentLoss.h"
 #include "Codegen/Distances.h"
 #include "Emitters.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -244,9 +245,66 @@ static Backend::KernelInfo emitCombineTransposed(KernelBuilder &k, CombineTransp
   });
 }
 
+// A chunk is a sequence, with all heads of its pairs; a lane takes every 32nd link of its warp's query.
+static Backend::KernelInfo emitAlignmentLoss(KernelBuilder &k, AlignmentLossOp op) {
+  const int64_t heads = op.getP().getType().getHeads();
+  const AlignmentLinks links(k, op, heads);
+  const Address loss(k, op.getLossMutable()), result(k, op.getResult()), alignment(k, op.getAlignment()),
+      means(k, op.getMeans());
+  return {eachQuery(k, 1, [&](HeadOfSequence &at, Value query) {
+    Value row = k.add(at.firstQuery, k.i64Of(query)), zero = k.scalar(0);
+    Value first = at.pairsRow(k, at.pairs(k, op.getPMutable(), heads), query),
+          perHead = k.mul(k.i64Of(at.queries), k.i64Of(at.keys));
+    Value sum = k.warpSum(eachLane(k, k.i32Of(static_cast<int32_t>(links.width)), zero, [&](Value i, Value s) {
+      Values ofLink = links.choose(
+          row, i,
+          [&](Value key) -> Values {
+            Value p = k.offset(first, key);
+            Value mean = links.mean([&](Value head) { return k.load(k.offset(p, k.mul(head, perHead))); });
+            return {mean, links.loss(k, row, i, mean)};
+          },
+          [&]() -> Values { return {zero, zero}; });
+      if (!op.getMeans().use_empty())
+        k.store(ofLink[0], k.offset(means.row(k, row), i));
+      return k.addf(s, ofLink[1]);
+    }));
+    k.when(k.equal(k.lane(), k.i32Of(0)), [&] {
+      if (!op.getAlignment().use_empty())
+        k.store(sum, alignment.row(k, row));
+      if (!op.getResult().use_empty())
+        k.store(k.addf(k.load(loss.row(k, row)), sum), result.row(k, row));
+    });
+  })};
+}
+
+static Backend::KernelInfo emitAlignmentLossGrad(KernelBuilder &k, AlignmentLossGradOp op) {
+  const int64_t heads = op.getType().getHeads();
+  const AlignmentLinks links(k, op, heads);
+  const Address dloss(k, op.getDlossMutable()), means(k, op.getMeansMutable());
+  AttentionTiles tiles(k, /*bf16=*/false);
+  return {eachQuery(k, heads, [&](HeadOfSequence &at, Value query) {
+    Value row = k.add(at.firstQuery, k.i64Of(query));
+    Value first = at.pairsRow(k, at.pairs(k, op.getResult(), heads), query);
+    k.loop(k.lane(), at.keys, KernelBuilder::warpSize, [&](Value j) { k.store(k.scalar(0), k.offset(first, j)); });
+    tiles.syncWarp(); // a link may be at a key that another lane has cleared
+    k.when(links.concerns(at.head), [&] {
+      Value d = k.load(dloss.row(k, row));
+      k.loop(k.lane(), k.i32Of(static_cast<int32_t>(links.width)), KernelBuilder::warpSize, [&](Value i) {
+        links.choose(
+            row, i,
+            [&](Value key) -> Values {
+              k.store(links.gradient(row, i, d, k.load(k.offset(means.row(k, row), i))), k.offset(first, key));
+              return {};
+            },
+            []() -> Values { return {}; });
+      });
+    });
+  })};
+}
+
 void attachPairsKernels(MLIRContext &context) {
   attachKernels<emitScores, emitDistanceBias, emitDistanceBiasGrad, emitAddDistanceBias, emitSumDistances, emitSoftmax,
-                emitSoftmaxGrad, emitCombine, emitCombineTransposed>(context);
+                emitSoftmaxGrad, emitCombine, emitCombineTransposed, emitAlignmentLoss, emitAlignmentLossGrad>(context);
 }
 
 } // namespace xfc::gpu

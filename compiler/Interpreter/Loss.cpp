@@ -133,8 +133,57 @@ static LogicalResult evaluateOp(CrossEntropyGradOp, const xfc_shape &, ArrayRef<
   return success();
 }
 
+//===--------------------------------------------------------------------------------------------------------===//
+// alignment_loss
+//===--------------------------------------------------------------------------------------------------------===//
+
+// Calls visit(pair, column) for each link, and the pair of its query and its key.
+static void forEachLink(const xfc_shape &shape, PairsType pairs, const Tensor &links,
+                        llvm::function_ref<void(const Pair &, int64_t)> visit) {
+  forEachPair(shape, pairs.getQueries(), pairs.getStructure(), [&](const Pair &pair) {
+    for (int64_t k = 0; k < links.features(); ++k)
+      if (links.row(pair.query)[k] == static_cast<double>(pair.index))
+        visit(pair, k);
+  });
+}
+
+static LogicalResult evaluateOp(AlignmentLossOp op, const xfc_shape &shape, ArrayRef<Tensor> operands,
+                                SmallVectorImpl<Tensor> &results) {
+  Tensor loss = operands[0], alignment = zeros(shape, op.getAlignment().getType()),
+         means = zeros(shape, op.getMeans().getType());
+  const PairsType pairs = op.getP().getType();
+  const int64_t heads = pairs.getHeads();
+  forEachLink(shape, pairs, operands[2], [&](const Pair &pair, int64_t k) {
+    double &mean = means.row(pair.query)[k];
+    for (int64_t h = 0; h < heads; ++h)
+      if (!op.getHead() || static_cast<int64_t>(*op.getHead()) == h)
+        mean += operands[1].data[pair.element(h, heads)] / (op.getHead() ? 1 : static_cast<double>(heads));
+    alignment.data[pair.query] -= operands[3].row(pair.query)[k] * std::log(mean + 1e-6);
+  });
+  for (size_t i = 0; i < loss.data.size(); ++i)
+    loss.data[i] += alignment.data[i];
+  results.append({std::move(loss), std::move(alignment), std::move(means)});
+  return success();
+}
+
+static LogicalResult evaluateOp(AlignmentLossGradOp op, const xfc_shape &shape, ArrayRef<Tensor> operands,
+                                SmallVectorImpl<Tensor> &results) {
+  Tensor dp = zeros(shape, op.getType());
+  const int64_t heads = op.getType().getHeads();
+  forEachLink(shape, op.getType(), operands[2], [&](const Pair &pair, int64_t k) {
+    const double share = operands[3].row(pair.query)[k], mean = operands[1].row(pair.query)[k];
+    for (int64_t h = 0; h < heads; ++h)
+      if (!op.getHead() || static_cast<int64_t>(*op.getHead()) == h)
+        dp.data[pair.element(h, heads)] =
+            -operands[0].data[pair.query] * share / ((op.getHead() ? 1 : static_cast<double>(heads)) * (mean + 1e-6));
+  });
+  results.push_back(std::move(dp));
+  return success();
+}
+
 void attachLossEvaluators(MLIRContext &context) {
-  attachEvaluators<LogSoftmaxOp, LogSoftmaxGradOp, NllOp, NllGradOp, CrossEntropyOp, CrossEntropyGradOp>(context);
+  attachEvaluators<LogSoftmaxOp, LogSoftmaxGradOp, NllOp, NllGradOp, CrossEntropyOp, CrossEntropyGradOp,
+                   AlignmentLossOp, AlignmentLossGradOp>(context);
 }
 
 } // namespace xfc

@@ -83,8 +83,65 @@ static void lowerPlainOp(NllGradOp op, PlainBuilder &b) {
   });
 }
 
+//===--------------------------------------------------------------------------------------------------------===//
+// alignment_loss
+//===--------------------------------------------------------------------------------------------------------===//
+
+// How many heads' probabilities a mean is taken of, and the first of them.
+template <typename Op> static std::pair<int64_t, int64_t> headsOf(Op op, PairsType pairs) {
+  return op.getHead() ? std::pair<int64_t, int64_t>(1, *op.getHead())
+                      : std::pair<int64_t, int64_t>(pairs.getHeads(), 0);
+}
+
+static void lowerPlainOp(AlignmentLossOp op, PlainBuilder &b) {
+  const PairsType pairs = op.getP().getType();
+  const auto [count, first] = headsOf(op, pairs);
+  Value losses = b.operand(0), p = b.operand(1), links = b.operand(2), shares = b.operand(3);
+  // One block per sequence, of which the heads follow each other.
+  const PairsType sequences = PairsType::get(op.getContext(), pairs.getQueries(), pairs.getKeys(), pairs.getPadding(),
+                                             pairs.getCausal(), 1, pairs.getElementType());
+  b.forEachHead(sequences, [&, count = count, first = first](const PlainBuilder::Head &head) {
+    b.forEach(head.rows, [&](const Number &i) {
+      const Number row = head.firstRow + i;
+      Number sum = 0;
+      for (int k = 0; k < op.getLinks().getType().getFeatures(); ++k) {
+        const Number link = b.load(links, {row, k});
+        Number mean = 0;
+        for (int64_t h = first; h < first + count; ++h) {
+          const Number begin = head.element * pairs.getHeads() + (h * head.rows + i) * head.keys;
+          mean = mean + b.reduce("j->", b.slice(p, {Cut(begin, head.keys)}), 0,
+                                 [&](auto v) { return v[1] + select(b.loop('j') == link, v[0], 0); });
+        }
+        mean = mean / count;
+        b.store(mean, b.result(2), {row, k});
+        sum = sum - select(link < 0, 0, b.load(shares, {row, k})) * log(mean + AlignmentLossOp::epsilon);
+      }
+      b.store(sum, b.result(1), {row});
+      b.store(b.load(losses, {row}) + sum, b.result(0), {row});
+    });
+  });
+}
+
+static void lowerPlainOp(AlignmentLossGradOp op, PlainBuilder &b) {
+  const auto [count, first] = headsOf(op, op.getType());
+  Value dlosses = b.operand(0), means = b.operand(1), links = b.operand(2), shares = b.operand(3), dp = b.result(0);
+  b.forEachHead(op.getType(), [&, count = count, first = first](const PlainBuilder::Head &head) {
+    Value block = head.of(dp);
+    b.generic("ij->ij", block, block, [&](auto) {
+      const Number row = head.firstRow + b.loop('i');
+      Number sum = 0;
+      for (int k = 0; k < op.getLinks().getType().getFeatures(); ++k) {
+        const Number scale = b.load(shares, {row, k}) / (b.load(means, {row, k}) + AlignmentLossOp::epsilon);
+        sum = sum + select(b.loop('j') == b.load(links, {row, k}), scale, 0);
+      }
+      const Number gradient = b.load(dlosses, {row}) * sum / -count;
+      return op.getHead() ? select(head.head == first, gradient, 0) : gradient;
+    });
+  });
+}
+
 void attachLossLowerings(MLIRContext &context) {
-  attachLowerings<LogSoftmaxOp, LogSoftmaxGradOp, NllOp, NllGradOp>(context);
+  attachLowerings<LogSoftmaxOp, LogSoftmaxGradOp, NllOp, NllGradOp, AlignmentLossOp, AlignmentLossGradOp>(context);
 }
 
 } // namespace xfc

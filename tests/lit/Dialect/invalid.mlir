@@ -1489,3 +1489,63 @@ func.func @f(%x: !xfc.pairs<target, source, 2x3xf32>) {
 func.func @f(%x: !xfc.rows<memory, 2xf32>) {
   return
 }
+
+// -----
+
+!one = !xfc.rows<target, f32>
+!p = !xfc.pairs<target, source, padding, 2xf32>
+!links = !xfc.rows<target, 3xi32>
+!shares = !xfc.rows<target, 3xf32>
+func.func @f(%loss: !one, %p: !p, %links: !xfc.rows<source, 3xi32>, %shares: !shares) {
+  // expected-error @+1 {{links are rows of source, but the queries are rows of target}}
+  %0, %1, %2 = xfc.alignment_loss %loss, %p, %links, %shares : (!one, !p, !xfc.rows<source, 3xi32>, !shares) -> (!one, !one, !shares)
+  return
+}
+
+// -----
+
+!one = !xfc.rows<target, f32>
+!p = !xfc.pairs<target, source, padding, 2xf32>
+!links = !xfc.rows<target, 3xi32>
+!shares = !xfc.rows<target, 3xf32>
+func.func @f(%loss: !one, %p: !p, %links: !links, %shares: !xfc.rows<target, 4xf32>) {
+  // expected-error @+1 {{shares and means must be one number per link, '!xfc.rows<target, 3xf32>', found '!xfc.rows<target, 4xf32>'}}
+  %0, %1, %2 = xfc.alignment_loss %loss, %p, %links, %shares : (!one, !p, !links, !xfc.rows<target, 4xf32>) -> (!one, !one, !shares)
+  return
+}
+
+// -----
+
+!one = !xfc.rows<target, f32>
+!p = !xfc.pairs<target, source, padding, 2xf32>
+!links = !xfc.rows<target, 3xi32>
+!shares = !xfc.rows<target, 3xf32>
+func.func @f(%loss: !shares, %p: !p, %links: !links, %shares: !shares) {
+  // expected-error @+1 {{losses must be one number per query, found '!xfc.rows<target, 3xf32>'}}
+  %0, %1, %2 = xfc.alignment_loss %loss, %p, %links, %shares : (!shares, !p, !links, !shares) -> (!one, !one, !shares)
+  return
+}
+
+// -----
+
+!one = !xfc.rows<target, f32>
+!p = !xfc.pairs<target, source, padding, 2xf32>
+!links = !xfc.rows<target, 3xi32>
+!shares = !xfc.rows<target, 3xf32>
+func.func @f(%loss: !one, %means: !shares, %links: !links, %shares: !shares) {
+  // expected-error @+1 {{head must be one of 2, found 2}}
+  %0 = xfc.alignment_loss_grad %loss, %means, %links, %shares {head = 2 : i64} : (!one, !shares, !links, !shares) -> !p
+  return
+}
+
+// -----
+
+!one = !xfc.rows<target, f32>
+!p = !xfc.pairs<target, source, padding, 2xf32>
+!links = !xfc.rows<target, 3xi32>
+!shares = !xfc.rows<target, 3xf32>
+func.func @f(%loss: !one, %means: !one, %links: !links, %shares: !shares) {
+  // expected-error @+1 {{shares and means must be one number per link, '!xfc.rows<target, 3xf32>', found '!xfc.rows<target, f32>'}}
+  %0 = xfc.alignment_loss_grad %loss, %means, %links, %shares : (!one, !one, !links, !shares) -> !p
+  return
+}

@@ -218,6 +218,15 @@ func.func @losses_of_lists(%labels: !list, %shares: !xfc.rows<source, 3xf32>, %x
   return %d : !x
 }
 
+// CHECK-LABEL: func.func @alignment(
+func.func @alignment(%loss: !one, %p: !xfc.pairs<source, source, padding, 2xf32>, %links: !list, %shares: !two) -> !xfc.pairs<source, source, padding, 2xf32> {
+  // CHECK: xfc.alignment_loss %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} : (!xfc.rows<source, f32>, !xfc.pairs<source, source, padding, 2xf32>, !xfc.rows<source, 2xi32>, !xfc.rows<source, 2xf32>) -> (!xfc.rows<source, f32>, !xfc.rows<source, f32>, !xfc.rows<source, 2xf32>)
+  %sum, %alignment, %means = xfc.alignment_loss %loss, %p, %links, %shares : (!one, !xfc.pairs<source, source, padding, 2xf32>, !list, !two) -> (!one, !one, !two)
+  // CHECK: xfc.alignment_loss_grad %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} {head = 1 : i64} :
+  %dp = xfc.alignment_loss_grad %sum, %means, %links, %shares {head = 1 : i64} : (!one, !two, !list, !two) -> !xfc.pairs<source, source, padding, 2xf32>
+  return %dp : !xfc.pairs<source, source, padding, 2xf32>
+}
+
 // CHECK-LABEL: func.func @candidates(
 func.func @candidates(%p: !x, %wanted: !ids, %x: !y, %w: tensor<100x4xf32>, %b: tensor<100xf32>) -> (!list, !two, !list, !two) {
   // CHECK: xfc.candidates %{{.*}}, %{{.*}} {excluded = array<i64: 0, 3>} : (!xfc.rows<source, 6xf32>, !xfc.rows<source, i32>) -> (!xfc.rows<source, 2xi32>, !xfc.rows<source, 2xf32>, !xfc.rows<source, f32>)

@@ -16,6 +16,10 @@
 // CHECK-LABEL: .visible .entry softmax_grad
 // CHECK:       shfl.sync.bfly.b32
 // CHECK-LABEL: .visible .entry combine_transposed
+// CHECK-LABEL: .visible .entry alignment_loss_
+// CHECK:       lg2.approx
+// CHECK-LABEL: .visible .entry alignment_loss_grad
+// CHECK:       bar.warp.sync
 func.func @steps(%q: !rows) -> (!rows, !rows) {
   %s = xfc.scores %q, %q : (!rows, !rows) -> !pairs
   %p = xfc.softmax %s : !pairs
@@ -23,4 +27,13 @@ func.func @steps(%q: !rows) -> (!rows, !rows) {
   %d = xfc.softmax_grad %s, %p : !pairs
   %g = xfc.combine_transposed %d, %q : (!pairs, !rows) -> !rows
   return %o, %g : !rows, !rows
+}
+
+!loss = !xfc.rows<source, f32>
+!links = !xfc.rows<source, 4xi32>
+!shares = !xfc.rows<source, 4xf32>
+func.func @alignment(%loss: !loss, %p: !pairs, %links: !links, %shares: !shares) -> (!loss, !pairs) {
+  %sum, %alignment, %means = xfc.alignment_loss %loss, %p, %links, %shares : (!loss, !pairs, !links, !shares) -> (!loss, !loss, !shares)
+  %dp = xfc.alignment_loss_grad %loss, %means, %links, %shares : (!loss, !shares, !links, !shares) -> !pairs
+  return %sum, %dp : !loss, !pairs
 }

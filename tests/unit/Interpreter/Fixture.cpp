@@ -36,6 +36,14 @@ Tensor OddBatch::labelLists(RowSet set, int64_t count) const {
   return lists;
 }
 
+Tensor OddBatch::links(RowSet set, int64_t count) const {
+  Tensor links{{ids(set, false).shape[0], count}, {}};
+  for (int64_t i = 0; i < links.shape[0]; ++i)
+    for (int64_t j = 0; j < count; ++j)
+      links.data.push_back((i + 2 * j) % 5 == 4 ? -1 : static_cast<double>((i + j) % 3));
+  return links;
+}
+
 MLIRContext &Program::context() {
   static MLIRContext context(MLIRContext::Threading::DISABLED);
   DialectRegistry registry;
@@ -106,6 +114,7 @@ std::vector<Tensor> Program::inputs(const OddBatch &batch) {
     auto rows = dyn_cast<RowsType>(argument.getType());
     if (rows && rows.getElementType().isInteger(32)) {
       inputs.push_back(rows.getShape().empty() ? batch.ids(rows.getSet(), name == "labels")
+                       : name == "links"       ? batch.links(rows.getSet(), rows.getFeatures())
                                                : batch.labelLists(rows.getSet(), rows.getFeatures()));
       continue;
     }

@@ -21,6 +21,8 @@ public:
   Tensor ids(RowSet set, bool labels) const;
   // Lists of `count` labels, which begin with those above: some repeat a label, and some are invalid.
   Tensor labelLists(RowSet set, int64_t count) const;
+  // Lists of `count` links, up to 3, to the keys of the first three tokens; some are none.
+  Tensor links(RowSet set, int64_t count) const;
 
 private:
   const std::vector<RaggedSequence> source = {{{4, 0, 6}, 17}, {{0}, 5}, {{7, 1, 0, 8, 9}, 9}},

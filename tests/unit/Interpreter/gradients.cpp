@@ -59,6 +59,14 @@ std::string scores(const std::string &queries, const std::string &keys, const st
                           "\n%o = xfc.combine %p, %v : (!" + pairs + ", " + v + ") -> " + o + "\n" + weighted("%o", o));
 }
 
+// The loss that guides attention to links, of all heads or, with an attribute, of one.
+std::string alignment(const std::string &attributes) {
+  return lossFunction({{"q", "!t6"}, {"k", "!s6"}, {"x", "!t"}}, {{"links", "!tlists"}, {"shares", "!t3"}}, "!t",
+                      "%s = xfc.scores %q, %k : (!t6, !s6) -> !ts\n%p = xfc.softmax %s : !ts\n"
+                      "%loss, %alignment, %means = xfc.alignment_loss %x, %p, %links, %shares" +
+                          attributes + " : (!t, !ts, !tlists, !t3) -> (!t, !t, !t3)");
+}
+
 // Unfused attention of four query heads that share two heads of k and v.
 std::string shared() {
   const std::string pairs = "!xfc.pairs<source, source, padding, 4xf64>";
@@ -172,6 +180,8 @@ std::vector<Case> cases() {
       {"bias_causal", biased("t", "tt", ", padding, causal", "", false)},
       {"bias_fused", biased("s", "ss", ", padding", ", both_directions", true)},
       {"bias_fused_causal", biased("t", "tt", ", padding, causal", "", true)},
+      {"alignment", alignment("")},
+      {"alignment_of_one_head", alignment(" {head = 1 : i64}")},
       {"log_softmax",
        lossFunction({{"x", "!t5"}}, {{"c", "!t5"}}, "!t5", "%y = xfc.log_softmax %x : !t5\n" + weighted("%y", "!t5"))},
   };

@@ -425,6 +425,45 @@ TEST(Loss, listsOfLabels) {
   EXPECT_EQ(results[3].row(1)[0], 0);
 }
 
+// Two heads: the first row links its third key, the second the first two keys, and the third none.
+TEST(Loss, alignment) {
+  const Tensor p{{18}, {0.1, 0.2, 0.7, 0.5, 0.25, 0.25, 0.3, 0.3, 0.4, 0.3, 0.3, 0.4, 0.1, 0.85, 0.05, 0, 0, 1}};
+  for (const bool one : {false, true}) {
+    const std::string attribute = one ? " {head = 1 : i64}" : "";
+    auto results = evaluateOn(
+        3,
+        "!links = !xfc.rows<source, 2xi32>\n"
+        "func.func @f(%x: !s, %p: !ss, %links: !links, %shares: !s2) -> (!s, !s, !s2, !ss) {\n"
+        "%loss, %alignment, %means = xfc.alignment_loss %x, %p, %links, %shares" +
+            attribute +
+            " : (!s, !ss, !links, !s2) -> (!s, !s, !s2)\n"
+            "%dp = xfc.alignment_loss_grad %x, %means, %links, %shares" +
+            attribute +
+            " : (!s, !s2, !links, !s2) -> !ss\n"
+            "return %loss, %alignment, %means, %dp : !s, !s, !s2, !ss }",
+        {Tensor{{3}, {2, 3, 4}}, p, Tensor{{3, 2}, {2, -1, 1, 0, -1, -1}}, Tensor{{3, 2}, {0.1, 9, 0.2, 0.4, 9, 9}}});
+    const double third = one ? 0.4 : 0.55, second = one ? 0.85 : 0.55, first = one ? 0.1 : 0.3;
+    const double alignment[] = {-0.1 * std::log(third + 1e-6),
+                                -0.2 * std::log(second + 1e-6) - 0.4 * std::log(first + 1e-6), 0};
+    for (int64_t i = 0; i < 3; ++i) {
+      EXPECT_NEAR(results[0].data[i], 2 + static_cast<double>(i) + alignment[i], 1e-14);
+      EXPECT_NEAR(results[1].data[i], alignment[i], 1e-14);
+    }
+    expectRow(results[2], 0, {third, 0}, 1e-15);
+    expectRow(results[2], 1, {second, first}, 1e-15);
+    expectRow(results[2], 2, {0, 0}, 0);
+    const double heads = one ? 1 : 2;
+    std::vector<double> expected(18);
+    for (const int64_t head : one ? std::vector<int64_t>{1} : std::vector<int64_t>{0, 1}) {
+      expected[9 * head + 2] = -2 * 0.1 / (heads * (third + 1e-6));
+      expected[9 * head + 4] = -3 * 0.2 / (heads * (second + 1e-6));
+      expected[9 * head + 3] = -3 * 0.4 / (heads * (first + 1e-6));
+    }
+    for (size_t i = 0; i < expected.size(); ++i)
+      EXPECT_NEAR(results[3].data[i], expected[i], 1e-13) << i;
+  }
+}
+
 // The first step of Adam moves every parameter by lr, whatever the gradient's size; the clipping factor is min(1,
 // limit/norm).
 TEST(Adam, firstStepAndClipping) {

@@ -136,6 +136,11 @@ TEST(InstructionSets, Attention) {
   expectSameBits(batch, "xfc.softmax_grad %a0, %a1", {pairs, pairs}, "");
   expectSameBits(batch, "xfc.combine %a0, %a1", {pairs, k}, q);
   expectSameBits(batch, "xfc.combine_transposed %a0, %a1", {pairs, q}, k);
+  const std::string one = row("target"), links = "!xfc.rows<target, 5xi32>", shares = rows("target", 5);
+  const Options linked{.set = setLinks(batch, RowSet::target, XFC_KEYS(XFC_TARGET_SOURCE, 1, 0))};
+  expectSameBits(batch, "xfc.alignment_loss %a0, %a1, %a2, %a3", {one, pairs, links, shares},
+                 one + ", " + one + ", " + shares, linked);
+  expectSameBits(batch, "xfc.alignment_loss_grad %a0, %a1, %a2, %a3", {one, shares, links, shares}, pairs, linked);
 }
 
 TEST(InstructionSets, Products) {

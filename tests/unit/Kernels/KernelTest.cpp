@@ -150,6 +150,25 @@ std::function<void(int64_t, Tensor &)> setTarget(int64_t labels, int64_t smoothi
   };
 }
 
+std::function<void(int64_t, Tensor &)> setLinks(const Batch &batch, RowSet queries, int structure) {
+  return [&batch, queries, structure](int64_t operand, Tensor &tensor) {
+    if (operand != 2) {
+      for (double &x : tensor.data)
+        x = 0.01 + std::abs(x) / 2;
+      return;
+    }
+    const int64_t width = tensor.features();
+    tensor.data.assign(tensor.shape[0] * width, -1);
+    for (int64_t i = 0; i < tensor.shape[0]; ++i) {
+      const int64_t keys =
+          batch.shape.keys[structure].count[batch.shape.sets[static_cast<int>(queries)].sequence_of[i]];
+      for (int64_t j = 0; j < std::min(width, keys); ++j)
+        if ((i + j) % 4 != 3)
+          tensor.data[i * width + j] = static_cast<double>((3 * i + j) % keys);
+    }
+  };
+}
+
 std::vector<std::pair<std::string, int>> elementwiseOps() {
   std::vector<std::pair<std::string, int>> ops;
   for (RegisteredOperationName op : context().getRegisteredOperationsByDialect("xfc"))

@@ -128,6 +128,11 @@ std::vector<OpCase> factoredStep(const Optimizer &optimizer, const std::string &
 // no label. Lists of labels have negative tokens, tokens that repeat the label, and shares whose sum is not 1.
 std::function<void(int64_t, Tensor &)> setTarget(int64_t labels, int64_t smoothing);
 
+// Sets operands of xfc.alignment_loss and its gradient: the links, which are operand number 2, to different keys of
+// each query of this set and structure (XFC_KEYS), or to none, and all others to positive numbers, which probabilities
+// and their means are.
+std::function<void(int64_t, Tensor &)> setLinks(const Batch &batch, RowSet queries, int structure);
+
 // The elementwise ops that have no attributes, and their numbers of operands.
 std::vector<std::pair<std::string, int>> elementwiseOps();
 

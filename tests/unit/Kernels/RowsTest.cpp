@@ -285,6 +285,24 @@ TEST_P(Rows, Pairs) {
   }
 }
 
+TEST_P(Rows, AlignmentLoss) {
+  Batch batch(sourceLengths, targetLengths);
+  for (auto [kind, structure] : {std::pair{"target, source, padding", XFC_KEYS(XFC_TARGET_SOURCE, 1, 0)},
+                                 {"source, source", XFC_KEYS(XFC_SOURCE_SOURCE, 0, 0)}})
+    for (std::string width : {"1", "4", "40"})
+      for (std::string head : {"", " {head = 2 : i64}"}) {
+        const std::string set = std::string(kind).substr(0, 6), p = pairs(kind, 3), one = row(set),
+                          links = "!xfc.rows<" + set + ", " + width + "xi32>", shares = rows(set, width);
+        const auto queries = set == "target" ? RowSet::target : RowSet::source;
+        for (const std::vector<int> &unused : {std::vector<int>{}, {0}, {1, 2}})
+          check(batch, "xfc.alignment_loss %a0, %a1, %a2, %a3" + head, {one, p, links, shares},
+                one + ", " + one + ", " + shares,
+                {.extraStride = 3, .unused = unused, .set = setLinks(batch, queries, structure)});
+        check(batch, "xfc.alignment_loss_grad %a0, %a1, %a2, %a3" + head, {one, shares, links, shares}, p,
+              {.extraStride = 3, .set = setLinks(batch, queries, structure)});
+      }
+}
+
 // The bias by the distance of key and query, and its gradient.
 TEST_P(Rows, DistanceBias) {
   Batch batch(sourceLengths, targetLengths);
