@@ -5,6 +5,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
 #include "plan/Programs.h"
+#include "support/Error.h"
 #include "llvm/ADT/BitVector.h"
 #include <set>
 
@@ -25,6 +26,8 @@ struct ProgramKind {
   bool candidates = false;  // the best tokens instead of all log-probabilities
   bool loss = false;        // loss and nll instead of logits and encoder output
   int64_t distillation = 0; // of the loss: how many tokens of a teacher each label has beside it
+  GuidedAlignment guided;   // of the loss: the links that it has, if any,
+  std::string guidedPath;   // and the attention that they guide
 };
 
 // The position of a step in the unrolled model.
@@ -58,6 +61,33 @@ void visitSteps(const StackDescription &stack, const std::string &prefix, StepVi
   visitSteps<Step>(stack.output, prefix, visit);
 }
 
+// The path of the attention that the links of an alignment guide; empty if there are none.
+std::string guidedAttention(const Description &model, const GuidedAlignment &guided) {
+  if (guided.links == 0)
+    return {};
+  std::string path;
+  int64_t heads = 0;
+  auto visit = [&](const step::Attention &attention, const Site &at) {
+    if (attention.encoderMemory && (!guided.layer || at.prefix == layerPrefix("decoder.", *guided.layer))) {
+      path = at.path;
+      heads = attention.heads;
+    }
+  };
+  if (model.decoder) {
+    if (guided.layer && *guided.layer >= model.decoder->layers)
+      throw Error("--guided-alignment-layer " + std::to_string(*guided.layer + 1) + ": the decoder has only " +
+                  std::to_string(model.decoder->layers) + " layers");
+    visitSteps<step::Attention>(*model.decoder, "decoder.", visit);
+  }
+  if (path.empty())
+    throw Error("--guided-alignment: model '" + model.name + "' has no cross-attention that could be guided" +
+                (guided.layer ? " in layer " + std::to_string(*guided.layer + 1) + " of its decoder" : ""));
+  if (guided.head && *guided.head >= heads)
+    throw Error("--guided-alignment-head " + std::to_string(*guided.head + 1) + ": " + path + " has only " +
+                std::to_string(heads) + " heads");
+  return path;
+}
+
 // Search feeds tokens one by one, so it needs a decoder that does not look ahead.
 bool canDecode(const Description &model) {
   if (!model.decoder || model.encoder.floatInput || model.decoder->floatInput)
@@ -83,9 +113,10 @@ std::string placeOf(ArrayRef<StepDescription> steps, size_t index) {
 class ProgramBuilder {
 public:
   ProgramBuilder(const Description &model, ModuleOp module, FloatType element, ProgramKind kind)
-      : model(model), kind(kind), builder(module.getBodyRegion()), element(element), loc(locationOf(kind.name)) {
+      : model(model), kind(std::move(kind)), builder(module.getBodyRegion()), element(element),
+        loc(locationOf(this->kind.name)) {
     builder.setInsertionPointToEnd(module.getBody());
-    function = func::FuncOp::create(builder, loc, kind.name, builder.getFunctionType({}, {}));
+    function = func::FuncOp::create(builder, loc, this->kind.name, builder.getFunctionType({}, {}));
     body = function.addEntryBlock();
     builder.setInsertionPointToStart(body);
     for (const ParameterDescription &parameter : model.parameters) {
@@ -100,7 +131,7 @@ public:
   void buildWhole() {
     Value source = addInput(names::source, RowSet::source, model.encoder);
     Value target = model.decoder ? addInput(names::target, RowSet::target, *model.decoder) : Value();
-    Value labels, smoothing;
+    Value labels, smoothing, links, linkShares;
     if (kind.loss) {
       if (kind.distillation) {
         const int64_t count = 1 + kind.distillation;
@@ -111,6 +142,11 @@ public:
         labels = addArgument(names::labels, attr::input, idsType(RowSet::target));
         smoothing = addArgument(names::smoothing, attr::scalar, RankedTensorType::get({}, element));
       }
+      if (kind.guided.links) {
+        links = addArgument(names::alignmentLinks, attr::input,
+                            RowsType::get(context(), RowSet::target, {kind.guided.links}, builder.getI32Type()));
+        linkShares = addArgument(names::alignmentShares, attr::input, rowsType(RowSet::target, kind.guided.links));
+      }
     }
     memory = importStack(model.encoder, "encoder.", source);
     Value output = model.decoder ? importStack(*model.decoder, "decoder.", target) : memory;
@@ -119,8 +155,19 @@ public:
       setPlace("loss");
       Type perRow = RowsType::get(context(), RowSet::target, {}, element);
       auto nll = NllOp::create(builder, loc, perRow, perRow, logSoftmax(logits), labels, smoothing);
-      addResult(names::loss, nll.getLoss());
+      Value loss = nll.getLoss(), alignment;
+      if (links) {
+        setPlace(kind.guidedPath);
+        auto aligned =
+            AlignmentLossOp::create(builder, loc, perRow, perRow, linkShares.getType(), loss, guided, links, linkShares,
+                                    kind.guided.head ? builder.getI64IntegerAttr(*kind.guided.head) : IntegerAttr());
+        loss = aligned.getResult();
+        alignment = aligned.getAlignment();
+      }
+      addResult(names::loss, loss);
       addResult(names::nll, nll.getNll());
+      if (alignment)
+        addResult(names::alignment, alignment);
     } else {
       if (model.decoder || !model.head.empty())
         addResult(names::logits, logits);
@@ -422,6 +469,8 @@ private:
     p = SoftmaxOp::create(builder, loc, pairs, p);
     if (kind.allWeights || attention.returnWeights)
       weights.emplace_back(at.path, p);
+    if (at.path == kind.guidedPath)
+      guided = p;
     p = importDropout(attention.dropout, p);
     Value output = CombineOp::create(builder, loc, like(query, attention.heads * attention.valueDim), p, values);
     return attention.projections ? importLinear(at.path + ".o", output) : output;
@@ -468,6 +517,7 @@ private:
   std::vector<DictionaryAttr> argumentAttributes;
   llvm::StringMap<Value> parameters;
   Value memory; // the encoder's output; null in a decoding step
+  Value guided; // the probabilities of the attention `kind.guidedPath`
   std::map<std::string, KeysAndValues> given;
   llvm::StringMap<Value> states; // of recurrences, in a decoding step
   std::vector<Cache> caches;
@@ -500,12 +550,13 @@ void declareParameters(const Description &model, ModuleOp module, FloatType elem
 
 OwningOpRef<ModuleOp> importModel(const Description &model, const ImportOptions &options, MLIRContext &context) {
   context.loadDialect<XFCDialect, func::FuncDialect>();
+  const std::string guidedPath = guidedAttention(model, options.guided);
   OpBuilder builder(&context);
   OwningOpRef<ModuleOp> module = ModuleOp::create(NameLoc::get(builder.getStringAttr(model.name)));
   FloatType element = options.f64 ? FloatType(builder.getF64Type()) : FloatType(builder.getF32Type());
   module->getOperation()->setAttr(attr::model, attributeOf(model, context));
   declareParameters(model, *module, element);
-  auto program = [&](ProgramKind kind) { return ProgramBuilder(model, *module, element, kind); };
+  auto program = [&](ProgramKind kind) { return ProgramBuilder(model, *module, element, std::move(kind)); };
 
   bool hasAttention = false;
   auto found = [&](const step::Attention &, const Site &) { hasAttention = true; };
@@ -519,7 +570,13 @@ OwningOpRef<ModuleOp> importModel(const Description &model, const ImportOptions 
   if (model.decoder)
     program({.name = programs::score, .loss = true}).buildWhole();
   if (model.decoder && options.train)
-    program({.name = programs::loss, .dropout = true, .loss = true, .distillation = options.distillation}).buildWhole();
+    program({.name = programs::loss,
+             .dropout = true,
+             .loss = true,
+             .distillation = options.distillation,
+             .guided = options.guided,
+             .guidedPath = guidedPath})
+        .buildWhole();
   if (options.decode && canDecode(model)) {
     program({programs::encode}).buildEncode();
     program({programs::decodeStep}).buildDecodeStep();

@@ -8,13 +8,22 @@
 
 namespace xfc {
 
+// Which attention the links of an alignment guide in the program `loss` (xfc.alignment_loss).
+struct GuidedAlignment {
+  int64_t links = 0;            // at most so many for each label; 0: none
+  std::optional<int64_t> layer; // of the decoder, from 0: its last cross-attention; none: that of the decoder
+  std::optional<int64_t> head;  // from 0; none: the mean of all heads
+};
+
 struct ImportOptions {
   bool train = true, decode = true; // --mode
   bool f64 = false;                 // --dtype f64
   int64_t distillation = 0;         // --distillation: tokens of a teacher for each label in the loss
+  GuidedAlignment guided;           // --guided-alignment
 };
 
 // Makes a valid module from a description. compiler/README.md describes its functions, their arguments and results.
+// Throws Error if the model has no attention that the options want to guide.
 mlir::OwningOpRef<mlir::ModuleOp> importModel(const Description &description, const ImportOptions &options,
                                               mlir::MLIRContext &context);
 

@@ -8,6 +8,7 @@
 #include "mlir/IR/MLIRContext.h"
 #include "support/Error.h"
 #include "support/Files.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/SourceMgr.h"
 #include <algorithm>
 #include <cstdio>
@@ -23,7 +24,8 @@ struct CompileOptions {
   FusionArguments noFuse;
   RecomputeArgument recompute;
   PipelineOptions pipeline;
-  int64_t distillation = 0;
+  int64_t distillation = 0, guidedAlignment = 0;
+  std::string guidedLayer = "last", guidedHead = "mean";
   bool timing = false;
 };
 
@@ -45,6 +47,16 @@ PipelineOptions pipelineOptions(const CompileOptions &options) {
   return pipeline;
 }
 
+// A number from 1 as one from 0, or none for `word`.
+std::optional<int64_t> numberOr(const char *flag, const std::string &text, const char *word) {
+  if (text == word)
+    return std::nullopt;
+  int64_t number = 0;
+  if (!llvm::to_integer(text, number, 10) || number < 1)
+    throw CLI::ValidationError(flag, "expected " + std::string(word) + " or a number from 1, found '" + text + "'");
+  return number - 1;
+}
+
 ImportOptions importOptions(const CompileOptions &options) {
   ImportOptions import{.train = false, .decode = false, .f64 = options.dtype == "f64"};
   for (const std::string &mode : splitList(options.mode)) {
@@ -54,6 +66,13 @@ ImportOptions importOptions(const CompileOptions &options) {
   if (options.distillation > 0 && !import.train)
     throw CLI::ValidationError("--distillation", "is for executables that train: --mode train,decode");
   import.distillation = options.distillation;
+  import.guided = {.links = options.guidedAlignment,
+                   .layer = numberOr("--guided-alignment-layer", options.guidedLayer, "last"),
+                   .head = numberOr("--guided-alignment-head", options.guidedHead, "mean")};
+  if (import.guided.links > 0 && !import.train)
+    throw CLI::ValidationError("--guided-alignment", "is for executables that train: --mode train,decode");
+  if (import.guided.links == 0 && (import.guided.layer || import.guided.head))
+    throw CLI::RequiredError("--guided-alignment (with --guided-alignment-layer or --guided-alignment-head)");
   return import;
 }
 
@@ -157,6 +176,22 @@ void addCompile(CLI::App &app) {
       ->check(CLI::Range(0, 64))
       ->capture_default_str()
       ->type_name("K");
+  command
+      ->add_option("--guided-alignment", options->guidedAlignment,
+                   "let training guide a cross-attention by word alignments: the links that it takes for each target "
+                   "token at most (`train --guided-alignment`); 0: none")
+      ->check(CLI::Range(0, 64))
+      ->capture_default_str()
+      ->type_name("K");
+  command
+      ->add_option("--guided-alignment-layer", options->guidedLayer,
+                   "the decoder's layer whose cross-attention is guided: last, which gives the alignments of "
+                   "`translate --alignments`, or a number from 1")
+      ->capture_default_str();
+  command
+      ->add_option("--guided-alignment-head", options->guidedHead,
+                   "its head that is guided: mean, the average of all, or a number from 1")
+      ->capture_default_str();
   options->noFuse.addTo(*command);
   options->recompute.addTo(*command);
   command

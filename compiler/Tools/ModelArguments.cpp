@@ -53,6 +53,9 @@ mlir::OwningOpRef<mlir::ModuleOp> ModelArguments::load(const ImportOptions &opti
     if (options.distillation > 0)
       throw Error(file + ": the programs of a module are fixed; give --distillation when you make it: "
                          "`xfc compile model.json --distillation K --emit imported`");
+    if (options.guided.links > 0)
+      throw Error(file + ": the programs of a module are fixed; give --guided-alignment when you make it: "
+                         "`xfc compile model.json --guided-alignment K --emit imported`");
     mlir::OwningOpRef<mlir::ModuleOp> module = importModule(readFile(file), file, options, context);
     if (!module)
       throw Error(file + ": not a module that can be compiled; see the message above");

@@ -57,11 +57,14 @@ void applyConfiguration(CLI::App &command, const std::string &text, const std::s
   choose(givenFiles, {"tsv", "tsv-weighting", "data"});
   choose(given("tsv"), {"source", "target", "data"});
   choose(given("data"), {"source", "target", "tsv", "data-weighting", "data-weighting-type", "tsv-weighting",
-                         "source-prefix", "target-prefix", "filter-length", "filter-ratio", "teacher", "teacher-model",
-                         "teacher-n-best", "teacher-distribution"});
-  // Weights and prefixes belong to their text; that of a resumed run may have been moved, but it is still the same.
+                         "source-prefix", "target-prefix", "guided-alignment", "filter-length", "filter-ratio",
+                         "teacher", "teacher-model", "teacher-n-best", "teacher-distribution"});
+  // Weights, alignments and prefixes belong to their text; that of a resumed run may have been moved, but it is still
+  // the same.
   const bool otherText = (givenFiles || given("tsv")) && !given("resume");
-  choose(otherText, {"data-weighting", "source-prefix", "target-prefix"});
+  choose(otherText, {"data-weighting", "guided-alignment", "source-prefix", "target-prefix"});
+  choose(!given("guided-alignment") && (otherText || given("data") || !values.contains("guided-alignment")),
+         {"guided-alignment-type", "guided-alignment-weight"});
   const bool weighted = given("data-weighting") || given("tsv-weighting") ||
                         (values.contains("data-weighting") && !otherText) ||
                         (values.contains("tsv-weighting") && !givenFiles);

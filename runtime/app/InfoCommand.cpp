@@ -8,6 +8,7 @@
 #include "plan/Memory.h"
 #include "plan/Optimizers.h"
 #include "plan/Programs.h"
+#include "text/WordAlignment.h"
 #include "train/UpdateFlags.h"
 #include <algorithm>
 #include <cstdio>
@@ -137,6 +138,7 @@ Json describe(const InfoOptions &options) {
           {"type", module.compute},
           {"decode_types", module.computeTypes(programs::decodeStep)},
           {"teacher_tokens", teacherTokens(module)},
+          {"alignment_links", linksPerLabel(module)},
           {"parameters", parameters},
           {"parameter_bytes", parameters * bytesOf(module.type)},
           {"source_vocab", module.sourceVocab},
@@ -183,6 +185,8 @@ void printText(const Json &info) {
     std::printf("max length     %lld tokens\n", number("max_length"));
   if (number("teacher_tokens") > 0)
     std::printf("distillation   %lld tokens of a teacher for each label\n", number("teacher_tokens"));
+  if (number("alignment_links") > 0)
+    std::printf("alignments     %lld links for each target token\n", number("alignment_links"));
   std::printf("programs       %s\n", joined(info["programs"]).c_str());
   if (!info["generation"].is_null()) {
     std::string settings;

@@ -102,6 +102,10 @@ void checkCorpora(const TrainOptions &options) {
     throw CLI::ValidationError(
         flag, "each file is a corpus: expected a file of --data-weighting for each: " + std::to_string(corpora) +
                   ", but " + std::to_string(text.weights.size()) + " were given");
+  if (!text.alignments.empty() && text.alignments.size() != corpora)
+    throw CLI::ValidationError(
+        flag, "each file is a corpus: expected a file of --guided-alignment for each: " + std::to_string(corpora) +
+                  ", but " + std::to_string(text.alignments.size()) + " were given");
   if (weighted && options.corpusWeights.size() != corpora)
     throw CLI::ValidationError(flag, "expected a number for each file: " + std::to_string(corpora) + ", but " +
                                          std::to_string(options.corpusWeights.size()) + " were given");
@@ -120,6 +124,10 @@ void checkSampling(const TrainOptions &options) {
   if (options.format != Format::Text)
     throw CLI::ValidationError("--sentencepiece-alphas",
                                "lines of pieces or ids are segmented already; it needs --format text");
+  if (!options.text.alignments.empty())
+    throw CLI::ValidationError("--sentencepiece-alphas",
+                               "the links of --guided-alignment belong to the tokens of one segmentation; give no "
+                               "alignments");
   if (alphas.back() > 0 && options.text.weighting() == Weighting::Word)
     throw CLI::ValidationError("--sentencepiece-alphas",
                                "the weights of --data-weighting-type word belong to the tokens of one segmentation; "
@@ -139,7 +147,7 @@ void checkTeacher(const CLI::App &command, const TrainOptions &options) {
     throw CLI::RequiredError("--teacher-model (with --teacher)");
   if (teacher.nBest == 0 && teacher.distribution == 0)
     throw CLI::RequiredError("--teacher-n-best or --teacher-distribution (with --teacher)");
-  for (const char *other : {"--data", "--corpus-weight", "--corpus-temperature"})
+  for (const char *other : {"--data", "--corpus-weight", "--corpus-temperature", "--guided-alignment"})
     if (given(other))
       throw CLI::ExcludesError("--teacher", other);
   if (teacher.distribution > 0 && options.distillation == 0)
@@ -155,6 +163,18 @@ void checkTeacher(const CLI::App &command, const TrainOptions &options) {
     throw CLI::RequiredError("--source (with --teacher-n-best)");
 }
 
+// The links of --guided-alignment are between the tokens of text, or between its words.
+void checkAlignments(const CLI::App &command, const TrainOptions &options) {
+  if (options.text.alignments.empty()) {
+    for (const char *flag : {"--guided-alignment-type", "--guided-alignment-weight"})
+      if (command.get_option(flag)->count() > 0)
+        throw CLI::RequiredError("--guided-alignment (with " + std::string(flag) + ")");
+  } else if (options.text.alignWords && options.format != Format::Text) {
+    throw CLI::ValidationError("--guided-alignment-type",
+                               "lines of pieces or ids have no words; word needs --format text");
+  }
+}
+
 void run(CLI::App &command, TrainFlags &flags) {
   TrainOptions &options = flags.train;
   const GivenFlags given(command);
@@ -166,7 +186,7 @@ void run(CLI::App &command, TrainFlags &flags) {
   const bool prepared = !options.data.empty();
   for (const char *other :
        {"--source", "--target", "--tsv", "--data-weighting", "--data-weighting-type", "--tsv-weighting",
-        "--source-prefix", "--target-prefix", "--filter-length", "--filter-ratio"})
+        "--guided-alignment", "--source-prefix", "--target-prefix", "--filter-length", "--filter-ratio"})
     if (prepared && command.get_option(other)->count() > 0)
       throw CLI::ExcludesError("--data", other);
   if (!flags.textMemory.empty())
@@ -178,6 +198,7 @@ void run(CLI::App &command, TrainFlags &flags) {
     throw CLI::ValidationError("--distillation", "the distributions of a teacher are in files that its `prepare "
                                                  "--distribution` has written; give them to --data, or have "
                                                  "--teacher write them, with --teacher-distribution");
+  checkAlignments(command, options);
   checkCorpora(options);
   checkSampling(options);
   if (options.out.empty())
@@ -270,6 +291,24 @@ void addTrain(CLI::App &app) {
                    "their sizes, larger values take more of the small ones")
       ->check(FinitePositive)
       ->type_name("T");
+  command->add_option("--guided-alignment", options.text.alignments,
+                      "word alignments that the attention is to learn, for executables of `xfc compile "
+                      "--guided-alignment`: one line of links for each pair, such as 0-0 1-2, each the number of a "
+                      "source token and that of a target token, from 0; several files are read one after the other");
+  command
+      ->add_option_function<std::string>(
+          "--guided-alignment-type", [&options](const std::string &what) { options.text.alignWords = what == "word"; },
+          "what links are between: tokens as `encode` prints them (default), or words of the text, which are separated "
+          "by blanks: all tokens of two linked words are linked")
+      ->check(CLI::IsMember({"token", "word"}));
+  command
+      ->add_option(
+          "--guided-alignment-weight", options.alignmentWeight,
+          "what the cross-entropy between links and attention is multiplied by, before it is added to the loss")
+      ->check(CLI::NonNegativeNumber)
+      ->check(FiniteNumber)
+      ->capture_default_str()
+      ->type_name("W");
   addVocabularies(*command, options.vocabulary, options.targetVocabulary);
   command
       ->add_option(

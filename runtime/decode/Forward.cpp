@@ -1,5 +1,6 @@
 // Runs a rectangular batch through a model.
 #include "decode/Forward.h"
+#include "decode/AlignmentLinks.h"
 #include "decode/LabelLists.h"
 #include "plan/Programs.h"
 #include <cstring>
@@ -63,6 +64,8 @@ void Forward::runGradients(double smoothing) {
   std::vector<int32_t> says; // one per row; -1: not counted
   LabelLists lists;
   lists.clear(module);
+  AlignmentLinks links; // none
+  links.clear(module);
   int64_t counted = 0;
   for (int64_t b = 0; b < target.batch; ++b)
     for (int64_t t = 0; t < targets[b].length; ++t) {
@@ -71,6 +74,7 @@ void Forward::runGradients(double smoothing) {
       lists.add(says.back(), {.smoothing = smoothing});
       counted += label != module.pad;
     }
+  links.add(says.size(), 0);
   if (counted == 0)
     throw Error("--gradients: every label is pad; there is no loss");
   std::vector<uint8_t> smoothingData = scalar(smoothing), scale(says.size() * bytesOf(module.type));
@@ -81,7 +85,9 @@ void Forward::runGradients(double smoothing) {
                                    {names::smoothing, smoothingData.data()},
                                    {names::lossScale, scale.data()},
                                    lists.lists(),
-                                   lists.shares()});
+                                   lists.shares(),
+                                   links.links(),
+                                   links.shares()});
   engine.run(programs::lossAndGradients, batch.shape(), bindings);
 
   View loss = engine.output(programs::lossAndGradients, names::loss);

@@ -13,6 +13,8 @@ namespace xfc {
 // remains belongs to the label.
 struct LossShares {
   double smoothing = 0, distillation = 0;
+  double alignment = 0; // by which the cross-entropy of a label's links is multiplied, if it has any
+  bool operator==(const LossShares &) const = default;
 };
 
 // How many tokens of a teacher the training program takes for each label (`xfc compile --distillation`).

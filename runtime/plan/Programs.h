@@ -14,7 +14,9 @@ inline constexpr char loss[] = "loss";                           // the same wit
 inline constexpr char lossAndGradients[] = "loss_and_gradients"; // ..., loss_scale (per label) -> loss, nll,
                                                                  // grad.PARAMETER. With `xfc compile
                                                                  // --distillation`, labelLists and labelShares
-                                                                 // take the place of labels and smoothing.
+                                                                 // take the place of labels and smoothing. With
+                                                                 // `--guided-alignment`, also alignmentLinks,
+                                                                 // alignmentShares -> alignment.
 inline constexpr char accumulate[] = "accumulate";               // sum.PARAMETER: added to the gradients
 inline constexpr char update[] = "update";                       // hyper, max_norm -> norm; changes the parameters.
                                                                  // update.NAME: by another optimizer (Optimizers.h)
@@ -28,9 +30,10 @@ inline constexpr char decodeCandidates[] = "decode_candidates";  // target, want
 namespace names {
 inline constexpr char source[] = "source", target[] = "target", labels[] = "labels", smoothing[] = "smoothing",
                       lossScale[] = "loss_scale", labelLists[] = "label_lists", labelShares[] = "label_shares",
-                      hyper[] = "hyper", maxNorm[] = "max_norm", wanted[] = "wanted";
+                      alignmentLinks[] = "alignment_links", alignmentShares[] = "alignment_shares", hyper[] = "hyper",
+                      maxNorm[] = "max_norm", wanted[] = "wanted";
 inline constexpr char logits[] = "logits", encoderOutput[] = "encoder_output", loss[] = "loss", nll[] = "nll",
-                      norm[] = "norm", logProbs[] = "log_probs", tokens[] = "tokens",
+                      alignment[] = "alignment", norm[] = "norm", logProbs[] = "log_probs", tokens[] = "tokens",
                       tokenLogProbs[] = "token_log_probs", wantedLogProb[] = "wanted_log_prob";
 // Prefixes of the names of parameters.
 inline constexpr char gradientOf[] = "grad.", sumOf[] = "sum.";

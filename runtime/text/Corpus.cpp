@@ -4,15 +4,16 @@
 
 namespace xfc {
 
-void Corpus::store(std::span<const int32_t> source, std::span<const int32_t> target, Weights weights) {
+void Corpus::store(std::span<const int32_t> source, std::span<const int32_t> target, Weights weights, Links links) {
   if (built.empty() || built.back().pairs() == blockPairs)
     built.emplace_back();
   PairBlock &block = built.back();
-  block.add(source, target, weights);
+  block.add(source, target, weights, {}, links);
   if (block.pairs() == blockPairs) {
     block.ends.shrink_to_fit();
     block.ids.shrink_to_fit();
     block.weights.shrink_to_fit();
+    block.links.shrink_to_fit();
   }
 }
 
@@ -20,7 +21,12 @@ void Corpus::store(std::span<const int32_t> source, std::span<const int32_t> tar
 void Corpus::viewBuilt(size_t firstBlock, int64_t firstPair) {
   Part part{firstPair, {}};
   for (size_t i = firstBlock; i < built.size(); ++i)
-    part.blocks.push_back({built[i].ends.data(), built[i].ids.data(), built[i].weights.data(), built[i].weighting()});
+    part.blocks.push_back({.ends = built[i].ends.data(),
+                           .ids = built[i].ids.data(),
+                           .weights = built[i].weights.data(),
+                           .weighting = built[i].weighting(),
+                           .linkEnds = built[i].linkEnds.data(),
+                           .links = built[i].links.data()});
   parts.push_back(std::move(part));
 }
 
@@ -58,7 +64,7 @@ Corpus::Corpus(std::span<const PairFiles> corpora, const VocabularyPair &vocabul
       if (fresh) // a part has blocks of its own
         built.emplace_back();
       fresh = false;
-      store(source, target, weights);
+      store(source, target, weights, reader.links());
       if (sampler)
         sampler->add(reader.sourceLine(), reader.targetLine(), reader.sourceFrame(), reader.targetFrame());
     };
@@ -66,6 +72,7 @@ Corpus::Corpus(std::span<const PairFiles> corpora, const VocabularyPair &vocabul
     }
     viewBuilt(firstBlock, counts.pairs);
     counts.append(reader.totals());
+    wordsDiffer += reader.unalignedWords();
     if (corpora.size() == 1)
       counts.hash = reader.totals().hash;
   }

@@ -59,6 +59,8 @@ public:
     return {place.block.weights + (says.data() - place.block.ids), says.size()};
   }
   bool hasWeights() const;
+  // The number of pairs whose links were left out, because the tokens of a line do not form its words.
+  int64_t unalignedWords() const { return wordsDiffer; }
   // The teacher's distributions of the labels, one after the other, all of equally many tokens; none if the file of the
   // pair has none.
   Distribution distributions(size_t pair) const {
@@ -69,6 +71,14 @@ public:
     const uint32_t begin = place.pair == 0 ? 0 : place.block.labelEnds[place.pair - 1];
     return {place.block.distributions + begin * tokens,
             static_cast<size_t>((place.block.labelEnds[place.pair] - begin) * tokens)};
+  }
+  // The links of the pair's word alignment; none if the corpus has no alignments.
+  Links links(size_t pair) const {
+    const auto [block, i] = placeOf(pair);
+    if (!block.links)
+      return {};
+    const uint32_t begin = i == 0 ? 0 : block.linkEnds[i - 1];
+    return {block.links + begin, block.linkEnds[i] - begin};
   }
   // For each corpus, or shard file, in order: the tokens in the distribution of a label; 0 if there are none.
   std::vector<int64_t> tokensPerLabel() const;
@@ -105,10 +115,11 @@ private:
     return {block.ids + begin, block.ends[at] - begin};
   }
   std::span<const int32_t> withEnds(size_t pair) const { return sequence(pair, 1); } // a target with its start and eos
-  void store(std::span<const int32_t> source, std::span<const int32_t> target, Weights weights = {});
+  void store(std::span<const int32_t> source, std::span<const int32_t> target, Weights weights = {}, Links links = {});
   void viewBuilt(size_t firstBlock, int64_t firstPair);
 
   CorpusTotals counts;
+  int64_t wordsDiffer = 0;
   std::vector<PairBlock> built; // in memory
   std::vector<Shard> shards;    // in files
   std::vector<Part> parts;

@@ -30,6 +30,14 @@ struct TokenProbability {
 using Distribution = std::span<const TokenProbability>; // of a label, or of all labels of a target
 constexpr int64_t mostProbableTokens = 64;              // at most so many for each label
 
+// A link of a word alignment: the position of a token in a source, and that of a label in its target. A corpus may have
+// links for each pair, in ascending order of labels, then of sources, without repetition.
+struct Link {
+  int32_t source, label;
+  bool operator==(const Link &) const = default;
+};
+using Links = std::span<const Link>;
+
 // Statistics of a set of pairs. The arrays are indexed by XFC_SOURCE and XFC_TARGET; lengths are counted as the model
 // counts them: with eos, and targets without start.
 struct CorpusTotals {
@@ -37,7 +45,7 @@ struct CorpusTotals {
   int64_t shortest[2] = {std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::max()};
   int64_t skippedLong = 0, skippedEmpty = 0;     // pairs left out
   int64_t filteredLength = 0, filteredRatio = 0; // pairs that a PairFilter left out; not stored in files
-  // A hash of all ids, and of weights other than 1, which tells whether a resumed run still has the same data.
+  // A hash of all ids, of weights other than 1 and of links, which tells whether a resumed run still has the same data.
   uint64_t hash = 0xcbf29ce484222325;
 
   void mix(uint64_t value) { hash = (hash ^ value) * 0x100000001b3; } // FNV-1a, except that it mixes 64 bits at a time
@@ -61,7 +69,7 @@ struct CorpusTotals {
     mix(more.hash);
   }
   // `target` has its start and eos.
-  void add(std::span<const int32_t> source, std::span<const int32_t> target, Weights weights = {}) {
+  void add(std::span<const int32_t> source, std::span<const int32_t> target, Weights weights = {}, Links links = {}) {
     ++pairs;
     countLength(XFC_SOURCE, static_cast<int64_t>(source.size()));
     countLength(XFC_TARGET, static_cast<int64_t>(target.size()) - 1);
@@ -73,6 +81,8 @@ struct CorpusTotals {
     for (size_t i = 0; i < weights.size(); ++i)
       if (weights[i] != 1) // with weights of 1, data is the same as without weights
         mix(static_cast<uint64_t>(weights.size() == 1 ? 0 : i + 1) << 32 | std::bit_cast<uint32_t>(weights[i]));
+    for (const Link &link : links)
+      mix(static_cast<uint64_t>(link.label) << 32 | static_cast<uint32_t>(link.source));
   }
 };
 
@@ -80,20 +90,23 @@ struct CorpusTotals {
 // the second source and so on; `ends` is the number of ids up to the end of each sequence. `weights` holds none, one
 // for each pair, or one for each id, of which those of labels count; all pairs of a block have the same kind. Unless it
 // is empty, `distributions` holds those of the first pair's labels, then of the second's and so on, and `labelEnds` the
-// number of labels up to the end of each pair.
+// number of labels up to the end of each pair. `links` holds those of all pairs, and `linkEnds` their number up to the
+// end of each pair.
 struct PairBlock {
   std::vector<uint32_t> ends;
   std::vector<int32_t> ids;
   std::vector<float> weights;
   std::vector<uint32_t> labelEnds;
   std::vector<TokenProbability> distributions;
+  std::vector<uint32_t> linkEnds;
+  std::vector<Link> links;
 
   int64_t pairs() const { return static_cast<int64_t>(ends.size() / 2); }
   Weighting weighting() const {
     return weights.empty() ? Weighting::None : weights.size() < ids.size() ? Weighting::Sentence : Weighting::Word;
   }
   void add(std::span<const int32_t> source, std::span<const int32_t> target, Weights ofPair = {},
-           Distribution ofLabels = {}) {
+           Distribution ofLabels = {}, Links aligned = {}) {
     for (std::span<const int32_t> sequence : {source, target}) {
       ids.insert(ids.end(), sequence.begin(), sequence.end());
       if (ids.size() > std::numeric_limits<uint32_t>::max())
@@ -107,6 +120,8 @@ struct PairBlock {
     if (!ofLabels.empty())
       labelEnds.push_back((labelEnds.empty() ? 0 : labelEnds.back()) + static_cast<uint32_t>(target.size()) - 1);
     distributions.insert(distributions.end(), ofLabels.begin(), ofLabels.end());
+    links.insert(links.end(), aligned.begin(), aligned.end());
+    linkEnds.push_back(static_cast<uint32_t>(links.size()));
   }
   void clear() {
     ends.clear();
@@ -114,6 +129,8 @@ struct PairBlock {
     weights.clear();
     labelEnds.clear();
     distributions.clear();
+    linkEnds.clear();
+    links.clear();
   }
 };
 

@@ -59,6 +59,9 @@ std::vector<PairFiles> PairFiles::each() const {
     files[i].targetPrefixes = of(targetPrefixes, i);
     files[i].weightColumn = weightColumn;
     files[i].weighWords = weighWords;
+    if (!alignments.empty())
+      files[i].alignments = {alignments[i]};
+    files[i].alignWords = alignWords;
   }
   return files;
 }
@@ -110,8 +113,9 @@ static std::vector<Frame> framesOf(const Frame &frame, const std::vector<std::st
 PairReader::PairReader(const PairFiles &files, const VocabularyPair &vocabularies, const Module &module, Format format,
                        const PairFilter &filter, Parallel parallel)
     : sources(files.tables.empty() ? files.sources : files.tables), targets(files.targets),
-      weightFiles(files.weights, "the weight of a pair"), inTables(!files.tables.empty()),
-      weightColumn(files.weightColumn), weighting(files.weighting()), vocabularies(vocabularies), module(module),
+      weightFiles(files.weights, "the weight of a pair"), alignments(files.alignments, "the links of a pair"),
+      inTables(!files.tables.empty()), weightColumn(files.weightColumn), aligned(!files.alignments.empty()),
+      alignWords(files.alignWords), weighting(files.weighting()), vocabularies(vocabularies), module(module),
       format(format), filter(filter), parallel(std::move(parallel)),
       sourceFrames(framesOf(vocabularies.source.sourceFrame(module, format), files.sourcePrefixes, vocabularies.source,
                             format, "--source-prefix")),
@@ -171,6 +175,12 @@ bool PairReader::nextLines(Line &line) {
     if (more)
       line.weightWhere = weightFiles.where();
   }
+  if (aligned) {
+    requireBoth(more, alignments, alignments.next(line.alignmentText),
+                "line i of the alignments holds the links of pair i");
+    if (more)
+      line.alignmentWhere = alignments.where();
+  }
   return more;
 }
 
@@ -208,6 +218,28 @@ void PairReader::readWeights(Line &line, size_t tokens) const {
   line.weights.resize(tokens + 1, 1);
 }
 
+// Reads the links of a pair that is used: one of which a side is empty or too long may be encoded only in part.
+void PairReader::readAlignment(Line &line) const {
+  line.wordsDiffer = false;
+  line.links = readLinks(line.alignmentText, line.alignmentWhere);
+  if (line.links.empty() || !fits(line))
+    return;
+  auto side = [](std::span<const int32_t> ids, const Frame &frame) {
+    return AlignedSide{ids, frame.prefix.size(), ids.size() - frame.prefix.size() - frame.suffix.size()};
+  };
+  const AlignedSide source = side(line.sourceIds, frameOf(sourceFrames, line.sourceFile)),
+                    target = side(line.targetIds, frameOf(targetFrames, line.targetFile));
+  if (alignWords) {
+    const auto sourceWords = wordsOf(line.source, source.line(), vocabularies.source),
+               targetWords = wordsOf(line.target, target.line(), vocabularies.target);
+    line.wordsDiffer = sourceWords.empty() || targetWords.empty();
+    line.links = line.wordsDiffer ? std::vector<Link>()
+                                  : linksOfWords(line.links, sourceWords, targetWords, line.alignmentWhere);
+  }
+  line.links =
+      placedLinks(std::move(line.links), source, target, linksPerLabel(module), module.pad, line.alignmentWhere);
+}
+
 void PairReader::encode(Line &line) const {
   const Frame &sourceFrame = frameOf(sourceFrames, line.sourceFile),
               &targetFrame = frameOf(targetFrames, line.targetFile);
@@ -218,6 +250,15 @@ void PairReader::encode(Line &line) const {
   line.sourceIds =
       framed(vocabularies.source.encode(line.source, format, line.sourceWhere, module.maxLength), sourceFrame);
   line.targetIds = framed(std::move(target), targetFrame);
+  if (aligned)
+    readAlignment(line);
+}
+
+// Whether no side is empty or longer than the model takes.
+bool PairReader::fits(const Line &line) const {
+  const auto source = static_cast<int64_t>(line.sourceIds.size()), target = static_cast<int64_t>(line.targetIds.size());
+  return source > 0 && target > 0 && (module.maxLength <= 0 || source <= module.maxLength) &&
+         (module.maxTargetLength <= 0 || target - 1 <= module.maxTargetLength);
 }
 
 // Begins to read the lines of the next window.
@@ -230,7 +271,8 @@ void PairReader::readAhead() {
         lines.emplace_back();
       if (!nextLines(lines[count]))
         break;
-      bytes += lines[count].source.size() + lines[count].target.size() + lines[count].weightText.size();
+      bytes += lines[count].source.size() + lines[count].target.size() + lines[count].weightText.size() +
+               lines[count].alignmentText.size();
     }
     fraction = sources.fraction();
   });
@@ -252,11 +294,11 @@ bool PairReader::next(const Use &use) {
     const std::vector<int32_t> &source = lines[i].sourceIds, &target = lines[i].targetIds;
     if (source.empty() || target.empty()) {
       ++counts.skippedEmpty;
-    } else if ((module.maxLength > 0 && static_cast<int64_t>(source.size()) > module.maxLength) ||
-               (module.maxTargetLength > 0 && static_cast<int64_t>(target.size()) - 1 > module.maxTargetLength)) {
+    } else if (!fits(lines[i])) {
       ++counts.skippedLong;
     } else if (isWanted(lines[i])) {
-      counts.add(source, target, lines[i].weights);
+      counts.add(source, target, lines[i].weights, lines[i].links);
+      wordsDiffer += lines[i].wordsDiffer;
       used = &lines[i];
       use(source, target, lines[i].weights);
     }

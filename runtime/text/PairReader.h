@@ -2,8 +2,7 @@
 #pragma once
 
 #include "support/Files.h"
-#include "text/PairBlock.h"
-#include "text/Vocabulary.h"
+#include "text/WordAlignment.h"
 #include <functional>
 #include <future>
 #include <memory>
@@ -20,7 +19,8 @@ void inChunks(const Parallel &parallel, size_t count, const std::function<void(s
 // The files that hold pairs: line i of the concatenated sources belongs to line i of the concatenated targets; or each
 // line of the tables is a source, a tab and its target. Line i of the concatenated `weights` holds the weight of pair
 // i, or with `weightColumn` a third column of the tables does: one number, or with `weighWords` one for each token of
-// the target, language tokens included, and optionally one for eos.
+// the target, language tokens included, and optionally one for eos. Line i of the concatenated `alignments` holds the
+// links of pair i, "0-0 1-2", between tokens of the lines or, with `alignWords`, between words.
 //
 // A prefix, such as a tag that names the language to translate into, is a line of its own whose tokens are put before
 // those of every line of a side, after the language tokens of the vocabulary, among which they count. There are none,
@@ -30,12 +30,14 @@ struct PairFiles {
   std::vector<std::string> weights = {};
   std::vector<std::string> sourcePrefixes = {}, targetPrefixes = {};
   bool weightColumn = false, weighWords = false;
+  std::vector<std::string> alignments = {};
+  bool alignWords = false;
 
   Weighting weighting() const {
     return weights.empty() && !weightColumn ? Weighting::None : weighWords ? Weighting::Word : Weighting::Sentence;
   }
   // Splits this into single tables, or single source and target files, of which there must be equally many, and equally
-  // many files of weights if there are any.
+  // many files of weights, and of alignments, if there are any.
   std::vector<PairFiles> each() const;
 };
 
@@ -79,8 +81,8 @@ public:
              const PairFilter &filter = {}, Parallel parallel = oneByOne);
   // Calls use(source, target, weights) for the pairs of the next window, in order: the source as the encoder reads it,
   // the target with its start and eos. Returns false if no line is left. Throws Error for unequal line counts, for
-  // invalid UTF-8, ids or weights (file:line), and, at the end, if there was no usable pair. The error is the same for
-  // any number of threads.
+  // invalid UTF-8, ids, weights or links (file:line), and, at the end, if there was no usable pair. The error is the
+  // same for any number of threads.
   using Use = std::function<void(std::span<const int32_t> source, std::span<const int32_t> target, Weights weights)>;
   bool next(const Use &use);
   // During a call of `use`: the text of the pair.
@@ -89,15 +91,20 @@ public:
   const Frame &sourceFrame() const { return frameOf(sourceFrames, used->sourceFile); }
   const Frame &targetFrame() const { return frameOf(targetFrames, used->targetFile); }
   const std::string &place() const { return used->targetWhere; } // of its target: file:line
+  Links links() const { return used->links; }                    // of its alignment
   const CorpusTotals &totals() const { return counts; }          // of the pairs that were used
   double fraction() const { return window.fraction; }            // of all bytes, up to the last window
+  // The number of used pairs whose links were left out, because the tokens of a line do not form its words.
+  int64_t unalignedWords() const { return wordsDiffer; }
 
 private:
   struct Line {
-    std::string source, target, weightText, sourceWhere, targetWhere, weightWhere;
+    std::string source, target, weightText, alignmentText, sourceWhere, targetWhere, weightWhere, alignmentWhere;
     size_t sourceFile = 0, targetFile = 0;
     std::vector<int32_t> sourceIds, targetIds;
     std::vector<float> weights;
+    std::vector<Link> links;
+    bool wordsDiffer = false;
   };
   struct Window {
     std::vector<Line> lines; // of which the first `count` are used
@@ -110,13 +117,15 @@ private:
   void readAhead();
   void encode(Line &line) const;
   void readWeights(Line &line, size_t tokens) const;
+  void readAlignment(Line &line) const;
   bool nextLines(Line &line);
   void splitTable(Line &line) const;
   void requireBoth(bool more, JoinedFiles &others, bool moreOthers, const std::string &rule);
+  bool fits(const Line &line) const;
   bool isWanted(const Line &line);
 
-  JoinedFiles sources, targets, weightFiles; // `sources` holds the tables, if there are any
-  const bool inTables, weightColumn;
+  JoinedFiles sources, targets, weightFiles, alignments; // `sources` holds the tables, if there are any
+  const bool inTables, weightColumn, aligned, alignWords;
   const Weighting weighting;
   VocabularyPair vocabularies;
   const Module &module;
@@ -127,6 +136,7 @@ private:
   Window window, upcoming;
   const Line *used = nullptr;
   CorpusTotals counts;
+  int64_t wordsDiffer = 0;
   std::future<void> reading; // of `upcoming`, by a thread of its own, which ends before the members above
 };
 

@@ -69,6 +69,8 @@ public:
     int64_t tokensPerLabel = 0; // in distributions; 0: there are none
     const uint32_t *labelEnds = nullptr;
     const TokenProbability *distributions = nullptr;
+    const uint32_t *linkEnds = nullptr; // files have no links
+    const Link *links = nullptr;
   };
   // The blocks lie within the file; their contents may be used after check(i).
   const std::vector<Block> &blocks() const { return views; }

@@ -7,7 +7,8 @@
 
 namespace xfc {
 
-// One JSON object per line. Training records hold step, epoch, loss, nll, ppl, wps, ups, gnorm, lr, wall; validation
+// One JSON object per line. Training records hold step, epoch, loss, nll, ppl, wps, ups, gnorm, lr, wall, and with
+// --guided-alignment alignment; validation
 // records hold valid_loss, valid_nll, valid_ppl, bleu, chrf, ter.
 class TrainingLog {
 public:

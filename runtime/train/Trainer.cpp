@@ -13,6 +13,7 @@
 #include "support/Progress.h"
 #include "support/SaveRequest.h"
 #include "text/Metrics.h"
+#include "text/WordAlignment.h"
 #include "trace/Trace.h"
 #include "train/Checkpoint.h"
 #include "train/EventFile.h"
@@ -75,6 +76,7 @@ private:
   bool isLarge() const;
   std::string factsOfData() const;
   void readCorpora();
+  void checkAlignment();
   void checkDistillation();
   void mixCorpora();
   std::string mixtureText() const;
@@ -168,7 +170,7 @@ private:
 
   // Sums since the last record.
   struct Window {
-    double loss = 0, nll = 0, norm = 0;
+    double loss = 0, nll = 0, alignment = 0, norm = 0;
     int64_t labels = 0, steps = 0;
     Clock::time_point from = Clock::now();
   } window;
@@ -251,9 +253,10 @@ void Trainer::checkLikeness() {
     const Device &device = model.engine->device();
     facts[device.isHost() ? "instruction set" : "GPU"] = device.name();
     // Ranks may read files at different paths, and may have different numbers of cores.
-    const std::set<std::string> own = {"threads",      "source",       "target",    "tsv",     "data-weighting",
-                                       "valid-source", "valid-target", "valid-tsv", "vocab",   "target-vocab",
-                                       "config",       "data",         "init",      "teacher", "teacher-model"};
+    const std::set<std::string> own = {
+        "threads",      "source",       "target",    "tsv",          "data-weighting", "guided-alignment",
+        "valid-source", "valid-target", "valid-tsv", "vocab",        "target-vocab",   "config",
+        "data",         "init",         "teacher",   "teacher-model"};
     const Json flags = Json::parse(configuration);
     for (const auto &[name, value] : flags.items())
       if (!own.contains(name))
@@ -329,8 +332,10 @@ static int64_t sizeOf(const PairFiles &text) {
   return bytes;
 }
 
-// Random segmentations need the text itself.
-bool Trainer::isLarge() const { return prepared.empty() && !sampling().any() && sizeOf(text) > options.textMemory; }
+// Random segmentations and alignments need the text itself.
+bool Trainer::isLarge() const {
+  return prepared.empty() && !sampling().any() && text.alignments.empty() && sizeOf(text) > options.textMemory;
+}
 
 // What the files that prepareData() writes are made from.
 std::string Trainer::factsOfData() const {
@@ -424,6 +429,7 @@ void Trainer::readCorpora() {
   const VocabularyPair vocabularies{*model.source, *model.target};
   const Parallel parallel = onThreadsOf(*model.engine);
   const std::vector<PairFiles> corpora = mixes(options) ? text.each() : std::vector{text};
+  checkAlignment();
   if (prepared.empty())
     corpus.emplace(corpora, vocabularies, module(), options.format, options.filter, parallel, sampling());
   else
@@ -449,6 +455,9 @@ void Trainer::readCorpora() {
                  corpus->hasWeights() ? "weighted " : "", static_cast<long long>(totals.tokens[XFC_SOURCE]),
                  static_cast<long long>(totals.tokens[XFC_TARGET])) +
           skippedOf(totals));
+  if (const int64_t differing = corpus->unalignedWords(); differing > 0)
+    bar.say(format("note: %lld pairs have no links, because the tokens of a line do not form its words",
+                   static_cast<long long>(differing)));
   if (mixes(options))
     mixCorpora();
   if (options.best != "loss" && !validSources)
@@ -475,6 +484,14 @@ void Trainer::checkDistillation() {
           prepared[i] + ": has " + std::to_string(tokens[i]) + " tokens of a teacher for each label, but " +
           takenBy(taken) + "; compile the model again with `xfc compile --distillation " + std::to_string(most) + "`" +
           (taken == 0 ? "" : ", or make the file again with `prepare --distribution " + std::to_string(taken) + "`"));
+}
+
+// --guided-alignment needs an executable that takes links.
+void Trainer::checkAlignment() {
+  if (!options.text.alignments.empty() && linksPerLabel(module()) == 0)
+    throw Error(options.text.alignments.front() +
+                ": this executable was compiled without --guided-alignment and takes no links; compile the model again "
+                "with `xfc compile --guided-alignment K`, where K is the largest number of links of a target token");
 }
 
 void Trainer::mixCorpora() {
@@ -856,6 +873,7 @@ bool Trainer::step() {
                          .clipNorm = options.clipNorm,
                          .smoothing = options.smoothing,
                          .distillation = options.distillation,
+                         .alignment = options.alignmentWeight,
                          .seed = options.seed};
   settings.settings.rate = rate();
   UpdateResult result = update->run(group.span(), progress.step, settings, upcoming.span());
@@ -869,6 +887,7 @@ bool Trainer::step() {
   }
   window.loss += result.loss;
   window.nll += result.nll;
+  window.alignment += result.alignment;
   window.norm += result.norm;
   window.labels += result.labels;
   ++window.steps;
@@ -1049,17 +1068,20 @@ void Trainer::record() {
   const Span span(model.engine->trace(), "log", "record");
   double elapsed = std::max(std::chrono::duration<double>(Clock::now() - window.from).count(), 1e-9);
   double labels = static_cast<double>(std::max<int64_t>(window.labels, 1)), nll = window.nll / labels;
-  write({{"step", progress.step},
-         {"epoch", progress.position.epoch + 1},
-         {"loss", window.loss / labels},
-         {"nll", nll},
-         {"ppl", std::exp(nll)},
-         {"wps", window.labels / elapsed},
-         {"ups", window.steps / elapsed},
-         {"gnorm", window.norm / window.steps},
-         {"lr", rate()},
-         {"wall", seconds()},
-         {"tokens", window.labels}});
+  Json record = {{"step", progress.step},
+                 {"epoch", progress.position.epoch + 1},
+                 {"loss", window.loss / labels},
+                 {"nll", nll},
+                 {"ppl", std::exp(nll)},
+                 {"wps", window.labels / elapsed},
+                 {"ups", window.steps / elapsed},
+                 {"gnorm", window.norm / window.steps},
+                 {"lr", rate()},
+                 {"wall", seconds()},
+                 {"tokens", window.labels}};
+  if (!options.text.alignments.empty())
+    record["alignment"] = window.alignment / labels;
+  write(record);
   bar.update(fractionDone(),
              format("step %lld  epoch %lld  loss %.3f  ppl %.2f  %.0f tokens/s", static_cast<long long>(progress.step),
                     static_cast<long long>(progress.position.epoch) + 1, window.loss / labels, std::exp(nll),

@@ -2,6 +2,7 @@
 #include "train/Update.h"
 #include "plan/Programs.h"
 #include "plan/SplitUpdate.h"
+#include "text/WordAlignment.h"
 #include "train/DeviceSum.h"
 #include "train/GradientSum.h"
 #include <algorithm>
@@ -13,6 +14,7 @@ namespace xfc {
 void PairBatch::assign(const Corpus &corpus, std::span<const int64_t> pairs, const Module &module, bool training,
                        const LossShares &shares) {
   lists.clear(module);
+  alignment.clear(module);
   sources.clear();
   targets.clear();
   labels.clear();
@@ -27,6 +29,8 @@ void PairBatch::assign(const Corpus &corpus, std::span<const int64_t> pairs, con
     const Distribution taught = shares.distillation > 0 ? corpus.distributions(pair) : Distribution();
     for (size_t i = 0, tokens = taught.size() / says.size(); training && i < says.size(); ++i)
       lists.add(says[i] == module.pad ? -1 : says[i], shares, taught.subspan(i * tokens, tokens));
+    if (training)
+      alignment.add(says.size(), shares.alignment, corpus.links(pair));
     const Weights given = corpus.weights(pair);
     if (given.size() > 1)
       weights.insert(weights.end(), given.begin(), given.end());
@@ -227,7 +231,7 @@ void Update::Inputs::assign(std::span<const PairsOfCorpus> of, int64_t ofStep, c
   count = 0;
   step = ofStep;
   seed = options.seed;
-  shares = {options.smoothing, options.distillation};
+  shares = {options.smoothing, options.distillation, options.alignment};
   labels = 0;
   batches.resize(std::max(batches.size(), (total + rankCount - 1) / rankCount));
   pairs.resize(std::max(pairs.size(), total));
@@ -250,8 +254,8 @@ void Update::Inputs::assign(std::span<const PairsOfCorpus> of, int64_t ofStep, c
 }
 
 bool Update::Inputs::are(std::span<const PairsOfCorpus> of, int64_t ofStep, const UpdateOptions &options) const {
-  return total > 0 && step == ofStep && seed == options.seed && shares.smoothing == options.smoothing &&
-         shares.distillation == options.distillation &&
+  return total > 0 && step == ofStep && seed == options.seed &&
+         shares == LossShares{options.smoothing, options.distillation, options.alignment} &&
          std::equal(pairs.begin(), pairs.begin() + total, of.begin(), of.end());
 }
 
@@ -275,12 +279,14 @@ void Update::addLosses(UpdateResult &result) {
   for (size_t i = 0; i < now.count; ++i) {
     lossSums.push_back(now.batches[i].weightedSum(losses[i].loss->view()));
     lossSums.push_back(sumOfRows(losses[i].nll->view(), now.batches[i].shape().sets[XFC_TARGET].rows));
+    lossSums.push_back(losses[i].alignment ? now.batches[i].weightedSum(losses[i].alignment->view()) : 0);
   }
   if (sumOfRanks)
-    lossSums = ranks->gatherInTurn(lossSums, 2, now.total);
+    lossSums = ranks->gatherInTurn(lossSums, 3, now.total);
   for (size_t i = 0; i < now.total; ++i) {
-    result.loss += lossSums[2 * i];
-    result.nll += lossSums[2 * i + 1];
+    result.loss += lossSums[3 * i];
+    result.nll += lossSums[3 * i + 1];
+    result.alignment += lossSums[3 * i + 2];
   }
 }
 
@@ -300,6 +306,8 @@ UpdateResult Update::run(std::span<const PairsOfCorpus> batches, int64_t step, c
     engine.run(programs::lossAndGradients, now.batches[i].shape(), now.bindings(i), sumOfRanks.get());
     engine.fetch(programs::lossAndGradients, names::loss, losses[i].loss);
     engine.fetch(programs::lossAndGradients, names::nll, losses[i].nll);
+    if (linksPerLabel(module) > 0)
+      engine.fetch(programs::lossAndGradients, names::alignment, losses[i].alignment);
     if (i + 1 < now.count)
       engine.stage(programs::lossAndGradients, now.batches[i + 1].shape(), now.bindings(i + 1));
     if (now.count > 1 && !sumOfRanks)

@@ -2,6 +2,7 @@
 // once a batch of that size has been seen.
 #pragma once
 
+#include "decode/AlignmentLinks.h"
 #include "decode/LabelLists.h"
 #include "engine/Batch.h"
 #include "engine/Engine.h"
@@ -21,8 +22,8 @@ namespace xfc {
 // Pairs of a corpus in the form that the programs `score` and `loss_and_gradients` read.
 class PairBatch {
 public:
-  // `shares` are those of the losses of a training program that was compiled with --distillation; other programs have
-  // the smoothing as an input.
+  // `shares` are those of the losses of a training program that was compiled with --distillation or with
+  // --guided-alignment; other programs have the smoothing as an input.
   void assign(const Corpus &corpus, std::span<const int64_t> pairs, const Module &module, bool training,
               const LossShares &shares = {});
   xfc_shape &shape() { return batch.shape(); }
@@ -36,19 +37,22 @@ public:
   // The sum of a result with one number for each label, which it weights.
   double weightedSum(const View &view) const;
   // The bindings of its tensors, and `more`.
-  template <typename... More> std::array<Binding, 5 + sizeof...(More)> bindings(const More &...more) {
+  template <typename... More> std::array<Binding, 7 + sizeof...(More)> bindings(const More &...more) {
     return {{{names::source, batch.ids(XFC_SOURCE).data()},
              {names::target, batch.ids(XFC_TARGET).data()},
              {names::labels, labels.data()},
              more...,
              lists.lists(),
-             lists.shares()}};
+             lists.shares(),
+             alignment.links(),
+             alignment.shares()}};
   }
 
 private:
   Batch batch;
   std::vector<int32_t> labels;
   LabelLists lists;           // the same labels
+  AlignmentLinks alignment;   // their links
   std::vector<float> weights; // of the labels
   bool isDouble = false;      // of the two below, the executable's type
   std::vector<float> floatScales;
@@ -80,11 +84,13 @@ struct UpdateOptions {
   OptimizerSettings settings;
   double clipNorm = 1, smoothing = 0.1;
   double distillation = 0; // the share of the loss that follows the distributions of the corpus
+  double alignment = 0;    // by which the cross-entropy of links of the corpus is multiplied
   uint64_t seed = 1;
 };
 
 struct UpdateResult {
   double loss = 0, nll = 0; // sums over the labels; the loss is weighted
+  double alignment = 0;     // the part of the loss that is the cross-entropy of links
   int64_t labels = 0;
   double norm = 0; // of the gradient, before clipping
 };
@@ -167,10 +173,10 @@ private:
   int present = 0;
   void prepare(Inputs &inputs, std::span<const PairsOfCorpus> batches, int64_t step, const UpdateOptions &options);
   struct Losses {
-    std::unique_ptr<Readback> loss, nll;
+    std::unique_ptr<Readback> loss, nll, alignment;
   };
   std::vector<Losses> losses;   // for each batch of this rank
-  std::vector<double> lossSums; // loss and nll of each of these batches
+  std::vector<double> lossSums; // loss, nll and alignment of each of these batches
   std::unique_ptr<Readback> norm;
   std::vector<Binding> sums; // of the gradients of several batches: the bindings of the program `accumulate`
 };

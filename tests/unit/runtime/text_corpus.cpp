@@ -1,4 +1,5 @@
 // Tests turning parallel text into ids, and ids into batches.
+#include "plan/Programs.h"
 #include "support/Files.h"
 #include "text/Batches.h"
 #include <algorithm>
@@ -216,6 +217,61 @@ TEST_F(CorpusTest, InvalidWeightsAreRefusedWithTheirPlace) {
               Corpus(table, {ids, ids}, module, Format::Ids);
             }).find("t:2: has 1 tab; expected a source, a tab, its target, a tab and their weight"),
             std::string::npos);
+}
+
+TEST_F(CorpusTest, LinksBelongToTheirPairs) {
+  Program training;
+  training.name = programs::lossAndGradients;
+  training.arguments = {{names::alignmentLinks, Argument::Role::Input, DType::I32, XFC_TARGET, {2}}};
+  module.programs.push_back(training);
+  const std::string a = write("a", "5\n5 6\n\n5 6 7\n"), b = write("b", "7\n8 9\n5\n9 10 11\n");
+  auto aligned = [&](const std::string &text, const PairFilter &filter = {}, const Parallel &parallel = oneByOne) {
+    PairFiles files{{a}, {b}, {}};
+    files.alignments = {write("l", text)};
+    return Corpus(files, {ids, ids}, module, Format::Ids, filter, parallel);
+  };
+  auto linksOf = [](const Corpus &corpus, size_t pair) {
+    const Links links = corpus.links(pair);
+    return std::vector<Link>(links.begin(), links.end());
+  };
+  // The links of pairs that are left out go with them, even if they are wrong.
+  const Corpus corpus = aligned("\n1-1 0-1 1-1\n9-9\n2-0 0-2\n");
+  ASSERT_EQ(corpus.size(), 3u);
+  EXPECT_TRUE(corpus.links(0).empty());
+  EXPECT_EQ(linksOf(corpus, 1), (std::vector<Link>{{0, 1}, {1, 1}}));
+  EXPECT_EQ(linksOf(corpus, 2), (std::vector<Link>{{2, 0}, {0, 2}}));
+  EXPECT_EQ(linksOf(aligned("0-0\n1-1\n\n2-0\n", {2, 0, 0}), 1), (std::vector<Link>{{2, 0}}));
+
+  // Links are a part of the data, but none are the same as no alignments.
+  const Corpus none({{a}, {b}, {}}, {ids, ids}, module, Format::Ids);
+  EXPECT_TRUE(none.links(1).empty());
+  EXPECT_EQ(aligned("\n\n\n \n").totals().hash, none.totals().hash);
+  std::set<uint64_t> hashes = {none.totals().hash};
+  for (const char *text : {"\n0-0\n\n\n", "\n0-1\n\n\n", "\n1-0\n\n\n", "\n\n\n0-0\n", "\n0-0 1-0\n\n\n"})
+    EXPECT_TRUE(hashes.insert(aligned(text).totals().hash).second) << text;
+
+  // In several files, one for each corpus.
+  PairFiles several{{a, a}, {b, b}, {}};
+  several.alignments = {write("l1", "\n\n\n0-0\n"), write("l2", "0-0\n0-1\n\n\n")};
+  for (const Corpus &both :
+       {Corpus(several, {ids, ids}, module, Format::Ids), Corpus(several.each(), {ids, ids}, module, Format::Ids)}) {
+    EXPECT_EQ(linksOf(both, 2), (std::vector<Link>{{0, 0}}));
+    EXPECT_EQ(linksOf(both, 4), (std::vector<Link>{{0, 1}}));
+  }
+
+  auto fault = [&](const std::string &text, const Parallel &parallel = oneByOne) {
+    return errorOf([&] { aligned(text, {}, parallel); });
+  };
+  EXPECT_NE(fault("\n0-2\n\n\n").find("l:2: has the link 0-2, but the pair has 2 source and 2 target tokens"),
+            std::string::npos);
+  EXPECT_NE(fault("\n\n\n0-1 1-1 2-1\n").find("l:4: target token 1 has 3 links, but this executable takes 2"),
+            std::string::npos);
+  EXPECT_EQ(fault("x\n0-2\n\n\n", backwards), fault("x\n0-2\n\n\n"));
+  EXPECT_NE(fault("\n\n").find("a has 4 lines, " + (folder / "l").string() +
+                               " 2; line i of the alignments holds the links of pair i, and " + a + ":3 has none"),
+            std::string::npos);
+  module.maxLength = 2; // a source that the model cannot take is left out before its links are placed
+  EXPECT_EQ(fault("\n\n\n9-9\n"), "no error");
 }
 
 TEST_F(CorpusTest, FiltersCountWhatGoes) {

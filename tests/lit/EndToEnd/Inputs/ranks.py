@@ -3,7 +3,7 @@
     ranks.py LAUNCHER TRANSLATOR FOLDER MODE
 
 equal: 2, 3 and 4 ranks equal one that accumulates, with weights and validations; a run of 2 continues with 3, with 1, and with 4. The same
-       with the distributions of a teacher, and with other numbers of threads.
+       with the distributions of a teacher, with word alignments, and with other numbers of threads.
 unsplit: the same for an executable whose optimizer cannot be split, so that every rank updates all parameters.
 memory: each rank keeps a share of the optimizer's states, and needs no more memory than was said.
 unlike: ranks whose executables, flags or data differ, or whose folder is in use, are refused by name, before the first step.
@@ -243,6 +243,17 @@ if mode == "equal":
     for name in ("last.safetensors", "state/training.safetensors"):
         if tensors(path("taught-whole/" + name)) != tensors(path("taught-parts/" + name)):
             sys.exit(f"taught-parts/{name} is another than taught-whole/{name}")
+
+    guided = {"guided_alignment": path("links"), "guided_alignment_weight": 0.5}
+    with open(path("a")) as sources, open(path("b")) as targets, open(path("links"), "w") as file:
+        for source, target in zip(sources, targets, strict=True):
+            last = len(source.split()) - 1
+            file.write(" ".join(f"{min(t, last)}-{t}" for t in range(len(target.split()))) + "\n")
+    run(command("guided", 1, **guided))
+    run(command("guided-of3", 3, **guided))
+    same("guided", "guided-of3")
+    if not all(record["alignment"] > 0 for record in records("guided") if "loss" in record):
+        sys.exit("the log of guided has no alignment")
 
 if mode == "cuda":
     for ranks in (2, 4):
