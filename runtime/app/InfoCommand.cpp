@@ -1,5 +1,6 @@
 // `info`: what this executable is, and the memory a batch will take.
 #include "app/Commands.h"
+#include "app/Peak.h"
 #include "decode/Defaults.h"
 #include "decode/Flags.h"
 #include "decode/LabelLists.h"
@@ -27,7 +28,7 @@ struct InfoOptions {
   int64_t batchTokens = 4096, length = 32, sentences = 64;
   int32_t beam = generationOfExecutable().beam;
   std::string optimizer = std::string(optimizers().front().name);
-  bool json = false;
+  bool json = false, peak = false;
 };
 
 int64_t parameterCount(const Module &module) {
@@ -97,6 +98,17 @@ Json describe(const Generation &generation) {
           {"no_repeat_ngram", generation.noRepeatNgram}};
 }
 
+// What the machine multiplies and copies at most, with the instructions of the image that runs here.
+Json peakOf(const Engine &engine, int threads) {
+  ThreadPool pool(threads);
+  const Peak peak = measurePeak(pool, engine.device().name());
+  return {{"gflops", peak.gflops},
+          {"bf16_gflops", peak.bf16},
+          {"int8_gops", peak.int8},
+          {"read_gb_per_second", peak.readBandwidth},
+          {"copy_gb_per_second", peak.copyBandwidth}};
+}
+
 // Needs neither a GPU nor its driver: what a GPU would hold follows from its plan.
 Json describe(const InfoOptions &options) {
   Json targets = Json::array(), cpus = Json::array(), gpus = Json::array(), programs = Json::array(),
@@ -127,6 +139,8 @@ Json describe(const InfoOptions &options) {
     for (const auto &[what, bytes] : onGpu.items())
       memory[what + " on a GPU"] = bytes;
   }
+  if (options.peak && !engine)
+    throw Error("--peak: measures the CPU, but this executable has code for GPUs alone; leave it out");
   const int64_t parameters = parameterCount(module);
   return {{"model", module.model},
           {"model_hash", module.hash},
@@ -147,6 +161,7 @@ Json describe(const InfoOptions &options) {
           {"generation", module.targetVocab > 0 ? describe(generationOf(module)) : Json()},
           {"vocabulary_hashes", vocabularyHashes(options.model)},
           {"programs", programs},
+          {"peak", options.peak ? peakOf(*engine, threads) : Json()},
           {"batch",
            {{"tokens", options.batchTokens},
             {"length", options.length},
@@ -196,8 +211,16 @@ void printText(const Json &info) {
             (settings.empty() ? "" : ", ") + key + " " + (value.is_string() ? value.get<std::string>() : value.dump());
     std::printf("searches with  %s\n", settings.c_str());
   }
-  const Json &batch = info["batch"];
+  const Json &batch = info["batch"], &peak = info["peak"];
   auto of = [&](const char *key) { return static_cast<long long>(batch[key].get<int64_t>()); };
+  if (!peak.is_null()) {
+    auto rate = [&](const char *key) { return peak[key].get<double>(); };
+    std::printf(
+        "peak           %.1f GFLOP/s in f32 by multiply-adds, %.1f in bf16%s, %.1f in int8, copies at %.1f GB/s "
+        "(%lld threads)\n",
+        rate("gflops"), rate("bf16_gflops"), text("cpu").find("+amx") == std::string::npos ? "" : " by tiles",
+        rate("int8_gops"), rate("copy_gb_per_second"), of("threads"));
+  }
   for (const auto &[what, memory] : info["memory"].items()) {
     auto megabytes = [&, &memory = memory](const char *key) { return memory[key].get<int64_t>() / 1e6; };
     std::printf("\n%s needs %.1f MB: ", what.c_str(), megabytes("total_bytes"));
@@ -253,6 +276,8 @@ void addInfo(CLI::App &app) {
   addOptimizer(*command, options->optimizer, "optimization method of the training whose memory is computed");
   addThreads(*command, options->model.threads);
   addQuiet(*command, options->model.quiet);
+  command->add_flag("--peak", options->peak,
+                    "also measure what this CPU multiplies at most, in each type, and how fast it copies memory");
   command->add_flag("--json", options->json, "one JSON object");
   command->callback([options] { run(*options); });
 }
