@@ -1,11 +1,14 @@
-"""mixes.py [--mixes N] [--seed S] [--threads N] [--xfc XFC]: how often a sentence's result depends on the sentences that share its batch.
+"""mixes.py [--engines LIST] [--mixes N] [--seed S] [--threads N] [--xfc XFC]: how often a sentence's result depends on its batch mates.
 
 Random sentences run alone and in random batches, in f32, at the size of models/small.json with random weights: xfc (its executable's
-own `selfcheck --promises`), PyTorch (nn.Transformer, and the same model around scaled_dot_product_attention), and CTranslate2 and ONNX
-Runtime where they are installed. Results are compared to the bit: the logits of each sentence, or, of CTranslate2, its scores.
-Prints a table: sentences compared, those that differ, and the largest difference. Ends with status 1 where xfc has one that differs,
-or where a control fails: another token has to be seen as a difference."""
+own `selfcheck --promises`), PyTorch (nn.Transformer, and the same model around scaled_dot_product_attention), CTranslate2 and ONNX
+Runtime, in the versions of tests/bench/requirements.txt. Results are compared to the bit: the logits of each sentence, or, of
+CTranslate2, its scores. Prints a table: batches, sentences compared, those that differ, and the largest difference. Ends with
+status 1 where an engine of the list is not installed, xfc has a sentence that differs, or a control fails: another token has to be
+seen as a difference."""
 import argparse
+import importlib.metadata
+import importlib.util
 import pathlib
 import random
 import re
@@ -31,25 +34,27 @@ def batches(mixes, seed):
 
 
 class Row:
-    """The results of one engine: sentences compared, those that differ, the largest difference."""
+    """The results of one engine: batches, sentences compared, those that differ, the largest difference."""
 
-    def __init__(self, name):
-        self.name, self.compared, self.differing, self.largest, self.control = name, 0, 0, 0.0, True
+    def __init__(self, name, package=None):
+        self.name = f"{name} {importlib.metadata.version(package)}" if package else name
+        self.batches, self.compared, self.differing, self.largest, self.control = 0, 0, 0, 0.0, True
 
     def text(self):
         rate = 100 * self.differing / max(self.compared, 1)
-        return f"| {self.name} | {self.compared} | {self.differing} | {rate:.3g} % | {self.largest:.3g} |"
+        return f"| {self.name} | {self.batches} | {self.compared} | {self.differing} | {rate:.3g} % | {self.largest:.3g} |"
 
 
-def run(name, results, mixes, seed):
+def run(name, package, results, mixes, seed):
     """`results(pairs)` returns the result of each pair of sentences in one batch of all of them, as a NumPy array."""
     import numpy as np
 
     everything = sentences(seed)
     pairs = list(zip(everything[:SENTENCES], everything[SENTENCES:]))
     alone = [results([pair])[0] for pair in pairs]
-    row = Row(name)
+    row = Row(name, package)
     for batch in batches(mixes, seed):
+        row.batches += 1
         for index, result in zip(batch, results([pairs[i] for i in batch])):
             row.compared += 1
             if result.tobytes() != alone[index].tobytes():
@@ -83,14 +88,11 @@ def torch_rows(arguments):
                 logits = model(sources, targets, len({len(pair[0]) for pair in pairs}) > 1)
             return [logits[i, : len(pair[1])].numpy() for i, pair in enumerate(pairs)]
 
-        yield run(name, results, arguments.mixes, arguments.seed)
+        yield run(name, "torch", results, arguments.mixes, arguments.seed)
 
 
 def ctranslate2_rows(arguments):
-    try:
-        import ctranslate2
-    except ImportError:
-        return
+    import ctranslate2
     import numpy as np
 
     import ctranslate2_model
@@ -105,14 +107,11 @@ def ctranslate2_rows(arguments):
             scores = translator.score_batch([pair[0] for pair in words], [pair[1] for pair in words], max_batch_size=1024)
             return [np.array(score.log_probs, np.float32) for score in scores]
 
-        yield run("CTranslate2", results, arguments.mixes, arguments.seed)
+        yield run("CTranslate2", "ctranslate2", results, arguments.mixes, arguments.seed)
 
 
 def onnx_rows(arguments):
-    try:
-        import onnxruntime
-    except ImportError:
-        return
+    import onnxruntime
     import torch
 
     import torch_model
@@ -143,7 +142,7 @@ def onnx_rows(arguments):
             logits = session.run(None, {"source": sources, "target": targets})[0]
             return [logits[i, : len(pair[1])] for i, pair in enumerate(pairs)]
 
-        yield run("ONNX Runtime", results, arguments.mixes, arguments.seed)
+        yield run("ONNX Runtime", "onnxruntime", results, arguments.mixes, arguments.seed)
 
 
 def xfc_rows(arguments):
@@ -151,14 +150,14 @@ def xfc_rows(arguments):
         subprocess.run([arguments.xfc, "compile", ROOT / "models/small.json", "-o", f"{folder}/small", "--set", f"source_vocab={VOCABULARY}",
                         "--set", f"target_vocab={VOCABULARY}"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         # The command limits itself to 30 seconds of mixes; other seeds give other sentences.
-        row, mixes, seed = Row("xfc"), 0, arguments.seed
-        while mixes < arguments.mixes:
+        row, seed = Row("xfc"), arguments.seed
+        while row.batches < arguments.mixes:
             call = subprocess.run([f"{folder}/small", "selfcheck", "--promises", "--seed", str(seed), "--threads", str(arguments.threads),
-                                   "--mixes", str(arguments.mixes - mixes)], capture_output=True, text=True)
+                                   "--mixes", str(arguments.mixes - row.batches)], capture_output=True, text=True)
             line = re.search(r"logits of sentences in (\d+) random batches +(\d+) +(\d+)", call.stdout)
             if not line:
                 sys.exit(f"error: selfcheck --promises: {call.stderr or call.stdout}")
-            mixes += int(line[1])
+            row.batches += int(line[1])
             row.compared += int(line[2])
             row.differing += int(line[3])
             row.largest = float("nan") if row.differing else 0.0
@@ -167,20 +166,44 @@ def xfc_rows(arguments):
         yield row
 
 
+# What measures an engine, and the packages that it needs.
+ENGINES = {
+    "xfc": (xfc_rows, []),
+    "torch": (torch_rows, ["torch"]),
+    "ctranslate2": (ctranslate2_rows, ["ctranslate2", "numpy"]),
+    "onnxruntime": (onnx_rows, ["onnx", "onnxruntime", "onnxscript", "torch"]),
+}
+
+
+def instruction_sets():
+    """Those of this machine on which the engines' choice of kernels depends."""
+    flags = re.search(r"^flags\s*:(.*)$", pathlib.Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    known = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile")
+    return [name for name in known if flags and name in flags[1].split()]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--engines", default=",".join(ENGINES), help="which, between commas")
     parser.add_argument("--mixes", type=int, default=10000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--xfc", default=str(ROOT / "build/bin/xfc"))
     arguments = parser.parse_args()
-    print(f"{arguments.mixes} random batches of 1 to {SENTENCES} sentences, {arguments.threads} threads\n")
-    print("| engine | sentences compared | that differ | | largest difference |\n|---|---|---|---|---|")
+    engines = arguments.engines.split(",")
+    if unknown := set(engines) - set(ENGINES):
+        parser.error(f"--engines: unknown {', '.join(sorted(unknown))}; there are {', '.join(ENGINES)}")
+    needed = {name for engine in engines for name in ENGINES[engine][1]}
+    missing = sorted(name for name in needed if not importlib.util.find_spec(name))
+    if missing:
+        sys.exit(f"error: not installed: {', '.join(missing)}; `pip install -r tests/bench/requirements.txt` installs them, and --engines leaves engines out")
+    print(f"{arguments.mixes} random batches of 1 to {SENTENCES} sentences, threads: {arguments.threads}, the machine has {', '.join(instruction_sets())}\n")
+    print("| engine | batches | sentences compared | that differ | | largest difference |\n|---|---|---|---|---|---|")
     failed = False
-    for rows in (xfc_rows, torch_rows, ctranslate2_rows, onnx_rows):
-        for row in rows(arguments):
+    for engine in engines:
+        for row in ENGINES[engine][0](arguments):
             print(row.text(), flush=True)
-            failed |= not row.control or (row.name == "xfc" and row.differing > 0)
+            failed |= not row.control or (engine == "xfc" and row.differing > 0)
     sys.exit(failed)
 
 
