@@ -18,68 +18,18 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-xfc, work = sys.argv[1:]
+from foreign_checks import expect, failures, work, xfc
+from foreign_checks import run as completed
+from foreign_models import bart, marian, ragged, randomize, sizes, t5, untied
+
 models = os.path.join(os.path.dirname(__file__), "..", "..", "..", "..", "models")
 warnings.filterwarnings("ignore", "Recommended: pip install sacremoses")
-transformers.logging.set_verbosity_error()
-transformers.logging.disable_progress_bar()
-torch.set_num_threads(1)
 torch.manual_seed(7)
-failures = []
-
-
-
-def sizes(d_model, layers, heads, ffn, vocabulary):
-    return dict(d_model=d_model, encoder_layers=layers[0], decoder_layers=layers[1], encoder_attention_heads=heads, decoder_attention_heads=heads,
-                encoder_ffn_dim=ffn, decoder_ffn_dim=ffn, vocab_size=vocabulary, max_position_embeddings=32)
-
-
-SIZES = sizes(24, (2, 1), 3, 40, 61)
 OTHER_SIZES = [sizes(42, (1, 3), 6, 57, 97), sizes(66, (3, 2), 2, 101, 211)]  # with heads of 7 and 33 features
 
 
 def run(*command):
-    result = subprocess.run(list(map(str, command)), capture_output=True, text=True)
-    if result.returncode != 0:
-        sys.exit(f"{command}: exit status {result.returncode}\n{result.stderr}")
-    return result.stdout
-
-
-def expect(holds, what):
-    if not holds:
-        failures.append(what)
-
-
-def randomize(model, seed):
-    """Adds random numbers to the weights, large enough for every part of the model to affect its logits. The embedding of the pad
-    token stays zero, as in every trained model."""
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for name, tensor in list(model.named_parameters()) + list(model.named_buffers()):
-            if not name.endswith("final_logits_bias") and ("embed_positions.weights" in name or not tensor.requires_grad):
-                continue  # computed
-            spread = 0.4 if tensor.dim() > 1 else 0.2
-            tensor.add_(spread * torch.randn(tensor.shape, generator=generator))
-            if name.endswith("Attention.q.weight"):
-                tensor.div_(model.config.d_kv ** 0.5)  # a T5 does not scale its scores
-        if hasattr(model, "final_logits_bias"):
-            model.final_logits_bias[0, model.config.eos_token_id] += 3  # so that some sentences end
-        pad = model.config.pad_token_id
-        for embedding in {model.get_input_embeddings(), model.get_decoder().embed_tokens}:
-            embedding.weight[pad] = 0
-    return model.eval()
-
-
-def ragged(generator, vocabulary, special, pad, start=None):
-    lengths = [7, 1, 12, 4]
-    allowed = [t for t in range(vocabulary) if t not in special]
-    rows = torch.full((len(lengths), max(lengths)), pad)
-    for row, length in zip(rows, lengths):
-        row[:length] = torch.tensor([allowed[i] for i in torch.randint(len(allowed), (length,), generator=generator)])
-        if start is not None:
-            row[0] = start
-    mask = torch.arange(max(lengths))[None] < torch.tensor(lengths)[:, None]
-    return rows, mask
+    return completed(*command).stdout
 
 
 def check(name, model, tokenizer=None, language=None, **save):
@@ -222,17 +172,6 @@ def check_ctranslate2(name, folder, tokenizer, lines, language=None):
     print(f"{name}: as CTranslate2, {[len(row) for row in wanted]} tokens")
 
 
-def marian(**options):
-    options = SIZES | dict(pad_token_id=60, decoder_start_token_id=60, eos_token_id=0, scale_embedding=True,
-                           activation_function="swish") | options
-    return transformers.MarianMTModel(transformers.MarianConfig(**options))
-
-
-def bart(kind, **options):
-    model = getattr(transformers, kind + "ForConditionalGeneration")
-    return model(getattr(transformers, kind + "Config")(**SIZES | options))
-
-
 def text_of(side):
     """One side of a corpus that can be learned."""
     script = os.path.join(os.path.dirname(__file__), "make_text.py")
@@ -334,19 +273,6 @@ def translated_into(language, tokenizer, model):
     model.generation_config.forced_bos_token_id = tokenizer.convert_tokens_to_ids(language)
     with torch.no_grad():
         model.model.shared.weight[31:] *= 0.2  # so that languages are seldom generated
-    return model
-
-
-def t5(kind, options=(), **sizes):
-    sizes = dict(vocab_size=61, d_model=24, d_kv=10, d_ff=40, num_layers=2, num_decoder_layers=2, num_heads=3, relative_attention_num_buckets=8,
-                 relative_attention_max_distance=16, decoder_start_token_id=0) | sizes
-    config = getattr(transformers, kind + "Config")(**sizes, **dict(options))
-    return getattr(transformers, kind + "ForConditionalGeneration")(config)
-
-
-def untied(model):
-    """Gives the model an output weight of its own, as in T5 1.1."""
-    model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())
     return model
 
 

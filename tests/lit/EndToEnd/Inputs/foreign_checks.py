@@ -1,4 +1,4 @@
-"""Helpers of check_containers.py and check_ctranslate2.py: they read the arguments XFC WORK_FOLDER, run commands, and collect failures."""
+"""Helpers of check_import.py, check_training.py, check_containers.py and check_ctranslate2.py: they read the arguments XFC WORK_FOLDER, run commands, and collect failures."""
 import os
 import subprocess
 import sys
