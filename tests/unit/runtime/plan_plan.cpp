@@ -122,8 +122,9 @@ TEST(Plan, SharesOfRowsMeetNowhere) {
       for (const Part &b : parts) {
         const Buffer &one = program.buffers[a.buffer], &other = program.buffers[b.buffer];
         const bool meet = a.share != b.share || (one.first <= other.last && other.first <= one.last);
-        if (&a != &b && meet && a.begin < a.end && b.begin < b.end)
+        if (&a != &b && meet && a.begin < a.end && b.begin < b.end) {
           EXPECT_TRUE(a.end <= b.begin || b.end <= a.begin);
+        }
       }
   }
 }

@@ -352,7 +352,7 @@ if mode == "full":
     source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../faults/interpose.c")
     subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", interposer, source], check=True)
     failed = 0
-    for attempt, at in enumerate((3, 60, 200)):
+    for attempt, at in enumerate((3, 200, 1000, 2000)):
         out = f"full{attempt}"
         full = ["env", "LD_PRELOAD=" + os.path.abspath(interposer), "XFC_FAULTS_FOLDER=" + os.path.realpath(path(out)), f"XFC_FAULTS_AT={at}",
                 "XFC_FAULTS_KIND=ENOSPC"]
