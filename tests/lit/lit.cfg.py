@@ -11,10 +11,10 @@ config.test_format = lit.formats.ShTest(execute_external=False)
 config.suffixes = [".mlir", ".test", ".json"]
 config.excludes = ["Inputs"]
 config.test_source_root = os.path.dirname(__file__)
-# tests/sanitizers passes another folder for the tests' output.
+# tests/sanitizers passes another folder for the tests' output, and may pass one with other tools.
 config.test_exec_root = lit_config.params.get("output", os.path.join(config.xfc_binary_dir, "tests", "lit"))
 
-tools = os.path.join(config.xfc_binary_dir, "bin")
+tools = lit_config.params.get("tools", os.path.join(config.xfc_binary_dir, "bin"))
 config.environment["PATH"] = os.pathsep.join([config.llvm_tools_dir, os.environ["PATH"]])
 python = os.environ.get("XFC_TEST_PYTHON", config.python)
 
