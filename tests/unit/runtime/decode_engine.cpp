@@ -159,7 +159,7 @@ std::vector<uint8_t> handWrittenPlan() {
                     {"x.v", arena(0, 8), DType::F32, XFC_SOURCE, -1, {1}, 4}};
   encode.buffers = {{perSource, 0, 1}};
   encode.steps = {
-      {0, XFC_SOURCE, XFC_SOURCE, -1, {argument(0), arena(0, 4), arena(0, 8)}, {0, 4, 4}, {}, 0, {}, {}, ""}};
+      {0, XFC_SOURCE, XFC_SOURCE, -1, {argument(0), arena(0, 4), arena(0, 8)}, {0, 4, 4}, {}, {}, 0, {}, {}, ""}};
 
   Program step;
   step.name = "decode_step";
@@ -170,13 +170,14 @@ std::vector<uint8_t> handWrittenPlan() {
                     {"y.k", Argument::Role::State, DType::F32, XFC_CACHE, {3}}};
   step.outputs = {{"log_probs", arena(0), DType::F32, XFC_TARGET, -1, {vocabularySize}, 8}};
   step.buffers = {{perTarget, 0, 2}};
-  step.steps = {{1, XFC_TARGET, XFC_TARGET, -1, {argument(0), argument(3)}, {0, 3}, {}, 0, {}, {}, ""},
+  step.steps = {{1, XFC_TARGET, XFC_TARGET, -1, {argument(0), argument(3)}, {0, 3}, {}, {}, 0, {}, {}, ""},
                 {2,
                  XFC_TARGET,
                  XFC_CACHE,
                  XFC_KEYS(XFC_TARGET_CACHE, 0, 1),
                  {argument(1), argument(2), argument(3), arena(0)},
                  {1, 1, 3, 8},
+                 {},
                  {},
                  0,
                  {},
@@ -210,6 +211,7 @@ std::vector<uint8_t> handWrittenPlan() {
                   {argument(0), argument(1), argument(2), arena(0)},
                   {0, 0, 0, 1},
                   {},
+                  {},
                   0,
                   {},
                   {},
@@ -220,7 +222,7 @@ std::vector<uint8_t> handWrittenPlan() {
   attention.arguments = {input("source", XFC_SOURCE), input("target", XFC_TARGET)};
   attention.outputs = {{"attention.decoder.layers.0.cross_attn", arena(0), DType::F32, -1, cross, {2}, 0}};
   attention.buffers = {{perPair, 0, 1}};
-  attention.steps = {{4, XFC_TARGET, XFC_SOURCE, cross, {arena(0)}, {0}, {}, 0, {}, {}, ""}};
+  attention.steps = {{4, XFC_TARGET, XFC_SOURCE, cross, {arena(0)}, {0}, {}, {}, 0, {}, {}, ""}};
 
   module.programs = {encode, step, choose, score, attention};
   return serialize(module);
