@@ -21,27 +21,28 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     int64_t pairs = 0, tokens[2] = {0, 0};
     for (size_t i = 0; i < shard.blocks().size(); ++i) {
       shard.check(i);
-      const auto [ends, words, weights, weighting, tokensPerLabel, labelEnds, distributions] = shard.blocks()[i];
+      const Shard::Block &block = shard.blocks()[i];
       uint32_t begin = 0, labels = 0;
       for (int64_t k = 0; k < 2 * std::min(blockPairs, totals.pairs - static_cast<int64_t>(i) * blockPairs); ++k) {
-        for (uint32_t j = begin; j < ends[k]; ++j) {
-          fuzz::expect(words[j] >= 0 && words[j] < 20, "ids are in the vocabulary");
-          if (weighting != Weighting::None)
-            fuzz::expect(weights[weighting == Weighting::Word ? j : k / 2] >= 0, "weights are not negative");
+        for (uint32_t j = begin; j < block.ends[k]; ++j) {
+          fuzz::expect(block.ids[j] >= 0 && block.ids[j] < 20, "ids are in the vocabulary");
+          if (block.weighting != Weighting::None)
+            fuzz::expect(block.weights[block.weighting == Weighting::Word ? j : k / 2] >= 0,
+                         "weights are not negative");
         }
-        fuzz::expect(words + ends[k] <= reinterpret_cast<const int32_t *>(contents.data() + size),
+        fuzz::expect(block.ids + block.ends[k] <= reinterpret_cast<const int32_t *>(contents.data() + size),
                      "sequences lie within the file");
-        if (tokensPerLabel > 0 && k % 2 == 1) {
-          fuzz::expect(labelEnds[k / 2] - labels == ends[k] - begin - 1, "each label has a distribution");
-          for (; labels < labelEnds[k / 2]; ++labels)
+        if (block.tokensPerLabel > 0 && k % 2 == 1) {
+          fuzz::expect(block.labelEnds[k / 2] - labels == block.ends[k] - begin - 1, "each label has a distribution");
+          for (; labels < block.labelEnds[k / 2]; ++labels)
             for (const auto [token, probability] :
-                 Distribution(distributions + labels * tokensPerLabel, tokensPerLabel))
+                 Distribution(block.distributions + labels * block.tokensPerLabel, block.tokensPerLabel))
               fuzz::expect(token >= 0 && token < 20 && probability >= 0 && probability < 1.1F,
                            "distributions have tokens of the vocabulary, and probabilities");
         }
-        tokens[k % 2] += ends[k] - begin - k % 2;
+        tokens[k % 2] += block.ends[k] - begin - k % 2;
         pairs += k % 2;
-        begin = ends[k];
+        begin = block.ends[k];
       }
     }
     fuzz::expect(pairs == totals.pairs && tokens[0] == totals.tokens[0] && tokens[1] == totals.tokens[1],
