@@ -45,7 +45,7 @@ struct LinearCrossEntropyPattern : OpRewritePattern<CrossEntropyOp> {
     if (!linear->hasOneUse())
       return rewriter.notifyMatchFailure(loss, "the logits have another use");
     Type perRow = loss.getLoss().getType();
-    auto whole = LinearCrossEntropyOp::create(rewriter, loss.getLoc(), perRow, perRow, loss.getLogits().getType(),
+    auto whole = LinearCrossEntropyOp::create(rewriter, linear.getLoc(), perRow, perRow, loss.getLogits().getType(),
                                               perRow, linear.getX(), linear.getWeight(), linear.getBias(),
                                               loss.getLabels(), loss.getSmoothing(), linear.getComputeAttr());
     rewriter.replaceOp(loss, {whole.getLoss(), whole.getNll(), whole.getLse()});

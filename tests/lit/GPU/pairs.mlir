@@ -16,7 +16,7 @@
 // CHECK-LABEL: .visible .entry softmax_grad
 // CHECK:       shfl.sync.bfly.b32
 // CHECK-LABEL: .visible .entry combine_transposed
-// CHECK-LABEL: .visible .entry alignment_loss_{{[0-9]+}}
+// CHECK-LABEL: .visible .entry alignment_loss(
 // CHECK:       lg2.approx
 // CHECK-LABEL: .visible .entry alignment_loss_grad
 // CHECK:       bar.warp.sync

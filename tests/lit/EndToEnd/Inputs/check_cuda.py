@@ -48,9 +48,9 @@ source = [generator.randrange(4, vocabulary) for _ in range(3 * 9)]
 target = [generator.randrange(4, vocabulary) for _ in range(3 * 6)]
 source[4] = source[15] = source[16] = source[17] = target[11] = 0
 tensors.write("in", {"source": ("I32", [3, 9], source), "target": ("I32", [3, 6], target), "labels": ("I32", [3, 6], target[1:] + [5])})
-common = ("--format", "ids", "--source", "a", "--target", "b", "--data-weighting", "w", "--batch-tokens", "64", "--seed", "5", "--quiet", "--lr", "0.01", "--schedule", "constant",
-          "--adam-eps", "0.01")  # large, so that noise in a gradient of 0 does not become a step
-run("cpu", "train", "--out", "first", "--steps", "20", *common)
+common = ("--format", "ids", "--source", "a", "--target", "b", "--data-weighting", "w", "--batch-tokens", "64", "--seed", "5", "--quiet", "--lr", "0.01", "--schedule", "constant")
+adam = (*common, "--adam-eps", "0.01")  # large, so that noise in a gradient of 0 does not become a step
+run("cpu", "train", "--out", "first", "--steps", "20", *adam)
 weights = ("--weights", "first/last.safetensors")
 for device in ("cpu", "cuda"):
     run(device, "forward", *weights, "--input", "in", "--output", f"out.{device}", "--gradients", "--attention", "--label-smoothing", "0.1")
@@ -62,14 +62,14 @@ assert alone[-1] == "everything holds" and int(alone[-2].split()[0]) > 20, alone
 
 # Training from the same initial weights; then one device continues where the other stopped.
 for device in ("cpu", "cuda"):
-    run(device, "train", "--out", f"train.{device}", "--steps", "6", *common)
-    run(device, "train", "--out", f"sum.{device}", "--steps", "3", "--accumulate", "2", *common)
+    run(device, "train", "--out", f"train.{device}", "--steps", "6", *adam)
+    run(device, "train", "--out", f"sum.{device}", "--steps", "3", "--accumulate", "2", *adam)
 close("train.cpu/last.safetensors", "train.cuda/last.safetensors", 2e-3)
 close("sum.cpu/last.safetensors", "sum.cuda/last.safetensors", 2e-3)
 for first, second in (("cuda", "cuda"), ("cpu", "cuda"), ("cuda", "cpu")):
     out = f"{first}-{second}"
-    run(first, "train", "--out", out, "--steps", "3", *common)
-    run(second, "train", "--out", out, "--steps", "6", "--resume", *common)
+    run(first, "train", "--out", out, "--steps", "3", *adam)
+    run(second, "train", "--out", out, "--steps", "6", "--resume", *adam)
     close(f"{out}/last.safetensors", "train.cpu/last.safetensors", 2e-3)
 same("cuda-cuda/last.safetensors", "train.cuda/last.safetensors")
 

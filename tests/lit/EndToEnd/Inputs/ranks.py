@@ -260,7 +260,7 @@ if mode == "cuda":
         run(command(f"of{ranks}", ranks))
         same("one", f"of{ranks}")
     # An optimizer that is not elementwise, whose states every rank keeps, so that it needs all gradients.
-    plain = {"valid_source": None, "valid_target": None, "average": 0, "keep_best": None, "epochs": None, "ema": None}
+    plain = {"valid_source": None, "valid_target": None, "average": 0, "keep_best": None, "epochs": None, "ema": None, "valid_every": None}
     factored = {"optimizer": "adafactor", "schedule": "inverse-sqrt", "lr": 0.01, "steps": 1, **plain}
     run(command("factored", 1, **factored))
     run(command("factored2", 2, **factored))
