@@ -20,7 +20,7 @@ public:
       params[std::string(stackNames[which]) + "_layers"] = form.stacks[which].layers;
     for (const bool which : {false, true})
       params[perStack("d_ff", which)] = form.stacks[which].ffn;
-    params["dropout"] = 0.1;
+    params["dropout"] = 0; // these models say nothing about training
     params["max_length"] = form.maxLength;
     for (const bool which : {false, true})
       json[stackNames[which]] = stack(which);

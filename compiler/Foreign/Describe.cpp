@@ -67,7 +67,7 @@ bool tied(const Description &model, const char *a, const char *b) {
   return first && first == model.parameter(b);
 }
 
-void addTokens(const Description &model, Json &json) {
+void addCommon(const Description &model, Json &json) {
   json.update({{"is_encoder_decoder", true},
                {"pad_token_id", model.tokens.pad},
                {"bos_token_id", model.tokens.bos},
@@ -75,6 +75,8 @@ void addTokens(const Description &model, Json &json) {
                {"decoder_start_token_id", model.tokens.start},
                {"tie_word_embeddings", tied(model, "output.weight", "decoder.embed.weight")},
                {"use_cache", true}});
+  if (model.training)
+    json["label_smoothing"] = model.training->labelSmoothing;
 }
 
 //===-- the comparison ------------------------------------------------------------------------------------------===//
@@ -220,7 +222,7 @@ Json describeStacks(const Description &model) {
     json[name + "_ffn_dim"] = required<step::Linear>(stack.layer, layer, "linear named ffn.in", "ffn.in").features;
     json[name + "_layerdrop"] = 0.0;
   }
-  addTokens(model, json);
+  addCommon(model, json);
   return json;
 }
 
@@ -263,7 +265,7 @@ Json describeT5(const Description &model) {
   json["dropout_rate"] = dropout ? dropout->rate : 0;
   json["layer_norm_epsilon"] = required<step::RmsNorm>(encoder.layer, "encoder.layer", "rms_norm").eps;
   json["scale_decoder_outputs"] = find<step::Scale>(model.head) != nullptr;
-  addTokens(model, json);
+  addCommon(model, json);
   return json;
 }
 

@@ -330,6 +330,7 @@ private:
                                                            {"activation_dropout", "transformer-dropout-ffn"}};
     for (auto [ours, theirs] : rates)
       json[ours] = training.number(theirs, 0, 0.999, 0);
+    json["label_smoothing"] = training.number("label-smoothing", 0, 1, 0);
   }
 
   // The settings of the decoder, from a file beside the model.

@@ -101,7 +101,7 @@ Stacks::Stacks(const Config &config, StacksForm given) : config(config), form(st
   activationDropout = config.number("activation_dropout", 0, 1, true, 0);
   activation = activationStep(config, "activation_function", config.string("activation_function", form.activation));
   scaled = config.boolean("scale_embedding", form.scaleEmbedding);
-  padToken = config.token("pad_token_id", form.pad);
+  padToken = config.token("pad_token_id", form.pad, sourceVocab);
 }
 
 // "heads", or "encoder_heads" if the stacks differ.
@@ -129,10 +129,15 @@ Json Stacks::params() const {
 }
 
 Json Stacks::tokens() const {
-  const int64_t eos = config.token("eos_token_id", form.eos), bos = config.token("bos_token_id", form.bos),
-                start = config.token("decoder_start_token_id", form.start < 0 ? bos : form.start);
-  return {{"pad", padToken}, {"unk", form.unk}, {"bos", bos < 0 ? start : bos},
-          {"eos", eos},      {"start", start},  {"source_eos", true}};
+  const int64_t vocab = std::min(sourceVocab, targetVocab), eos = config.token("eos_token_id", form.eos, vocab),
+                bos = config.token("bos_token_id", form.bos, vocab),
+                start = config.token("decoder_start_token_id", form.start < 0 ? bos : form.start, vocab);
+  return {{"pad", config.token("pad_token_id", form.pad, vocab)},
+          {"unk", form.unk},
+          {"bos", bos < 0 ? start : bos},
+          {"eos", eos},
+          {"start", start},
+          {"source_eos", true}};
 }
 
 Json Stacks::attention(bool decoder, bool cross) const {
@@ -246,6 +251,8 @@ ForeignModel Stacks::build(const Weights &weights, const Json &positions, const 
     json[names[decoder]] = stack(decoder, positions);
     mapStack(decoder, positions["kind"] == "learned", model.tensors);
   }
+  if (config.has("label_smoothing"))
+    json["training"] = {{"label_smoothing", config.number("label_smoothing", 0, 1, false, 0)}};
   const bool bias = form.logitsBias && weights.has("final_logits_bias");
   if (bias)
     model.tensors.push_back({"output.bias", "final_logits_bias", /*row=*/true});

@@ -49,11 +49,12 @@ public:
   ForeignModel read() {
     Json &json = model.description;
     json["params"] = params;
-    const int64_t pad = config.token("pad_token_id", 0), start = config.token("decoder_start_token_id", pad);
+    const int64_t vocab = params["target_vocab"], pad = config.token("pad_token_id", 0, vocab),
+                  start = config.token("decoder_start_token_id", pad, vocab);
     json["tokens"] = {{"pad", pad},
                       {"unk", 2},
-                      {"bos", config.token("bos_token_id", start)},
-                      {"eos", config.token("eos_token_id", 1)},
+                      {"bos", config.token("bos_token_id", start, vocab)},
+                      {"eos", config.token("eos_token_id", 1, vocab)},
                       {"start", start},
                       {"source_eos", true}};
     json["share"] = Json::array(); // only reserves its place in the order of keys; it is known last
@@ -63,6 +64,8 @@ public:
     if (scaled)
       json["head"].push_back({{"op", "scale"}, {"by", "rsqrt_dim"}});
     json["head"].push_back({{"op", "linear"}, {"name", "output"}, {"features", "$target_vocab"}, {"bias", false}});
+    // T5 was trained without label smoothing.
+    json["training"] = {{"label_smoothing", config.number("label_smoothing", 0, 1, false, 0)}};
     json["share"] = mapEmbeddings(oneVocabulary(config, weights, ""), model.tensors);
     for (bool decoder : {false, true})
       mapBiases(decoder);

@@ -3,6 +3,7 @@
 #include "Generation.h"
 #include "Json.h"
 #include "StepKinds.h"
+#include "Training.h"
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -43,9 +44,9 @@ public:
   Description read(std::string_view text) {
     root = parseJson(text, file);
     JsonValue top(root, file, "");
-    top.onlyKeys(
-        {"$schema", "format", "name", "params", "tokens", "generation", "init", "share", "encoder", "decoder", "head"},
-        "a model");
+    top.onlyKeys({"$schema", "format", "name", "params", "tokens", "generation", "training", "init", "share", "encoder",
+                  "decoder", "head"},
+                 "a model");
     top.at("format", "\"xfc-model/1\"").oneOf({"xfc-model/1"}, "format");
     model.name = nameOf(top.at("name", "the name of the model"));
     readParams();
@@ -66,6 +67,11 @@ public:
         generation->fail("needs a decoder that generates tokens");
       readGeneration(*generation, model.targetVocab, model.tokens.pad,
                      model.tokens.eos); // only checks it; the executable reads it again
+    }
+    if (std::optional<JsonValue> training = top.find("training")) {
+      if (!model.targetVocab)
+        training->fail("needs a decoder that generates tokens");
+      model.training = readTraining(*training);
     }
     readShare(top);
     root.erase("$schema");

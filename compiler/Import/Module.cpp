@@ -2,6 +2,7 @@
 #include "Dialect/XFC.h"
 #include "Generation.h"
 #include "Import.h"
+#include "Training.h"
 #include "mlir/AsmParser/AsmParser.h"
 #include "mlir/AsmParser/AsmParserState.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -44,7 +45,7 @@ public:
     if (!modelOf(module))
       return module.emitError() << "has no attribute '" << attr::model
                                 << "', which describes the model; `xfc compile model.json --emit imported` writes it";
-    if (failed(checkGeneration(modelOf(module))))
+    if (failed(checkSettings(modelOf(module))))
       return failure();
     for (Operation &op : *module.getBody())
       if (!isa<func::FuncOp, ParameterOp>(op))
@@ -62,14 +63,17 @@ public:
   }
 
 private:
-  // Checks the part of the description that executables read at run time.
-  LogicalResult checkGeneration(ModelAttr model) {
+  // Checks the parts of the description that executables read at run time.
+  LogicalResult checkSettings(ModelAttr model) {
     const auto description = nlohmann::json::parse(model.getDescription().str(), nullptr, /*allow_exceptions=*/false);
-    if (!description.is_object() || !description.contains("generation"))
+    if (!description.is_object())
       return success();
     try {
-      readGeneration(JsonValue(description["generation"], "description", "generation"), model.getTargetVocab(),
-                     model.getPad(), model.getEos());
+      if (description.contains("generation"))
+        readGeneration(JsonValue(description["generation"], "description", "generation"), model.getTargetVocab(),
+                       model.getPad(), model.getEos());
+      if (description.contains("training"))
+        readTraining(JsonValue(description["training"], "description", "training"));
     } catch (const Error &error) {
       return module.emitError() << error.what();
     }

@@ -159,6 +159,9 @@ Json describe(const InfoOptions &options) {
           {"target_vocab", module.targetVocab},
           {"max_length", module.maxLength},
           {"generation", module.targetVocab > 0 ? describe(generationOf(module)) : Json()},
+          {"training", module.targetVocab > 0 && module.find(programs::lossAndGradients)
+                           ? Json{{"label_smoothing", trainingOf(module).labelSmoothing}}
+                           : Json()},
           {"vocabulary_hashes", vocabularyHashes(options.model)},
           {"programs", programs},
           {"peak", options.peak ? peakOf(*engine, threads) : Json()},
@@ -211,6 +214,8 @@ void printText(const Json &info) {
             (settings.empty() ? "" : ", ") + key + " " + (value.is_string() ? value.get<std::string>() : value.dump());
     std::printf("searches with  %s\n", settings.c_str());
   }
+  if (!info["training"].is_null())
+    std::printf("trains with    label_smoothing %g\n", info["training"]["label_smoothing"].get<double>());
   const Json &batch = info["batch"], &peak = info["peak"];
   auto of = [&](const char *key) { return static_cast<long long>(batch[key].get<int64_t>()); };
   if (!peak.is_null()) {

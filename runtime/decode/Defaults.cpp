@@ -1,4 +1,4 @@
-// The search settings that apply unless an option overrides them.
+// The settings of searches and of training that apply unless an option overrides them.
 #include "decode/Defaults.h"
 #include "plan/Description.h"
 #include "support/Error.h"
@@ -19,11 +19,9 @@ template <typename Enum, size_t N> Enum choiceOf(const Json &name, const std::ar
 }
 
 // The compiler has validated the settings (Import/Generation.cpp).
-Generation generationIn(const Json &description) {
+Generation generationIn(const Json &settings) {
   Generation generation;
-  if (!description.is_object() || !description.contains("generation"))
-    return generation;
-  for (const auto &[key, value] : description.at("generation").items())
+  for (const auto &[key, value] : settings.items())
     if (key == "beam")
       generation.beam = value.get<int32_t>();
     else if (key == "length_penalty")
@@ -52,27 +50,51 @@ Generation generationIn(const Json &description) {
   return generation;
 }
 
-Generation generationIn(const std::string &description) {
-  if (description.find("\"generation\"") == std::string::npos)
+// The compiler has validated these, too (Import/Training.cpp).
+TrainingSettings trainingIn(const Json &settings) {
+  TrainingSettings training;
+  for (const auto &[key, value] : settings.items())
+    if (key == "label_smoothing")
+      training.labelSmoothing = value.get<double>();
+    else
+      throw Error("an unknown key " + key);
+  return training;
+}
+
+// The settings that the description has under `key`, or else the default ones.
+template <typename Settings>
+Settings settingsIn(const std::string &description, const std::string &key, Settings (*read)(const Json &)) {
+  if (description.find('"' + key + '"') == std::string::npos)
     return {}; // this runs whenever an executable starts, and most models have no settings
   try {
-    return generationIn(Json::parse(description, nullptr, /*allow_exceptions=*/false));
+    const Json json = Json::parse(description, nullptr, /*allow_exceptions=*/false);
+    return json.is_object() && json.contains(key) ? read(json.at(key)) : Settings();
   } catch (const std::exception &error) { // nlohmann's or ours
     throw Error(std::string("the description inside this executable is damaged: ") + error.what() +
                 "; compile the model again");
   }
 }
 
+std::string descriptionOfExecutable() {
+  if (const xfc_image *image = xfc_images[0])
+    return deserializeDescription(image->plan, image->plan_size);
+  if (const xfc_device_image *image = xfc_device_images[0])
+    return deserializeDescription(image->plan, image->plan_size);
+  return "";
+}
+
+Generation generationOf(const std::string &description) { return settingsIn(description, "generation", generationIn); }
+
+TrainingSettings trainingOf(const std::string &description) { return settingsIn(description, "training", trainingIn); }
+
 } // namespace
 
-Generation generationOf(const Module &module) { return generationIn(module.description); }
+Generation generationOf(const Module &module) { return generationOf(module.description); }
 
-Generation generationOfExecutable() {
-  if (const xfc_image *image = xfc_images[0])
-    return generationIn(deserializeDescription(image->plan, image->plan_size));
-  if (const xfc_device_image *image = xfc_device_images[0])
-    return generationIn(deserializeDescription(image->plan, image->plan_size));
-  return {};
-}
+TrainingSettings trainingOf(const Module &module) { return trainingOf(module.description); }
+
+Generation generationOfExecutable() { return generationOf(descriptionOfExecutable()); }
+
+TrainingSettings trainingOfExecutable() { return trainingOf(descriptionOfExecutable()); }
 
 } // namespace xfc

@@ -11,7 +11,8 @@ using Json = nlohmann::json;
 // Whether a key of the description does not change the meaning of weights. A change of their shapes shows in the
 // weights.
 bool isMeaningless(const std::string &key, const Json &owner) {
-  static const std::set<std::string> keys = {"$schema", "name", "init", "dropout", "max_length", "generation"};
+  static const std::set<std::string> keys = {"$schema",    "name",       "init",    "dropout",
+                                             "max_length", "generation", "training"};
   return (key == "name" ? owner.contains("format") || owner.contains("params") : keys.contains(key)) ||
          (key == "rate" && owner.value("op", Json()) == "dropout");
 }

@@ -8,8 +8,8 @@ namespace xfc {
 // Returns what files of weights record of the model: its name, hash and description.
 Metadata identityOf(const Module &module);
 // Throws Error naming both models and the first difference, if the metadata is of a model that computes something else
-// from the same weights. Names, initial values, dropout, max_length and generation may differ. Metadata that names no
-// model (of other programs, or of earlier versions) passes.
+// from the same weights. Names, initial values, dropout, max_length, generation and training may differ. Metadata that
+// names no model (of other programs, or of earlier versions) passes.
 void checkModel(const Metadata &metadata, const Module &module, const std::string &file);
 bool namesModel(const Metadata &metadata);
 

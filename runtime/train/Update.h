@@ -9,6 +9,7 @@
 #include "plan/Optimizers.h"
 #include "plan/Programs.h"
 #include "plan/Sharding.h"
+#include "plan/Training.h"
 #include "ranks/Ranks.h"
 #include "text/Batches.h"
 #include "train/FiniteCheck.h"
@@ -82,7 +83,7 @@ double sumOfRows(const View &view, int64_t rows);
 struct UpdateOptions {
   const Optimizer *optimizer = &optimizers().front();
   OptimizerSettings settings;
-  double clipNorm = 1, smoothing = 0.1;
+  double clipNorm = 1, smoothing = TrainingSettings().labelSmoothing;
   double distillation = 0; // the share of the loss that follows the distributions of the corpus
   double alignment = 0;    // by which the cross-entropy of links of the corpus is multiplied
   uint64_t seed = 1;

@@ -1,5 +1,6 @@
 // The flags of a training step.
 #include "train/UpdateFlags.h"
+#include "decode/Defaults.h"
 #include "support/CommandLine.h"
 #include <algorithm>
 #include <cmath>
@@ -67,6 +68,7 @@ void UpdateFlags::addTo(CLI::App &command) {
       ->check(CLI::NonNegativeNumber)
       ->check(FiniteNumber)
       ->capture_default_str();
+  options.smoothing = trainingOfExecutable().labelSmoothing;
   command.add_option("--label-smoothing", options.smoothing, "probability spread over the whole vocabulary")
       ->check(CLI::Range(0.0, 1.0))
       ->check(FiniteNumber)

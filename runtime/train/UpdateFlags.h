@@ -14,7 +14,8 @@ CLI::Option *addOptimizer(CLI::App &command, std::string &name, const std::strin
 
 struct UpdateFlags {
   UpdateOptions options; // without the learning rate and the seed, which other flags set
-  // Adds --optimizer, --betas and the other settings of optimizers; --clip-norm, --clip-value, --label-smoothing.
+  // Adds --optimizer, --betas and the other settings of optimizers; --clip-norm, --clip-value, --label-smoothing, whose
+  // default is that of this executable's model.
   void addTo(CLI::App &command);
   // To be called after parsing. Throws CLI::ValidationError if --betas or --adafactor-eps is invalid, or if a setting
   // of other optimizers was given: `given` tells that of a flag, such as "--momentum".

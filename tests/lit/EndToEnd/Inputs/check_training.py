@@ -2,8 +2,8 @@
 
 For one small model of each family, the loss and the gradients of `forward --gradients` are PyTorch's, of the model of transformers with the
 labels that are pad ignored, and in f64 those of the program without fusion and of the interpreter. Then five steps of training: their first
-loss is PyTorch's, too; and when the trained model is exported and the export imported, it has the same bytes, the same scores, and in a
-run that goes on from it (`--init`) the same first loss.
+loss is PyTorch's, too, with the label smoothing of the config; and when the trained model is exported and the export imported, it has the
+same bytes, the same scores, and in a run that goes on from it (`--init`) the same first loss.
 """
 import json
 import os
@@ -126,7 +126,7 @@ def check_steps(name, model, imported, translator, source, lengths, target):
 
     def train(out, init, steps=1):
         """Returns the loss, which of several steps is the mean."""
-        run(translator, "train", *corpus, "--init", init, "--out", out, "--steps", steps, "--batch-tokens", 1000, "--label-smoothing", 0,
+        run(translator, "train", *corpus, "--init", init, "--out", out, "--steps", steps, "--batch-tokens", 1000,
             "--schedule", "constant", "--warmup", 0, "--lr", 1e-3, "--quiet")
         with open(os.path.join(out, "train.jsonl")) as file:
             return json.loads(file.read().splitlines()[-1])["loss"]
@@ -144,12 +144,20 @@ def check_steps(name, model, imported, translator, source, lengths, target):
     mask = torch.arange(source.shape[1])[None] < torch.tensor(lengths)[:, None]
     with torch.no_grad():
         logits = model(input_ids=source, attention_mask=mask, decoder_input_ids=target).logits
-    wanted = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=pad).item()
+    # The smoothing of the config, or else that of the family.
+    smoothing = getattr(config, "label_smoothing", 0 if "t5" in config.model_type else 0.1)
+    wanted = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=pad, label_smoothing=smoothing).item()
+    shown = json.loads(run(translator, "info", "--json").stdout)["training"]
+    expect(shown == {"label_smoothing": smoothing}, f"{name}: info says {shown} of training, the config {smoothing}")
     expect(abs(first - wanted) <= 1e-5 * wanted, f"{name}: training begins with the loss {first}, but PyTorch's is {wanted}")
     expect(mean < first, f"{name}: the loss does not fall: first {first}, on average {mean}")
 
     run(xfc, "export", trained, "--to", "hf", "-o", exported)
     run(xfc, "import", exported, "-o", again)
+    for file in (imported, again):
+        with open(os.path.join(file, "model.json")) as text:
+            found = json.load(text).get("training", {}).get("label_smoothing", 0.1)
+        expect(found == smoothing, f"{name}: {file} has the label smoothing {found}, the config {smoothing}")
     before, after = load_file(os.path.join(trained, "last.safetensors")), load_file(os.path.join(again, "model.safetensors"))
     different = [key for key in before.keys() | after.keys() if key not in before or key not in after or not torch.equal(before[key], after[key])]
     expect(not different, f"{name}: trained, exported and imported with other weights: {sorted(different)}")
@@ -180,7 +188,7 @@ def check_training(name, model):
 
 
 STILL = dict(dropout=0.0, attention_dropout=0.0, activation_dropout=0.0)
-check_training("marian", randomize(marian(**STILL), 1))
+check_training("marian", randomize(marian(**STILL, label_smoothing=0.25), 1))
 check_training("bart", randomize(bart("Bart", **STILL), 2))
 check_training("mbart", randomize(bart("MBart", **STILL, scale_embedding=True, decoder_start_token_id=2), 3))
 check_training("m2m", randomize(bart("M2M100", **STILL), 4))
