@@ -34,17 +34,16 @@ std::string Config::string(const std::string &key, const std::string &otherwise)
   return has(key) ? at(key, "").string() : otherwise;
 }
 
-int64_t Config::token(const std::string &key, int64_t otherwise) const {
+int64_t Config::token(const std::string &key, int64_t otherwise, int64_t vocabulary) const {
   if (!has(key))
     return otherwise;
-  constexpr int64_t most = (int64_t(1) << 31) - 1;
   const JsonValue value = at(key, "");
   if (!json[key].is_array())
-    return value.integer(0, most);
+    return value.integer(0, vocabulary - 1);
   const std::vector<JsonValue> ids = value.elements();
   if (ids.size() != 1)
     value.fail(value.shown() + ": expected one token id; models here have only one such token");
-  return ids.front().integer(0, most);
+  return ids.front().integer(0, vocabulary - 1);
 }
 
 void Config::only(const std::string &key, const nlohmann::json &value, const std::string &why) const {

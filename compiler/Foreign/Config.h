@@ -25,8 +25,8 @@ public:
   double number(const std::string &key, double low, double high, bool open, double otherwise) const;
   bool boolean(const std::string &key, bool otherwise) const;
   std::string string(const std::string &key, const std::string &otherwise) const;
-  // A token id, or a list of one.
-  int64_t token(const std::string &key, int64_t otherwise) const;
+  // A token id of a vocabulary of this size, or a list of one.
+  int64_t token(const std::string &key, int64_t otherwise, int64_t vocabulary) const;
   // Whether the key has this value; 1 equals 1.0.
   bool is(const std::string &key, const nlohmann::json &value) const { return json.at(key) == value; }
   // Fails if the key has any value but `value`, the only one that can be imported; `why` says what other values mean.

@@ -7,8 +7,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t most = (int64_t(1) << 31) - 1;
-
 // Settings that change translations there and do not exist here, with the values that have no effect.
 const std::pair<const char *, Json> unknown[] = {{"repetition_penalty", 1.0},
                                                  {"encoder_repetition_penalty", 1.0},
@@ -23,11 +21,11 @@ const std::pair<const char *, Json> unknown[] = {{"repetition_penalty", 1.0},
                                                  {"guidance_scale", 1.0},
                                                  {"renormalize_logits", false}};
 
-void addLists(const Config &config, int64_t eos, const std::vector<int64_t> &never, Json &json) {
+void addLists(const Config &config, int64_t eos, const std::vector<int64_t> &never, int64_t vocabulary, Json &json) {
   Json suppress = Json::array(), sequences = Json::array();
   const auto isNever = [&](int64_t id) { return std::find(never.begin(), never.end(), id) != never.end(); };
   const auto addOne = [&](const JsonValue &value) {
-    const int64_t id = value.integer(0, most);
+    const int64_t id = value.integer(0, vocabulary - 1);
     if (id == eos)
       value.fail("is eos, without which no translation ends; expected other tokens");
     if (!isNever(id))
@@ -41,13 +39,13 @@ void addLists(const Config &config, int64_t eos, const std::vector<int64_t> &nev
       const std::vector<JsonValue> ids = list.elements();
       if (ids.size() == 1) {
         // transformers ignores an entry that is only eos.
-        if (ids.front().integer(0, most) != eos)
+        if (ids.front().integer(0, vocabulary - 1) != eos)
           addOne(ids.front());
         continue;
       }
       Json sequence = Json::array();
       for (const JsonValue &id : ids)
-        sequence.push_back(id.integer(0, most));
+        sequence.push_back(id.integer(0, vocabulary - 1));
       if (!sequence.empty())
         sequences.push_back(sequence);
     }
@@ -59,10 +57,11 @@ void addLists(const Config &config, int64_t eos, const std::vector<int64_t> &nev
 
 } // namespace
 
-Json generationOf(const Config &config, const Json &tokens, std::vector<std::string> &notes) {
+Json generationOf(const Config &config, const Json &description, std::vector<std::string> &notes) {
   Json json;
-  const int64_t eos = tokens["eos"];
-  json["beam"] = config.integer("num_beams", 1, 65536, 1);
+  const Json &tokens = description["tokens"];
+  const int64_t eos = tokens["eos"], vocabulary = description["params"]["target_vocab"];
+  json["beam"] = config.integer("num_beams", 1, mostHypotheses, 1);
   json["length_penalty"] = config.number("length_penalty", -1e6, 1e6, false, 1);
   json["length_penalty_form"] = "power";
   json["early_stopping"] = false;
@@ -73,26 +72,30 @@ Json generationOf(const Config &config, const Json &tokens, std::vector<std::str
     else
       json["early_stopping"] = value.oneOf({"never"}, "rule");
   }
-  const int64_t forced = config.token("forced_eos_token_id", -1);
+  const int64_t forced = config.token("forced_eos_token_id", -1, vocabulary);
   if (forced >= 0 && forced != eos)
     config.fail("forced_eos_token_id",
                 std::to_string(forced) + " is not eos, which is " + std::to_string(eos) + "; expected eos, or null");
   // Lengths there include the start token, and eos if that is forced.
   const int64_t counted = forced >= 0 ? 2 : 1;
   if (config.has("max_new_tokens"))
-    json["max_length"] = config.integer("max_new_tokens", counted, most, 0) + 1 - counted;
+    json["max_length"] = config.integer("max_new_tokens", counted, mostTokens, 0) + 1 - counted;
   else if (config.has("max_length"))
-    json["max_length"] = config.integer("max_length", counted + 1, most, 0) - counted;
+    json["max_length"] = config.integer("max_length", counted + 1, mostTokens, 0) - counted;
   json["at_max_length"] = forced >= 0 ? "forced_eos" : "cut";
-  const int64_t least = config.has("min_new_tokens")
-                            ? config.integer("min_new_tokens", 0, most, 0)
-                            : std::max<int64_t>(config.integer("min_length", 0, most, 0) - 1, 0);
+  const char *const minimum = config.has("min_new_tokens") ? "min_new_tokens" : "min_length";
+  int64_t least = config.integer(minimum, 0, mostTokens, 0);
+  if (minimum == std::string("min_length"))
+    least = std::max<int64_t>(least - 1, 0);
+  if (json.contains("max_length") && least > json["max_length"].get<int64_t>())
+    config.fail(minimum, std::to_string(config.integer(minimum, 0, mostTokens, 0)) +
+                             ": is more than the maximum length; expected less");
   if (least > 0)
     json["min_length"] = least;
-  if (const int64_t first = config.token("forced_bos_token_id", -1); first >= 0)
+  if (const int64_t first = config.token("forced_bos_token_id", -1, vocabulary); first >= 0)
     json["forced_first"] = {first};
-  addLists(config, eos, {tokens["pad"], tokens["start"]}, json);
-  if (const int64_t n = config.integer("no_repeat_ngram_size", 0, most, 0); n > 0)
+  addLists(config, eos, {tokens["pad"], tokens["start"]}, vocabulary, json);
+  if (const int64_t n = config.integer("no_repeat_ngram_size", 0, mostTokens, 0); n > 0)
     json["no_repeat_ngram"] = n;
   for (const auto &[key, neutral] : unknown)
     if (config.has(key) && !config.is(key, neutral))

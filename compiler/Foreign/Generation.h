@@ -7,9 +7,10 @@
 
 namespace xfc {
 
-// The `generation` of a model with these `tokens` (of model.json), from generation_config.json, or from the config.json
-// of models that have no such file. Settings without a counterpart become notes. Throws an Error that names the key.
-nlohmann::ordered_json generationOf(const Config &config, const nlohmann::ordered_json &tokens,
+// The `generation` of the model that `description` (model.json's) describes, from generation_config.json, or from the
+// config.json of models that have no such file. Settings without a counterpart become notes. Throws an Error that names
+// the key.
+nlohmann::ordered_json generationOf(const Config &config, const nlohmann::ordered_json &description,
                                     std::vector<std::string> &notes);
 
 // The generation_config.json that makes `generate` search as `generation` says, for this model. Settings that it cannot

@@ -41,7 +41,7 @@ ForeignFiles readHuggingFace(const ForeignOptions &options) {
                                             options.targetLanguage);
   const std::string searched = options.from + "/generation_config.json";
   const Config generation(exists(searched) ? searched : config.file());
-  files.generation = generationOf(generation, files.model.description["tokens"], files.model.notes);
+  files.generation = generationOf(generation, files.model.description, files.model.notes);
   return files;
 }
 

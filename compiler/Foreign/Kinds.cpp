@@ -1,5 +1,6 @@
 // The kinds of files that models come in.
 #include "Kinds.h"
+#include "Pickles.h"
 #include "support/Error.h"
 #include <filesystem>
 
@@ -13,6 +14,8 @@ const Kind &kindOf(const std::string &path) {
   for (const Kind &kind : known)
     if (kind.is(path))
       return kind;
+  if (const std::string pickle = findPickle(path); !pickle.empty())
+    throw Error(pickle + ": is " + adviceAboutPickles());
   std::string expected;
   for (const Kind &kind : known)
     expected += (expected.empty() ? "" : &kind == &known.back() ? ", or " : ", ") + kind.what;

@@ -1,6 +1,7 @@
 // The tensors of a model.
 #include "Weights.h"
 #include "Config.h"
+#include "Pickles.h"
 #include "support/Error.h"
 #include <filesystem>
 #include <set>
@@ -10,12 +11,17 @@ namespace xfc {
 // Explains what to do if there are no safetensors: weights in other formats are not read.
 static std::string instead(const std::string &folder) {
   const auto has = [&](const char *file) { return exists(folder + "/" + file); };
-  for (const char *pickle : {"pytorch_model.bin", "pytorch_model.bin.index.json"})
-    if (has(pickle))
-      return "there is only " + std::string(pickle) +
-             ", a pickle, which runs whatever code it contains when it is read; if you trust it, convert it: "
-             "python3 -c \"from transformers import AutoModelForSeq2SeqLM as M; M.from_pretrained('" +
-             folder + "').save_pretrained('CONVERTED')\"";
+  std::string pickle;
+  for (const char *usual : {"pytorch_model.bin", "pytorch_model.bin.index.json"})
+    if (pickle.empty() && has(usual))
+      pickle = usual;
+  if (pickle.empty())
+    pickle = std::filesystem::path(findPickle(folder)).filename().string();
+  if (!pickle.empty())
+    return "there is only " + pickle +
+           ", a pickle, which runs whatever code it contains when it is read; if you trust it, convert it: "
+           "python3 -c \"from transformers import AutoModelForSeq2SeqLM as M; M.from_pretrained('" +
+           folder + "').save_pretrained('CONVERTED')\"";
   for (const char *other : {"tf_model.h5", "flax_model.msgpack"})
     if (has(other))
       return "there is only " + std::string(other) +

@@ -44,6 +44,9 @@ public:
       return modelType.ends_with("t5") ? t5(model) : fairseq(model, source, target);
     if (has("vocab.json") && has("merges.txt"))
       return {byteLevel(), ""};
+    for (const char *other : {"vocab.txt", "merges.txt", "vocab.json", "tokenizer.model", "spiece.vocab", "bpe.codes"})
+      if (has(other))
+        return {"", "", path(other)};
     return {};
   }
 
@@ -68,6 +71,8 @@ private:
         settings[key] = file.at(key).isString() ? file.string(key) : file.at(key).string("content");
     for (const char *key : {"legacy_behaviour", "separate_vocabs", "add_prefix_space"})
       flags[key] = flags[key] || file.boolean(key, false);
+    if (file.has("extra_ids"))
+      extraIds = file.at("extra_ids").integer(0, 10000);
     for (const char *key : {"additional_special_tokens", "extra_special_tokens"})
       if (file.has(key) && file.at(key).isArray()) {
         moreSpecial.clear();
@@ -206,15 +211,14 @@ private:
     return result;
   }
 
-  // T5's model, followed by the sentinel tokens <extra_id_99> to <extra_id_0>.
+  // T5's model, followed by the sentinel tokens, <extra_id_99> to <extra_id_0> unless the settings give another number.
   FolderVocabularies t5(const std::string &model) {
     MappedSentencePiece map;
     map.model = readFile(path(model));
     const std::unique_ptr<Tokenizer> pieces = makeTokenizer(map.model, path(model));
     for (int32_t id = 0; id < pieces->size(); ++id)
       map.tokens.push_back(pieces->piece(id));
-    constexpr int extra = 100;
-    for (int i = extra - 1; i >= 0 && added.empty(); --i) {
+    for (int64_t i = extraIds - 1; i >= 0 && added.empty(); --i) {
       map.tokens.push_back("<extra_id_" + std::to_string(i) + ">");
       moreSpecial.push_back(map.tokens.back());
     }
@@ -309,6 +313,7 @@ private:
   std::string folder, modelType;
   std::map<std::string, std::string> settings;
   std::map<std::string, bool> flags;
+  int64_t extraIds = 100;
   std::vector<std::string> moreSpecial;
   std::map<int64_t, std::pair<std::string, bool>> added; // text, and whether it is special
 };

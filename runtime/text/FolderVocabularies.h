@@ -9,6 +9,7 @@ namespace xfc {
 // tokenizer.
 struct FolderVocabularies {
   std::string source, target;
+  std::string unread = {}; // if there is no tokenizer: a file of a kind of tokenizers that is not read
 };
 
 // `modelType` is config.json's model_type. Languages are named as the model names them (en, eng_Latn, en_XX); empty
