@@ -268,20 +268,6 @@ void check(const OurModel &model, const Form &form) {
     }
 }
 
-// Whether the decoder begins with a row of zeros that belongs to a token which nothing else uses: Marian's padding, the
-// last row of the tables. CTranslate2 has no such token, so that it cannot be written.
-bool startsFromZero(const OurModel &model) {
-  const Description &description = model.description;
-  const int32_t start = description.tokens.start;
-  if (start != description.tokens.pad || start == description.tokens.eos || start != description.targetVocab - 1)
-    return false;
-  const TensorView *table = model.tensor("decoder.embed.weight");
-  const std::vector<float> row = floatsOf(rowsOf(*table, start, 1));
-  const bool separate = description.parameter("encoder.embed.weight") != description.parameter("decoder.embed.weight");
-  return (separate || description.sourceVocab == description.targetVocab) &&
-         std::all_of(row.begin(), row.end(), [](float number) { return number == 0; });
-}
-
 //===-- the tokens ----------------------------------------------------------------------------------------------===//
 
 // The names of the ids below `rows`. All differ, and ids without a piece get names that no text has. Without a

@@ -182,6 +182,10 @@ ForeignExport exportHuggingFace(const ExportOptions &options) {
   if (const std::string type = typeOf(tensors); !type.empty())
     exported->config["dtype"] = type;
   const Json generation = generationConfig(model.generation, model.description, result.notes);
+  if (result.modelType == "marian" && !startsFromZero(model))
+    result.notes.push_back(model.describedBy + ": CTranslate2's converter takes for granted that a Marian model begins "
+                                               "with padding, its last token, whose embedding is zero; this one does "
+                                               "not, so export it with --to ctranslate2 for that program");
   const FolderVocabularies &vocabularies = model.vocabularies;
   const std::map<std::string, std::string> tokenizer = tokenizerFiles(vocabularies, result.modelType);
   if (tokenizer.empty())

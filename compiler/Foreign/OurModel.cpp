@@ -1,8 +1,10 @@
 // Reads a model of ours from a folder, to be exported.
 #include "OurModel.h"
 #include "Import/Generation.h"
+#include "Rebuilt.h"
 #include "support/Error.h"
 #include "support/Files.h"
+#include "tensors/Numbers.h"
 #include "text/Vocabulary.h"
 #include "tokenizers/MappedSentencePiece.h"
 #include <algorithm>
@@ -83,6 +85,18 @@ OurModel readOurModel(const std::string &folder) {
                        model.description.targetVocab, model.description.tokens.pad, model.description.tokens.eos);
   model.tensors = tensorsOf(model.description, views, metadata, file);
   return model;
+}
+
+bool startsFromZero(const OurModel &model) {
+  const Description &description = model.description;
+  const int32_t start = description.tokens.start;
+  if (start != description.tokens.pad || start == description.tokens.eos || start != description.targetVocab - 1)
+    return false;
+  const TensorView *table = model.tensor("decoder.embed.weight");
+  const std::vector<float> row = floatsOf(rowsOf(*table, start, 1));
+  const bool separate = description.parameter("encoder.embed.weight") != description.parameter("decoder.embed.weight");
+  return (separate || description.sourceVocab == description.targetVocab) &&
+         std::all_of(row.begin(), row.end(), [](float number) { return number == 0; });
 }
 
 std::string punctuationNote(const FolderVocabularies &vocabularies) {

@@ -26,6 +26,10 @@ struct OurModel {
 // an Error if the weights are not those of the model, or are damaged.
 OurModel readOurModel(const std::string &folder);
 
+// Whether the decoder begins with a row of zeros that belongs to a token which nothing else uses: Marian's padding, the
+// last row of the tables. CTranslate2 has no such token, so that it cannot be written there.
+bool startsFromZero(const OurModel &model);
+
 // For users: by which languages' rules the vocabularies normalize punctuation, which the files of other programs cannot
 // say. "" if they do not.
 std::string punctuationNote(const FolderVocabularies &vocabularies);

@@ -39,6 +39,14 @@ public:
   std::string map() const {
     return map([](const std::string &) { return true; });
   }
+  // The tokens for which `takes` holds, in the order of their ids.
+  template <typename Takes> Json list(Takes takes) const {
+    Json tokens = Json::array();
+    for (int32_t id = 0; id < tokenizer->size(); ++id)
+      if (std::string token = tokenizer->piece(id); takes(token))
+        tokens.push_back(std::move(token));
+    return tokens;
+  }
   // The token of the frame that is neither bos nor eos, "" if there is none; and whether it follows the line.
   std::string language() const {
     const Frame *frame = tokenizer->frame();
@@ -77,7 +85,7 @@ private:
   bool mapped, json;
 };
 
-// M2M100's languages are tokens of this form, which its files leave out.
+// M2M100's languages are tokens of this form, which its vocab.json leaves out.
 bool isLanguage(const std::string &token) {
   return token.size() > 4 && token.starts_with("__") && token.ends_with("__");
 }
@@ -115,7 +123,7 @@ std::map<std::string, std::string> tokenizerFiles(const FolderVocabularies &voca
     settings["tokenizer_class"] = classOf(modelType, source.languageFollows());
   } else if (pieces && isT5 && source.isOfT5()) {
     files["spiece.model"] = source.model();
-    settings.update({{"tokenizer_class", "T5Tokenizer"}, {"extra_ids", source.count("<extra_id_")}});
+    settings["tokenizer_class"] = "T5Tokenizer";
   } else if (pieces && (isT5 || modelType == "marian")) {
     files["source.spm"] = source.model();
     files["target.spm"] = target.model();
@@ -128,12 +136,15 @@ std::map<std::string, std::string> tokenizerFiles(const FolderVocabularies &voca
     files["sentencepiece.bpe.model"] = source.model();
     files["vocab.json"] = source.map([](const std::string &token) { return !isLanguage(token); });
     settings["tokenizer_class"] = "M2M100Tokenizer";
+    settings["additional_special_tokens"] = source.list(isLanguage); // CTranslate2 gives ids to what is listed
   } else if (pieces && modelType == "mbart" && source.isMapped()) {
     files["sentencepiece.bpe.model"] = source.model();
     settings["tokenizer_class"] = classOf(modelType, source.languageFollows());
   } else {
     return {};
   }
+  if (settings["tokenizer_class"] == "T5Tokenizer")
+    settings["extra_ids"] = source.count("<extra_id_"); // transformers adds a hundred if nothing is said
   if (modelType == "mbart" || modelType == "m2m_100") {
     if (const std::string language = source.language(); !language.empty())
       settings["src_lang"] = nameOf(language);

@@ -22,7 +22,11 @@ from foreign_checks import expect, failures, work, xfc
 from foreign_checks import run as completed
 from foreign_models import bart, marian, ragged, randomize, sizes, t5, untied
 
-models = os.path.join(os.path.dirname(__file__), "..", "..", "..", "..", "models")
+root = os.path.join(os.path.dirname(__file__), "..", "..", "..", "..")
+models = os.path.join(root, "models")
+sys.path.insert(0, os.path.join(root, "tests", "unit", "runtime"))
+from tokenizer_lines import hostile_lines, real_lines  # noqa: E402
+
 warnings.filterwarnings("ignore", "Recommended: pip install sacremoses")
 torch.manual_seed(7)
 OTHER_SIZES = [sizes(42, (1, 3), 6, 57, 97), sizes(66, (3, 2), 2, 101, 211)]  # with heads of 7 and 33 features
@@ -90,6 +94,8 @@ def check(name, model, tokenizer=None, language=None, **save):
     check_way_back(name, model, folder, imported, tokenizer, dict(input_ids=source, decoder_input_ids=target))
     if tokenizer:
         compare_text(name, model, tokenizer, imported, translator, ["anna berta", "carl", " Emil  Äö ", "ida julius gustav fritz"])
+        if name == "t5":
+            check_verbs(name, tokenizer, imported, translator)
         token = language and tokenizer.convert_ids_to_tokens(settings.forced_bos_token_id)
         check_ctranslate2(name, folder, tokenizer, ["anna berta", "carl", "ida julius gustav fritz"], token)
 
@@ -97,7 +103,8 @@ def check(name, model, tokenizer=None, language=None, **save):
 def check_way_back(name, model, folder, imported, tokenizer, inputs):
     """The exported model has the same bytes in every tensor, loads in transformers as the same model, and imports as the same model."""
     exported, again = os.path.join(work, name + ".exported"), os.path.join(work, name + ".again")
-    run(xfc, "export", imported, "--to", "hf", "-o", exported)
+    notes = completed(xfc, "export", imported, "--to", "hf", "-o", exported).stderr
+    expect("--to ctranslate2" not in notes, f"{name}: export says {notes}")
     with open(os.path.join(exported, "config.json")) as file:
         kind = json.load(file)["architectures"][0]
     theirs, ours = {}, load_file(os.path.join(exported, "model.safetensors"))
@@ -130,6 +137,26 @@ def check_way_back(name, model, folder, imported, tokenizer, inputs):
         expect(first == second.replace(b".exported", b""), f"{name}: {file} is another when what was exported is imported")
 
 
+def check_verbs(name, tokenizer, imported, translator):
+    """The verbs `encode` and `decode` give the tokenizer's ids and text, for thousands of lines."""
+    lines, origin = real_lines()
+    lines += [line for line in hostile_lines(100) if "\0" not in line]
+    text, ids = (os.path.join(work, name + end) for end in (".real", ".ids"))
+    with open(text, "w") as file:
+        file.writelines(line + "\n" for line in lines)
+    encoded = run(translator, "encode", "--model", imported, "--input", text)
+    with open(ids, "w") as file:
+        file.write(encoded)
+    found, wanted = [list(map(int, line.split())) for line in encoded.split("\n")[:-1]], tokenizer(lines).input_ids
+    wanted = [[] if row == [tokenizer.eos_token_id] else row for row in wanted]  # a line without text has no ids here
+    different = [line for line, a, b in zip(lines, found, wanted, strict=True) if a != b]
+    expect(not different, f"{name}: encode differs in {len(different)} lines: {different[:5]}")
+    found, wanted = run(translator, "decode", "--model", imported, "--input", ids).split("\n")[:-1], tokenizer.batch_decode(found, skip_special_tokens=True)
+    different = [b for a, b in zip(found, wanted, strict=True) if a != b]
+    expect(not different, f"{name}: decode differs in {len(different)} lines: {different[:5]}")
+    print(f"{name}: encodes and decodes {len(lines)} lines: {origin}")
+
+
 def compare_text(name, model, tokenizer, imported, translator, lines):
     """Translates text to text with the tokenizer that was imported with the model."""
     source = os.path.join(work, name + ".lines")
@@ -146,14 +173,26 @@ def compare_text(name, model, tokenizer, imported, translator, lines):
     print(f"{name}: {wanted}")
 
 
+def in_ctranslate2(folder, converted, tokenizer, lines, language):
+    """The greedy translations of a Hugging Face folder that CTranslate2 has converted, as tokens."""
+    import ctranslate2
+    ctranslate2.converters.TransformersConverter(folder).convert(converted)
+    tokens = [tokenizer.convert_ids_to_tokens(row) for row in tokenizer(lines).input_ids]
+    results = ctranslate2.Translator(converted, device="cpu", compute_type="float32", intra_threads=1).translate_batch(
+        tokens, beam_size=1, max_decoding_length=20, target_prefix=[[language]] * len(lines) if language else None)
+    return [result.hypotheses[0] for result in results]
+
+
 def check_ctranslate2(name, folder, tokenizer, lines, language=None):
-    """A Hugging Face folder, converted by CTranslate2 and imported, translates greedily as it does in CTranslate2. Tokens are compared, since
-    a list may hold a token twice."""
+    """A Hugging Face folder, converted by CTranslate2 and imported, translates greedily as it does in CTranslate2; and so does the folder
+    that was exported from it. Tokens are compared, since a list may hold a token twice."""
     if not importlib.util.find_spec("ctranslate2"):
         return
-    import ctranslate2
-    converted, imported, translator, source = (os.path.join(work, name + end) for end in (".ct2", ".ct2.imported", ".ct2.translator", ".ct2.lines"))
-    ctranslate2.converters.TransformersConverter(folder).convert(converted)
+    converted, imported, translator, source, exported = (os.path.join(work, name + end) for end in (
+        ".ct2", ".ct2.imported", ".ct2.translator", ".ct2.lines", ".exported"))
+    wanted = in_ctranslate2(folder, converted, tokenizer, lines, language)
+    found = in_ctranslate2(exported, exported + ".ct2", transformers.AutoTokenizer.from_pretrained(exported), lines, language)
+    expect(found == wanted, f"{name}: CTranslate2 translates the exported folder to {found}, the original to {wanted}")
     found = [file for file in ("shared_vocabulary.json", "target_vocabulary.json") if os.path.exists(os.path.join(converted, file))]
     with open(os.path.join(converted, found[0])) as file:
         listed = json.load(file)
@@ -161,9 +200,6 @@ def check_ctranslate2(name, folder, tokenizer, lines, language=None):
     tokens = [tokenizer.convert_ids_to_tokens(row) for row in tokenizer(lines).input_ids]
     with open(source, "w") as file:
         file.writelines(" ".join(str(vocabulary[token]) for token in row) + "\n" for row in tokens)
-    results = ctranslate2.Translator(converted, device="cpu", compute_type="float32", intra_threads=1).translate_batch(
-        tokens, beam_size=1, max_decoding_length=20, target_prefix=[[language]] * len(lines) if language else None)
-    wanted = [result.hypotheses[0] for result in results]
     run(xfc, "import", converted, "-o", imported, *(("--target-language", language) if language else ()))
     run(xfc, "compile", imported, "-o", translator, "--mode", "decode")
     answers = run(translator, "translate", "--model", imported, "--format", "ids", "--input", source, "--beam", 1, "--max-length", 20, "--json")
@@ -214,7 +250,8 @@ def check_trained():
         *(argument for key, value in sizes.items() for argument in ("--set", f"{key}={value}")))
     run(translator, "train", "--source", files[0], "--target", files[1], "--vocab", vocabulary, "--out", folder, "--steps", 200, "--batch-tokens",
         400, "--lr", 2e-3, "--schedule", "constant", "--warmup", 50, "--quiet")
-    run(xfc, "export", folder, "--to", "hf", "-o", exported)
+    notes = completed(xfc, "export", folder, "--to", "hf", "-o", exported).stderr
+    expect("export it with --to ctranslate2" in notes, f"trained: export says {notes}")  # it begins with another token than padding
     model = transformers.MarianMTModel.from_pretrained(exported).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(exported)
     generator = torch.Generator().manual_seed(6)
@@ -262,10 +299,12 @@ def nllb_tokenizer():
                                                       tgt_lang="fra_Latn")
 
 
-def t5_tokenizer():
-    folder = os.path.join(work, "t5.tokenizer")
+def t5_tokenizer(name="t5", extra_ids=100, **options):
+    folder = os.path.join(work, name + ".tokenizer")
     os.makedirs(folder)
-    train_pieces(os.path.join(folder, "spiece"), text_of(0) + text_of(1), pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
+    train_pieces(os.path.join(folder, "spiece"), text_of(0) + text_of(1), pad_id=0, eos_id=1, unk_id=2, bos_id=-1, **options)
+    with open(os.path.join(folder, "tokenizer_config.json"), "w") as file:
+        json.dump({"extra_ids": extra_ids}, file)
     return transformers.T5Tokenizer.from_pretrained(folder)
 
 
@@ -374,6 +413,12 @@ check("nllb", translated_into("fra_Latn", tokenizer, randomize(bart("M2M100", vo
 tokenizer = t5_tokenizer()
 check("t5", randomize(t5("T5", vocab_size=len(tokenizer) + 3), 7), tokenizer)
 check("t5-1.1", randomize(untied(t5("T5", dict(feed_forward_proj="gated-gelu", tie_word_embeddings=False), num_decoder_layers=1)), 10))
+# flan-T5 has T5's tokenizer, and a gated GELU. MADLAD's heads together are wider than d_model, and its languages are ordinary pieces.
+check("flan-t5", randomize(untied(t5("T5", dict(feed_forward_proj="gated-gelu", tie_word_embeddings=False), vocab_size=len(tokenizer) + 3)), 15),
+      tokenizer)
+tokenizer = t5_tokenizer("madlad", user_defined_symbols=["<2de>", "<2fr>"], extra_ids=0)
+check("madlad", randomize(untied(t5("T5", dict(feed_forward_proj="gated-gelu", tie_word_embeddings=False), vocab_size=len(tokenizer) + 5, d_kv=16)), 14),
+      tokenizer)
 check("mt5", randomize(untied(t5("MT5", d_model=20)), 11))
 check("umt5", randomize(t5("UMT5", num_layers=3), 12))
 for i, other in enumerate(OTHER_SIZES):
