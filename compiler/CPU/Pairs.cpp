@@ -291,18 +291,11 @@ static Backend::KernelInfo emitAlignmentLoss(KernelBuilder &k, AlignmentLossOp o
   const Address loss(k, op.getLossMutable()), result(k, op.getResult()), alignment(k, op.getAlignment()),
       means(k, op.getMeans());
   HeadOfSequence at(k, 1);
-  Value block = at.pairs(k, op.getPMutable(), heads), perHead = k.mul(at.queries, at.keys), zero = k.scalar(0);
+  Value block = at.pairs(k, op.getPMutable(), heads), perHead = k.mul(at.queries, at.keys);
   k.loop(k.index(0), at.queries, 1, [&](Value query) {
     Value row = k.add(at.firstQuery, query), first = k.offset(block, k.mul(query, at.keys));
-    Value sum = k.loop(k.index(0), k.index(links.width), 1, ValueRange{zero}, [&](Value i, Values s) -> Values {
-      Values ofLink = links.choose(
-          row, i,
-          [&](Value key) -> Values {
-            Value p = k.offset(first, key);
-            Value mean = links.mean([&](Value head) { return k.load(k.offset(p, k.mul(head, perHead))); });
-            return {mean, links.loss(k, row, i, mean)};
-          },
-          [&]() -> Values { return {zero, zero}; });
+    Value sum = k.loop(k.index(0), k.index(links.width), 1, ValueRange{k.scalar(0)}, [&](Value i, Values s) -> Values {
+      Values ofLink = links.meanAndLoss(k, row, i, first, perHead);
       if (!op.getMeans().use_empty())
         k.store(ofLink[0], k.offset(means.row(k, row), i));
       return {k.addf(s[0], ofLink[1])};
@@ -329,15 +322,7 @@ static Backend::KernelInfo emitAlignmentLossGrad(KernelBuilder &k, AlignmentLoss
     });
     k.when(links.concerns(at.head), [&] {
       Value d = k.load(dloss.row(k, row));
-      k.loop(k.index(0), k.index(links.width), 1, [&](Value i) {
-        links.choose(
-            row, i,
-            [&](Value key) -> Values {
-              k.store(links.gradient(row, i, d, k.load(k.offset(means.row(k, row), i))), k.offset(first, key));
-              return {};
-            },
-            []() -> Values { return {}; });
-      });
+      k.loop(k.index(0), k.index(links.width), 1, [&](Value i) { links.storeGradient(row, i, d, means, first); });
     });
   });
   return {{perSequence, 1, heads}, 0};

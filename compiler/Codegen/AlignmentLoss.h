@@ -16,6 +16,41 @@ public:
         links(k, op.getLinksMutable()), shares(k, op.getSharesMutable()) {}
   const int64_t width; // the number of links of a row, some of which may be none
 
+  // The mean over the heads of their probability at link i of the row, and the loss of the link,
+  // -share log(mean + epsilon); zeros if there is none. `first` is where the row's probabilities of the first head
+  // begin, and those of each further head follow after `perHead` numbers.
+  template <typename Builder>
+  Values meanAndLoss(Builder &builder, mlir::Value row, mlir::Value i, mlir::Value first, mlir::Value perHead) const {
+    return choose(
+        row, i,
+        [&](mlir::Value key) -> Values {
+          mlir::Value mean = meanAt(k.offset(first, key), perHead);
+          mlir::Value log = builder.log(k.addf(mean, k.scalar(AlignmentLossOp::epsilon)));
+          return {mean, k.mulf(k.subf(k.scalar(0), share(row, i)), log)};
+        },
+        [&]() -> Values { return {k.scalar(0), k.scalar(0)}; });
+  }
+
+  // Whether this head (i64) has a gradient.
+  mlir::Value concerns(mlir::Value ofHead) const {
+    return head ? k.equal(ofHead, k.index(static_cast<int64_t>(*head))) : k.boolean(true);
+  }
+  // Stores the gradient of the probability at link i of the row, which is that of each head concerned, if there is such
+  // a link. `first` is where the row's gradients of the head begin; `means` are those of meanAndLoss().
+  void storeGradient(mlir::Value row, mlir::Value i, mlir::Value dloss, const Address &means, mlir::Value first) const {
+    choose(
+        row, i,
+        [&](mlir::Value key) -> Values {
+          mlir::Value mean = k.load(k.offset(means.row(k, row), i));
+          mlir::Value shifted = k.addf(mean, k.scalar(AlignmentLossOp::epsilon));
+          mlir::Value ofHeads = k.mulf(k.scalar(head ? -1 : -static_cast<double>(heads)), shifted);
+          k.store(k.divf(k.mulf(dloss, share(row, i)), ofHeads), k.offset(first, key));
+          return {};
+        },
+        []() -> Values { return {}; });
+  }
+
+private:
   // Runs then(the index of the key), or otherwise() if link i of the row is none.
   Values choose(mlir::Value row, mlir::Value i, const std::function<Values(mlir::Value)> &then,
                 const std::function<Values()> &otherwise) const {
@@ -23,33 +58,16 @@ public:
     return k.choose(k.less(key, k.index(0)), otherwise, [&] { return then(key); });
   }
 
-  // The mean over the heads, in ascending order, of probability(head), where `head` is an i64; or that of the only
-  // head.
-  mlir::Value mean(const std::function<mlir::Value(mlir::Value)> &probability) const {
+  // The mean of the heads' probabilities in ascending order, or the probability of the only head that is concerned.
+  mlir::Value meanAt(mlir::Value ofFirstHead, mlir::Value perHead) const {
+    auto ofHead = [&](mlir::Value h) { return k.load(k.offset(ofFirstHead, k.mul(h, perHead))); };
     if (head)
-      return probability(k.index(static_cast<int64_t>(*head)));
+      return ofHead(k.index(static_cast<int64_t>(*head)));
     mlir::Value sum = k.loop(k.index(0), k.index(heads), 1, mlir::ValueRange{k.scalar(0)},
-                             [&](mlir::Value h, Values s) -> Values { return {k.addf(s[0], probability(h))}; })[0];
+                             [&](mlir::Value h, Values s) -> Values { return {k.addf(s[0], ofHead(h))}; })[0];
     return k.mulf(sum, k.scalar(1.0 / static_cast<double>(heads)));
   }
 
-  // -share log(mean + epsilon) of link i.
-  template <typename Builder>
-  mlir::Value loss(Builder &builder, mlir::Value row, mlir::Value i, mlir::Value mean) const {
-    mlir::Value log = builder.log(k.addf(mean, k.scalar(AlignmentLossOp::epsilon)));
-    return k.mulf(k.subf(k.scalar(0), share(row, i)), log);
-  }
-
-  // Whether this head (i64) has a gradient, and the gradient of each of these heads' probability at link i.
-  mlir::Value concerns(mlir::Value ofHead) const {
-    return head ? k.equal(ofHead, k.index(static_cast<int64_t>(*head))) : k.boolean(true);
-  }
-  mlir::Value gradient(mlir::Value row, mlir::Value i, mlir::Value dloss, mlir::Value mean) const {
-    mlir::Value shifted = k.addf(mean, k.scalar(AlignmentLossOp::epsilon));
-    return k.divf(k.mulf(dloss, share(row, i)), k.mulf(k.scalar(head ? -1 : -static_cast<double>(heads)), shifted));
-  }
-
-private:
   mlir::Value share(mlir::Value row, mlir::Value i) const { return k.load(k.offset(shares.row(k, row), i)); }
 
   CodeBuilder &k;

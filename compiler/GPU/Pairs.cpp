@@ -252,18 +252,11 @@ static Backend::KernelInfo emitAlignmentLoss(KernelBuilder &k, AlignmentLossOp o
   const Address loss(k, op.getLossMutable()), result(k, op.getResult()), alignment(k, op.getAlignment()),
       means(k, op.getMeans());
   return {eachQuery(k, 1, [&](HeadOfSequence &at, Value query) {
-    Value row = k.add(at.firstQuery, k.i64Of(query)), zero = k.scalar(0);
+    Value row = k.add(at.firstQuery, k.i64Of(query));
     Value first = at.pairsRow(k, at.pairs(k, op.getPMutable(), heads), query),
           perHead = k.mul(k.i64Of(at.queries), k.i64Of(at.keys));
-    Value sum = k.warpSum(eachLane(k, k.i32Of(static_cast<int32_t>(links.width)), zero, [&](Value i, Value s) {
-      Values ofLink = links.choose(
-          row, i,
-          [&](Value key) -> Values {
-            Value p = k.offset(first, key);
-            Value mean = links.mean([&](Value head) { return k.load(k.offset(p, k.mul(head, perHead))); });
-            return {mean, links.loss(k, row, i, mean)};
-          },
-          [&]() -> Values { return {zero, zero}; });
+    Value sum = k.warpSum(eachLane(k, k.i32Of(static_cast<int32_t>(links.width)), k.scalar(0), [&](Value i, Value s) {
+      Values ofLink = links.meanAndLoss(k, row, i, first, perHead);
       if (!op.getMeans().use_empty())
         k.store(ofLink[0], k.offset(means.row(k, row), i));
       return k.addf(s, ofLink[1]);
@@ -289,15 +282,8 @@ static Backend::KernelInfo emitAlignmentLossGrad(KernelBuilder &k, AlignmentLoss
     tiles.syncWarp(); // a link may be at a key that another lane has cleared
     k.when(links.concerns(at.head), [&] {
       Value d = k.load(dloss.row(k, row));
-      k.loop(k.lane(), k.i32Of(static_cast<int32_t>(links.width)), KernelBuilder::warpSize, [&](Value i) {
-        links.choose(
-            row, i,
-            [&](Value key) -> Values {
-              k.store(links.gradient(row, i, d, k.load(k.offset(means.row(k, row), i))), k.offset(first, key));
-              return {};
-            },
-            []() -> Values { return {}; });
-      });
+      k.loop(k.lane(), k.i32Of(static_cast<int32_t>(links.width)), KernelBuilder::warpSize,
+             [&](Value i) { links.storeGradient(row, i, d, means, first); });
     });
   })};
 }
