@@ -64,7 +64,7 @@ void applyConfiguration(CLI::App &command, const std::string &text, const std::s
   const bool otherText = (givenFiles || given("tsv")) && !given("resume");
   choose(otherText, {"data-weighting", "guided-alignment", "source-prefix", "target-prefix"});
   choose(!given("guided-alignment") && (otherText || given("data") || !values.contains("guided-alignment")),
-         {"guided-alignment-type", "guided-alignment-weight"});
+         {"guided-alignment-type"});
   const bool weighted = given("data-weighting") || given("tsv-weighting") ||
                         (values.contains("data-weighting") && !otherText) ||
                         (values.contains("tsv-weighting") && !givenFiles);

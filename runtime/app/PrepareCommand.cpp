@@ -23,6 +23,7 @@ void addPrepare(CLI::App &app) {
   addBatchTokens(*command, options->batchTokens, "target tokens, that the teacher reads at a time");
   command->callback([command, options] {
     requirePairs(options->text);
+    checkAlignmentType(*command, options->text, options->model.format);
     if (options->distribution == 0) {
       for (const char *ofTeacher :
            {"--model", "--weights", "--force-model", "--force-vocab", "--device", "--cuda-image", "--batch-tokens"})

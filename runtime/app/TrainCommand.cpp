@@ -163,18 +163,6 @@ void checkTeacher(const CLI::App &command, const TrainOptions &options) {
     throw CLI::RequiredError("--source (with --teacher-n-best)");
 }
 
-// The links of --guided-alignment are between the tokens of text, or between its words.
-void checkAlignments(const CLI::App &command, const TrainOptions &options) {
-  if (options.text.alignments.empty()) {
-    for (const char *flag : {"--guided-alignment-type", "--guided-alignment-weight"})
-      if (command.get_option(flag)->count() > 0)
-        throw CLI::RequiredError("--guided-alignment (with " + std::string(flag) + ")");
-  } else if (options.text.alignWords && options.format != Format::Text) {
-    throw CLI::ValidationError("--guided-alignment-type",
-                               "lines of pieces or ids have no words; word needs --format text");
-  }
-}
-
 void run(CLI::App &command, TrainFlags &flags) {
   TrainOptions &options = flags.train;
   const GivenFlags given(command);
@@ -184,9 +172,9 @@ void run(CLI::App &command, TrainFlags &flags) {
     applyConfiguration(command, readFile(options.out + "/config.json"), options.out + "/config.json");
   options.schedule = schedules.at(flags.schedule);
   const bool prepared = !options.data.empty();
-  for (const char *other :
-       {"--source", "--target", "--tsv", "--data-weighting", "--data-weighting-type", "--tsv-weighting",
-        "--guided-alignment", "--source-prefix", "--target-prefix", "--filter-length", "--filter-ratio"})
+  for (const char *other : {"--source", "--target", "--tsv", "--data-weighting", "--data-weighting-type",
+                            "--tsv-weighting", "--guided-alignment", "--guided-alignment-type", "--source-prefix",
+                            "--target-prefix", "--filter-length", "--filter-ratio"})
     if (prepared && command.get_option(other)->count() > 0)
       throw CLI::ExcludesError("--data", other);
   if (!flags.textMemory.empty())
@@ -198,7 +186,11 @@ void run(CLI::App &command, TrainFlags &flags) {
     throw CLI::ValidationError("--distillation", "the distributions of a teacher are in files that its `prepare "
                                                  "--distribution` has written; give them to --data, or have "
                                                  "--teacher write them, with --teacher-distribution");
-  checkAlignments(command, options);
+  checkAlignmentType(command, options.text, options.format);
+  // Files of --data may have links, which is seen when they are opened.
+  options.guided = given.onCommandLine("--guided-alignment-weight");
+  if (options.guided && options.text.alignments.empty() && !prepared)
+    throw CLI::RequiredError("--guided-alignment, or --data (with --guided-alignment-weight)");
   checkCorpora(options);
   checkSampling(options);
   if (options.out.empty())
@@ -291,16 +283,6 @@ void addTrain(CLI::App &app) {
                    "their sizes, larger values take more of the small ones")
       ->check(FinitePositive)
       ->type_name("T");
-  command->add_option("--guided-alignment", options.text.alignments,
-                      "word alignments that the attention is to learn, for executables of `xfc compile "
-                      "--guided-alignment`: one line of links for each pair, such as 0-0 1-2, each the number of a "
-                      "source token and that of a target token, from 0; several files are read one after the other");
-  command
-      ->add_option_function<std::string>(
-          "--guided-alignment-type", [&options](const std::string &what) { options.text.alignWords = what == "word"; },
-          "what links are between: tokens as `encode` prints them (default), or words of the text, which are separated "
-          "by blanks: all tokens of two linked words are linked")
-      ->check(CLI::IsMember({"token", "word"}));
   command
       ->add_option(
           "--guided-alignment-weight", options.alignmentWeight,

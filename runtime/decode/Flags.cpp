@@ -75,6 +75,16 @@ void addPairs(CLI::App &command, PairFiles &files, PairFilter &filter) {
           "what lines of weights hold: the weight of the sentence (default), or one of each word, that is, of each "
           "token of the target, separated by blanks")
       ->check(CLI::IsMember({"sentence", "word"}));
+  command.add_option("--guided-alignment", files.alignments,
+                     "word alignments that the attention is to learn, for executables of `xfc compile "
+                     "--guided-alignment`: one line of links for each pair, such as 0-0 1-2, each the number of a "
+                     "source token and that of a target token, from 0; several files are read one after the other");
+  command
+      .add_option_function<std::string>(
+          "--guided-alignment-type", [&files](const std::string &what) { files.alignWords = what == "word"; },
+          "what links are between: tokens as `encode` prints them (default), or words of the text, which are separated "
+          "by blanks: all tokens of two linked words are linked")
+      ->check(CLI::IsMember({"token", "word"}));
   command
       .add_option_function<std::string>(
           "--filter-length", [&filter](const std::string &text) { readLengths(text, filter); },
@@ -113,6 +123,14 @@ void requirePairs(const PairFiles &files, const std::string &inPlace) {
     throw CLI::RequiredError("--tsv (with --tsv-weighting)");
   if (files.weighWords && files.weighting() == Weighting::None)
     throw CLI::RequiredError("--data-weighting or --tsv-weighting (with --data-weighting-type)");
+}
+
+void checkAlignmentType(const CLI::App &command, const PairFiles &files, Format format) {
+  const char *flag = "--guided-alignment-type";
+  if (files.alignments.empty() && command.get_option(flag)->count() > 0)
+    throw CLI::RequiredError("--guided-alignment (with " + std::string(flag) + ")");
+  if (files.alignWords && format != Format::Text)
+    throw CLI::ValidationError(flag, "lines of pieces or ids have no words; word needs --format text");
 }
 
 Format formatNamed(std::string_view name) {

@@ -17,11 +17,13 @@ void addQuiet(CLI::App &command, bool &quiet);
 void addTrace(CLI::App &command, std::string &file);
 // --vocab and --target-vocab
 void addVocabularies(CLI::App &command, std::string &source, std::string &target);
-// --source, --target and --tsv; their prefixes and weights; --filter-length and --filter-ratio
+// --source, --target and --tsv; their prefixes, weights and alignments; --filter-length and --filter-ratio
 void addPairs(CLI::App &command, PairFiles &files, PairFilter &filter);
 // Throws CLI::Error unless --source and --target, or --tsv alone, are given. `inPlace`: other flags to name in the
 // message.
 void requirePairs(const PairFiles &files, const std::string &inPlace = "");
+// Throws CLI::Error if --guided-alignment-type is given without alignments, or for lines that have no words.
+void checkAlignmentType(const CLI::App &command, const PairFiles &files, Format format);
 // --format
 void addFormat(CLI::App &command, Format &format);
 // The format of this name; Format::Text for any other.

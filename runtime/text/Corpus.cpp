@@ -17,14 +17,16 @@ void Corpus::store(std::span<const int32_t> source, std::span<const int32_t> tar
   }
 }
 
-// To be called when all pairs of a part are in memory: the part begins at this block and this pair.
-void Corpus::viewBuilt(size_t firstBlock, int64_t firstPair) {
+// To be called when all pairs of a part are in memory: the part begins at this block and this pair, and its labels may
+// have so many links.
+void Corpus::viewBuilt(size_t firstBlock, int64_t firstPair, int64_t linksPerLabel) {
   Part part{firstPair, {}};
   for (size_t i = firstBlock; i < built.size(); ++i)
     part.blocks.push_back({.ends = built[i].ends.data(),
                            .ids = built[i].ids.data(),
                            .weights = built[i].weights.data(),
                            .weighting = built[i].weighting(),
+                           .linksPerLabel = linksPerLabel,
                            .linkEnds = built[i].linkEnds.data(),
                            .links = built[i].links.data()});
   parts.push_back(std::move(part));
@@ -70,7 +72,7 @@ Corpus::Corpus(std::span<const PairFiles> corpora, const VocabularyPair &vocabul
     };
     while (reader.next(std::ref(add))) {
     }
-    viewBuilt(firstBlock, counts.pairs);
+    viewBuilt(firstBlock, counts.pairs, reader.linksPerLabel());
     counts.append(reader.totals());
     wordsDiffer += reader.unalignedWords();
     if (corpora.size() == 1)
@@ -151,13 +153,17 @@ bool Corpus::hasWeights() const {
   });
 }
 
-std::vector<int64_t> Corpus::tokensPerLabel() const {
-  std::vector<int64_t> tokens;
-  tokens.reserve(parts.size());
+// A number that all blocks of a part have, for each part.
+std::vector<int64_t> Corpus::ofParts(int64_t Shard::Block::*number) const {
+  std::vector<int64_t> numbers;
+  numbers.reserve(parts.size());
   for (const Part &part : parts)
-    tokens.push_back(part.blocks.empty() ? 0 : part.blocks.front().tokensPerLabel);
-  return tokens;
+    numbers.push_back(part.blocks.empty() ? 0 : part.blocks.front().*number);
+  return numbers;
 }
+
+std::vector<int64_t> Corpus::tokensPerLabel() const { return ofParts(&Shard::Block::tokensPerLabel); }
+std::vector<int64_t> Corpus::linksPerLabel() const { return ofParts(&Shard::Block::linksPerLabel); }
 
 const Corpus::Part &Corpus::partOf(size_t pair) const {
   return *(std::upper_bound(parts.begin(), parts.end(), static_cast<int64_t>(pair),

@@ -75,13 +75,15 @@ public:
   // The links of the pair's word alignment; none if the corpus has no alignments.
   Links links(size_t pair) const {
     const auto [block, i] = placeOf(pair);
-    if (!block.links)
+    if (block.linksPerLabel == 0)
       return {};
     const uint32_t begin = i == 0 ? 0 : block.linkEnds[i - 1];
     return {block.links + begin, block.linkEnds[i] - begin};
   }
   // For each corpus, or shard file, in order: the tokens in the distribution of a label; 0 if there are none.
   std::vector<int64_t> tokensPerLabel() const;
+  // Likewise: how many links a label may have; 0 if there are no alignments.
+  std::vector<int64_t> linksPerLabel() const;
   int64_t sourceLength(size_t pair) const { return static_cast<int64_t>(source(pair).size()); }
   int64_t targetLength(size_t pair) const { return static_cast<int64_t>(withEnds(pair).size()) - 1; }
 
@@ -116,7 +118,8 @@ private:
   }
   std::span<const int32_t> withEnds(size_t pair) const { return sequence(pair, 1); } // a target with its start and eos
   void store(std::span<const int32_t> source, std::span<const int32_t> target, Weights weights = {}, Links links = {});
-  void viewBuilt(size_t firstBlock, int64_t firstPair);
+  void viewBuilt(size_t firstBlock, int64_t firstPair, int64_t linksPerLabel = 0);
+  std::vector<int64_t> ofParts(int64_t Shard::Block::*number) const;
 
   CorpusTotals counts;
   int64_t wordsDiffer = 0;

@@ -115,12 +115,17 @@ PairReader::PairReader(const PairFiles &files, const VocabularyPair &vocabularie
     : sources(files.tables.empty() ? files.sources : files.tables), targets(files.targets),
       weightFiles(files.weights, "the weight of a pair"), alignments(files.alignments, "the links of a pair"),
       inTables(!files.tables.empty()), weightColumn(files.weightColumn), aligned(!files.alignments.empty()),
-      alignWords(files.alignWords), weighting(files.weighting()), vocabularies(vocabularies), module(module),
-      format(format), filter(filter), parallel(std::move(parallel)),
+      alignWords(files.alignWords), mostLinks(aligned ? xfc::linksPerLabel(module) : 0), weighting(files.weighting()),
+      vocabularies(vocabularies), module(module), format(format), filter(filter), parallel(std::move(parallel)),
       sourceFrames(framesOf(vocabularies.source.sourceFrame(module, format), files.sourcePrefixes, vocabularies.source,
                             format, "--source-prefix")),
       targetFrames(framesOf(targetFrameOf(vocabularies, module, format), files.targetPrefixes, vocabularies.target,
-                            format, "--target-prefix")) {}
+                            format, "--target-prefix")) {
+  if (aligned && mostLinks == 0)
+    throw Error(files.alignments.front() +
+                ": this executable was compiled without --guided-alignment and takes no links; compile the model again "
+                "with `xfc compile --guided-alignment K`, where K is the largest number of links of a target token");
+}
 
 void PairReader::splitTable(Line &line) const {
   line.sourceWhere = line.targetWhere = line.weightWhere = sources.where();
@@ -236,8 +241,7 @@ void PairReader::readAlignment(Line &line) const {
     line.links = line.wordsDiffer ? std::vector<Link>()
                                   : linksOfWords(line.links, sourceWords, targetWords, line.alignmentWhere);
   }
-  line.links =
-      placedLinks(std::move(line.links), source, target, linksPerLabel(module), module.pad, line.alignmentWhere);
+  line.links = placedLinks(std::move(line.links), source, target, mostLinks, module.pad, line.alignmentWhere);
 }
 
 void PairReader::encode(Line &line) const {
@@ -335,6 +339,12 @@ std::string skippedOf(const CorpusTotals &totals) {
     text += ", " + std::to_string(totals.filteredLength) + " by --filter-length, " +
             std::to_string(totals.filteredRatio) + " by --filter-ratio";
   return text;
+}
+
+std::string unalignedOf(int64_t pairs) {
+  return pairs == 0 ? ""
+                    : "note: " + std::to_string(pairs) +
+                          " pairs have no links, because the tokens of a line do not form its words";
 }
 
 } // namespace xfc

@@ -77,6 +77,7 @@ private:
 // excludes.
 class PairReader {
 public:
+  // Throws Error if there are alignments and the model's training program takes no links.
   PairReader(const PairFiles &files, const VocabularyPair &vocabularies, const Module &module, Format format,
              const PairFilter &filter = {}, Parallel parallel = oneByOne);
   // Calls use(source, target, weights) for the pairs of the next window, in order: the source as the encoder reads it,
@@ -92,6 +93,7 @@ public:
   const Frame &targetFrame() const { return frameOf(targetFrames, used->targetFile); }
   const std::string &place() const { return used->targetWhere; } // of its target: file:line
   Links links() const { return used->links; }                    // of its alignment
+  int64_t linksPerLabel() const { return mostLinks; }            // that a label may have; 0: there are no alignments
   const CorpusTotals &totals() const { return counts; }          // of the pairs that were used
   double fraction() const { return window.fraction; }            // of all bytes, up to the last window
   // The number of used pairs whose links were left out, because the tokens of a line do not form its words.
@@ -126,6 +128,7 @@ private:
 
   JoinedFiles sources, targets, weightFiles, alignments; // `sources` holds the tables, if there are any
   const bool inTables, weightColumn, aligned, alignWords;
+  const int64_t mostLinks;
   const Weighting weighting;
   VocabularyPair vocabularies;
   const Module &module;
@@ -142,5 +145,7 @@ private:
 
 // Describes how many pairs were skipped and why.
 std::string skippedOf(const CorpusTotals &totals);
+// A note that so many pairs have no links, because the tokens of a line do not form its words; empty for none.
+std::string unalignedOf(int64_t pairs);
 
 } // namespace xfc

@@ -18,15 +18,20 @@ constexpr size_t hashDigits = 16;
 struct Header {
   char mark[8];
   uint32_t version;
-  uint16_t weighting, tokensPerLabel;
+  uint8_t weighting, linksPerLabel;
+  uint16_t tokensPerLabel;
 };
-constexpr uint32_t newestVersion = 3;
+constexpr uint32_t newestVersion = 4;
 // A file has the first version that can hold what it holds, so that earlier executables can read it.
-Header headerOf(Weighting weighting, int64_t tokensPerLabel) {
-  const uint32_t version = tokensPerLabel > 0 ? newestVersion : weighting == Weighting::None ? 1 : 2;
+Header headerOf(Weighting weighting, int64_t tokensPerLabel, int64_t linksPerLabel) {
+  const uint32_t version = linksPerLabel > 0              ? newestVersion
+                           : tokensPerLabel > 0           ? 3
+                           : weighting != Weighting::None ? 2
+                                                          : 1;
   return {{'x', 'f', 'c', 'p', 'a', 'i', 'r', 's'},
           version,
-          static_cast<uint16_t>(weighting),
+          static_cast<uint8_t>(weighting),
+          static_cast<uint8_t>(linksPerLabel),
           static_cast<uint16_t>(tokensPerLabel)};
 }
 
@@ -65,16 +70,16 @@ int64_t weightsOf(Weighting weighting, int64_t pairs, int64_t ids) {
 } // namespace
 
 ShardWriter::ShardWriter(const std::string &name, const VocabularyPair &vocabularies, const Module &module,
-                         Format format, Weighting weighting, int64_t tokensPerLabel)
+                         Format format, Weighting weighting, int64_t tokensPerLabel, int64_t linksPerLabel)
     : file(name), vocabularies(vocabularies), module(module), format(format), weighting(weighting),
-      tokensPerLabel(tokensPerLabel) {
-  file.write(bytesOf(headerOf(weighting, tokensPerLabel)));
+      tokensPerLabel(tokensPerLabel), linksPerLabel(linksPerLabel) {
+  file.write(bytesOf(headerOf(weighting, tokensPerLabel, linksPerLabel)));
   written = sizeof(Header);
 }
 
 void ShardWriter::add(std::span<const int32_t> source, std::span<const int32_t> target, Weights weights,
-                      Distribution distributions) {
-  block.add(source, target, weights, distributions);
+                      Distribution distributions, Links links) {
+  block.add(source, target, weights, distributions, links);
   for (const auto [token, probability] : distributions)
     ofDistributions.mix(static_cast<uint64_t>(static_cast<uint32_t>(token)) << 32 |
                         std::bit_cast<uint32_t>(probability));
@@ -84,9 +89,14 @@ void ShardWriter::add(std::span<const int32_t> source, std::span<const int32_t> 
 }
 
 void ShardWriter::writeBlock() {
+  if (linksPerLabel > 0)
+    linkCounts.push_back(block.linkEnds.back());
+  else
+    block.linkEnds.clear();
   uint32_t sum = 0;
-  for (const std::string_view part : {bytesOf(block.ends), bytesOf(block.ids), bytesOf(block.weights),
-                                      bytesOf(block.labelEnds), bytesOf(block.distributions)}) {
+  for (const std::string_view part :
+       {bytesOf(block.ends), bytesOf(block.ids), bytesOf(block.weights), bytesOf(block.labelEnds),
+        bytesOf(block.distributions), bytesOf(block.linkEnds), bytesOf(block.links)}) {
     file.write(part);
     written += part.size();
     sum = crc32c(part, sum);
@@ -104,6 +114,7 @@ void ShardWriter::commit(const CorpusTotals &ofPairs) {
     writeBlock();
   static_assert(sizeof(Entry) == entrySize);
   file.write(bytesOf(table));
+  file.write(bytesOf(linkCounts));
   Footer footer{};
   footer.pairs = totals.pairs;
   footer.skippedLong = totals.skippedLong;
@@ -121,8 +132,8 @@ void ShardWriter::commit(const CorpusTotals &ofPairs) {
   footer.eos = module.eos;
   footer.sourceEos = format == Format::Ids ? Verbatim : module.sourceEos ? Added : None;
   footer.blockPairs = blockPairs;
-  footer.tableSum = crc32c(bytesOf(table));
-  footer.sum = crc32c(bytesOf(footer, summed), crc32c(bytesOf(headerOf(weighting, tokensPerLabel))));
+  footer.tableSum = crc32c(bytesOf(linkCounts), crc32c(bytesOf(table)));
+  footer.sum = crc32c(bytesOf(footer, summed), crc32c(bytesOf(headerOf(weighting, tokensPerLabel, linksPerLabel))));
   std::memcpy(footer.mark, magic, sizeof magic);
   file.write(bytesOf(footer));
   file.commit();
@@ -164,23 +175,27 @@ void Shard::open(const VocabularyPair &vocabularies, const Module &module) {
   const auto header = at<Header>(contents, 0);
   weighting = static_cast<Weighting>(header.weighting);
   tokensPerLabel = header.tokensPerLabel;
+  linksPerLabel = header.linksPerLabel;
   if (weighting > Weighting::Word || tokensPerLabel > mostProbableTokens ||
-      header.version != headerOf(weighting, tokensPerLabel).version)
-    damaged("its version is not that of the weights and distributions that its header names");
+      header.version != headerOf(weighting, tokensPerLabel, linksPerLabel).version)
+    damaged("its version is not that of the weights, distributions and links that its header names");
   if (footer.blockPairs != blockPairs || footer.pairs < 1 ||
       footer.pairs > static_cast<int64_t>(contents.size() / sizeof(uint64_t)))
     damaged("its footer counts pairs that it cannot hold");
   const size_t count = static_cast<size_t>((footer.pairs + blockPairs - 1) / blockPairs);
-  if (count > (footerAt - sizeof(Header)) / entrySize)
+  const size_t ofBlock = entrySize + (linksPerLabel > 0 ? sizeof(uint32_t) : 0); // in the table
+  if (count > (footerAt - sizeof(Header)) / ofBlock)
     damaged("its footer counts pairs that it cannot hold");
-  const size_t tableAt = footerAt - count * entrySize;
-  const std::string_view table = contents.substr(tableAt, count * entrySize);
+  const size_t tableAt = footerAt - count * ofBlock;
+  const std::string_view table = contents.substr(tableAt, count * ofBlock);
   if (footer.tableSum != crc32c(table))
     damaged("its table of blocks does not match its checksum");
   counts.pairs = footer.pairs;
   counts.skippedLong = footer.skippedLong;
   counts.skippedEmpty = footer.skippedEmpty;
   counts.hash = footer.hash;
+  for (size_t i = 0; linksPerLabel > 0 && i < count; ++i)
+    linkCounts.push_back(at<uint32_t>(table, count * entrySize + i * sizeof(uint32_t)));
   int64_t tokens[2] = {0, 0};
   begins.assign(1, sizeof(Header));
   views.reserve(count);
@@ -192,15 +207,21 @@ void Shard::open(const VocabularyPair &vocabularies, const Module &module) {
     begins.push_back(end);
     const int64_t sources = at<uint32_t>(table, i * entrySize + 12), ids = idsOf(i, sources);
     if (ids < 0)
-      damaged("block " + std::to_string(i + 1) + " does not hold its weights or distributions");
+      damaged("block " + std::to_string(i + 1) + " does not hold its weights, distributions or links");
     const auto *words = reinterpret_cast<const int32_t *>(contents.data() + begin + ends);
     views.push_back({reinterpret_cast<const uint32_t *>(contents.data() + begin), words,
                      reinterpret_cast<const float *>(words + ids), weighting});
     Block &view = views.back();
+    const int64_t pairs = pairsOf(i);
     if (tokensPerLabel > 0) {
       view.tokensPerLabel = tokensPerLabel;
-      view.labelEnds = reinterpret_cast<const uint32_t *>(view.weights + weightsOf(weighting, pairsOf(i), ids));
-      view.distributions = reinterpret_cast<const TokenProbability *>(view.labelEnds + pairsOf(i));
+      view.labelEnds = reinterpret_cast<const uint32_t *>(view.weights + weightsOf(weighting, pairs, ids));
+      view.distributions = reinterpret_cast<const TokenProbability *>(view.labelEnds + pairs);
+    }
+    if (linksPerLabel > 0) { // at the end of the block
+      view.linksPerLabel = linksPerLabel;
+      view.links = reinterpret_cast<const Link *>(contents.data() + end) - linkCounts[i];
+      view.linkEnds = reinterpret_cast<const uint32_t *>(view.links) - pairs;
     }
     tokens[XFC_SOURCE] += sources;
     tokens[XFC_TARGET] += ids - sources - pairsOf(i);
@@ -240,6 +261,7 @@ void Shard::open(const VocabularyPair &vocabularies, const Module &module) {
   sizes[XFC_TARGET] = module.targetVocab;
   start = module.start;
   eos = module.eos;
+  pad = module.pad;
 }
 
 std::string_view Shard::bytesOf(size_t i) const { return contents.substr(begins[i], begins[i + 1] - begins[i]); }
@@ -248,12 +270,13 @@ int64_t Shard::pairsOf(size_t i) const {
   return std::min(blockPairs, counts.pairs - static_cast<int64_t>(i) * blockPairs);
 }
 
-// Follows from the size of the block and its number of source tokens; -1 if no number of ids, with their weights and
-// distributions, has that size. A label is an id that is neither of a source nor a start.
+// Follows from the size of the block and its numbers of source tokens and of links; -1 if no number of ids, with their
+// weights, distributions and links, has that size. A label is an id that is neither of a source nor a start.
 int64_t Shard::idsOf(size_t i, int64_t sources) const {
   const int64_t pairs = pairsOf(i), words = static_cast<int64_t>(bytesOf(i).size() / sizeof(int32_t)) - 2 * pairs,
                 ofLabel = 2 * tokensPerLabel;
-  const int64_t ofIds = words - (weighting == Weighting::Sentence ? pairs : 0) - (ofLabel > 0 ? pairs : 0) +
+  const int64_t ofLinks = linksPerLabel > 0 ? pairs + 2 * static_cast<int64_t>(linkCounts[i]) : 0;
+  const int64_t ofIds = words - (weighting == Weighting::Sentence ? pairs : 0) - (ofLabel > 0 ? pairs : 0) - ofLinks +
                         ofLabel * (sources + pairs),
                 ofId = 1 + (weighting == Weighting::Word ? 1 : 0) + ofLabel, ids = ofIds / ofId;
   return ofIds % ofId == 0 && ids >= 0 && (ofLabel == 0 || ids >= sources + pairs) ? ids : -1;
@@ -294,6 +317,14 @@ void Shard::check(size_t i) const {
     damaged(block + " holds a weight that is negative, infinite or no number");
   if (tokensPerLabel > 0)
     checkDistributions(i);
+  if (linksPerLabel > 0)
+    checkLinks(i);
+}
+
+// A pair of block i, for messages.
+std::string Shard::placeOf(size_t i, int64_t pair) const {
+  return "block " + std::to_string(i + 1) + " of " + std::to_string(views.size()) + ", pair " +
+         std::to_string(static_cast<int64_t>(i) * blockPairs + pair + 1) + ", ";
 }
 
 // To be called once the block's sequences have been checked.
@@ -302,11 +333,7 @@ void Shard::checkDistributions(size_t i) const {
   const TokenProbability *next = view.distributions;
   uint32_t labels = 0;
   for (int64_t pair = 0; pair < pairsOf(i); ++pair) {
-    auto where = [&](uint32_t label) {
-      return "block " + std::to_string(i + 1) + " of " + std::to_string(views.size()) + ", pair " +
-             std::to_string(static_cast<int64_t>(i) * blockPairs + pair + 1) + ", label " + std::to_string(label + 1) +
-             ": ";
-    };
+    auto where = [&](uint32_t label) { return placeOf(i, pair) + "label " + std::to_string(label + 1) + ": "; };
     const uint32_t own = view.ends[2 * pair + 1] - view.ends[2 * pair] - 1;
     labels += own;
     if (view.labelEnds[pair] != labels)
@@ -327,6 +354,43 @@ void Shard::checkDistributions(size_t i) const {
         damaged(where(label) + format("the probabilities add up to %g, which is more than 1", sum));
     }
   }
+}
+
+// To be called once the block's sequences have been checked.
+void Shard::checkLinks(size_t i) const {
+  const Block &view = views[i];
+  uint32_t begin = 0;
+  for (int64_t pair = 0; pair < pairsOf(i); ++pair) {
+    const int64_t first = pair == 0 ? 0 : view.ends[2 * pair - 1], second = view.ends[2 * pair],
+                  sources = second - first, labels = view.ends[2 * pair + 1] - second - 1;
+    const uint32_t end = view.linkEnds[pair];
+    if (end < begin || end > linkCounts[i])
+      damaged(placeOf(i, pair) + "the links end at number " + std::to_string(end) + ", which is not between " +
+              std::to_string(begin) + " and " + std::to_string(linkCounts[i]));
+    int64_t ofLabel = 0;
+    for (uint32_t k = begin; k < end; ++k) {
+      const auto [source, label] = view.links[k];
+      auto wrong = [&, source = source, label = label](const std::string &what) {
+        damaged(placeOf(i, pair) + "the link " + std::to_string(source) + "-" + std::to_string(label) + " " + what);
+      };
+      if (source < 0 || source >= sources || label < 0 || label >= labels)
+        wrong("is to a token that is not there: the pair has " + std::to_string(sources) + " source tokens and " +
+              std::to_string(labels) + " labels");
+      const bool sameLabel = k > begin && view.links[k - 1].label == label;
+      if (k > begin && (sameLabel ? view.links[k - 1].source >= source : view.links[k - 1].label > label))
+        wrong("does not come after the one before it");
+      ofLabel = sameLabel ? ofLabel + 1 : 1;
+      if (ofLabel > linksPerLabel)
+        wrong("is one more than the " + std::to_string(linksPerLabel) + " that a label may have");
+    }
+    if (begin < end && std::count(view.ids + first, view.ids + view.ends[2 * pair + 1], pad) > 0)
+      throw Error(name + ": " + placeOf(i, pair) + "has links and a pad of this model (id " + std::to_string(pad) +
+                  "), which cannot have one; make it again with `prepare` of this executable");
+    begin = end;
+  }
+  if (begin != linkCounts[i])
+    damaged("block " + std::to_string(i + 1) + " holds " + std::to_string(begin) + " links, but its table says " +
+            std::to_string(linkCounts[i]));
 }
 
 void Shard::requireUnchanged() const {

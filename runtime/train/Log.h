@@ -7,9 +7,8 @@
 
 namespace xfc {
 
-// One JSON object per line. Training records hold step, epoch, loss, nll, ppl, wps, ups, gnorm, lr, wall, and with
-// --guided-alignment alignment; validation
-// records hold valid_loss, valid_nll, valid_ppl, bleu, chrf, ter.
+// One JSON object per line. Training records hold step, epoch, loss, nll, ppl, wps, ups, gnorm, lr, wall, and, if links
+// guide the attention, alignment; validation records hold valid_loss, valid_nll, valid_ppl, bleu, chrf, ter.
 class TrainingLog {
 public:
   // For a new run: throws Error if the file is not empty.

@@ -22,20 +22,20 @@ void preparePairs(const std::string &out, const PairFiles &text, const PairFilte
                   const VocabularyPair &vocabularies, Engine &engine, Format format, ProgressBar &bar, Teacher *teacher,
                   int64_t distribution) {
   const Module &module = engine.module();
-  ShardWriter writer(out, vocabularies, module, format, text.weighting(), distribution);
   PairReader reader(text, vocabularies, module, format, filter, onThreadsOf(engine));
+  ShardWriter writer(out, vocabularies, module, format, text.weighting(), distribution, reader.linksPerLabel());
   const CorpusTotals &totals = reader.totals();
   TaughtPairs window; // with a teacher: the pairs of a window, whose distributions are computed together
   while (reader.next([&](std::span<const int32_t> source, std::span<const int32_t> target, Weights weights) {
     if (teacher)
-      window.add(source, target, weights, reader.place());
+      window.add(source, target, weights, reader.links(), reader.place());
     else
-      writer.add(source, target, weights);
+      writer.add(source, target, weights, {}, reader.links());
   })) {
     if (teacher) {
       const auto distributions = teacher->distributions(window);
       for (size_t i = 0; i < window.size(); ++i)
-        writer.add(window.sources[i], window.targets[i], window.weights[i], distributions[i]);
+        writer.add(window.sources[i], window.targets[i], window.weights[i], distributions[i], window.links[i]);
       window.clear();
     }
     checkInterrupted();
@@ -46,6 +46,8 @@ void preparePairs(const std::string &out, const PairFiles &text, const PairFilte
                       static_cast<long long>(totals.pairs), static_cast<long long>(totals.tokens[XFC_SOURCE]),
                       static_cast<long long>(totals.tokens[XFC_TARGET])) +
           skippedOf(totals));
+  if (const std::string note = unalignedOf(reader.unalignedWords()); !note.empty())
+    bar.say(note);
 }
 
 void prepare(const PrepareOptions &options) {

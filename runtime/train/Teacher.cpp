@@ -8,11 +8,12 @@
 
 namespace xfc {
 
-void TaughtPairs::add(std::span<const int32_t> source, std::span<const int32_t> target, Weights ofPair,
+void TaughtPairs::add(std::span<const int32_t> source, std::span<const int32_t> target, Weights ofPair, Links aligned,
                       std::string place) {
   sources.emplace_back(source.begin(), source.end());
   targets.emplace_back(target.begin(), target.end());
   weights.emplace_back(ofPair.begin(), ofPair.end());
+  links.emplace_back(aligned.begin(), aligned.end());
   places.push_back(std::move(place));
 }
 
@@ -20,6 +21,7 @@ void TaughtPairs::clear() {
   sources.clear();
   targets.clear();
   weights.clear();
+  links.clear();
   places.clear();
 }
 

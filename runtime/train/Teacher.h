@@ -12,9 +12,11 @@ inline constexpr int64_t teacherBatchTokens = 1024; // the default: the logits o
 struct TaughtPairs {
   std::vector<std::vector<int32_t>> sources, targets; // targets have their start and eos
   std::vector<std::vector<float>> weights;
+  std::vector<std::vector<Link>> links;
   std::vector<std::string> places;
   size_t size() const { return sources.size(); }
-  void add(std::span<const int32_t> source, std::span<const int32_t> target, Weights ofPair, std::string place);
+  void add(std::span<const int32_t> source, std::span<const int32_t> target, Weights ofPair, Links aligned,
+           std::string place);
   void clear();
 };
 

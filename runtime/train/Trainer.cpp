@@ -76,7 +76,7 @@ private:
   bool isLarge() const;
   std::string factsOfData() const;
   void readCorpora();
-  void checkAlignment();
+  void checkLinks();
   void checkDistillation();
   void mixCorpora();
   std::string mixtureText() const;
@@ -142,7 +142,8 @@ private:
   PairFiles text;                    // as in the options, or made from them by prepareData(),
   std::vector<std::string> prepared; // which may also turn it into files of pairs
   std::optional<Corpus> corpus, validation;
-  Mixture mixture; // of several corpora
+  Mixture mixture;       // of several corpora
+  bool isGuided = false; // by the links of the corpus
   std::vector<std::string> validLines, validReferences;
   std::optional<EncodedLines> validSources; // if the model can decode; this rank's share
   std::optional<Batches> batches;
@@ -332,23 +333,23 @@ static int64_t sizeOf(const PairFiles &text) {
   return bytes;
 }
 
-// Random segmentations and alignments need the text itself.
-bool Trainer::isLarge() const {
-  return prepared.empty() && !sampling().any() && text.alignments.empty() && sizeOf(text) > options.textMemory;
-}
+// Random segmentations need the text itself.
+bool Trainer::isLarge() const { return prepared.empty() && !sampling().any() && sizeOf(text) > options.textMemory; }
 
 // What the files that prepareData() writes are made from.
 std::string Trainer::factsOfData() const {
   Json facts = Json::object();
   const Json flags = Json::parse(configuration);
-  for (const char *flag : {"teacher", "teacher-model", "teacher-n-best", "teacher-distribution", "format",
-                           "source-prefix", "target-prefix", "data-weighting-type", "tsv-weighting", "filter-length",
-                           "filter-ratio", "corpus-weight", "corpus-temperature", "text-memory"})
+  for (const char *flag :
+       {"teacher", "teacher-model", "teacher-n-best", "teacher-distribution", "format", "source-prefix",
+        "target-prefix", "data-weighting-type", "tsv-weighting", "guided-alignment-type", "filter-length",
+        "filter-ratio", "corpus-weight", "corpus-temperature", "text-memory"})
     if (flags.contains(flag))
       facts[flag] = flags[flag];
   facts["vocabularies"] = {model.source->hash(), model.target->hash()};
   const PairFiles &given = options.text;
-  for (const std::vector<std::string> *files : {&given.sources, &given.targets, &given.tables, &given.weights})
+  for (const std::vector<std::string> *files :
+       {&given.sources, &given.targets, &given.tables, &given.weights, &given.alignments})
     for (const std::string &file : *files) {
       std::error_code none;
       facts["files"].push_back({file, std::filesystem::file_size(file, none),
@@ -429,12 +430,12 @@ void Trainer::readCorpora() {
   const VocabularyPair vocabularies{*model.source, *model.target};
   const Parallel parallel = onThreadsOf(*model.engine);
   const std::vector<PairFiles> corpora = mixes(options) ? text.each() : std::vector{text};
-  checkAlignment();
   if (prepared.empty())
     corpus.emplace(corpora, vocabularies, module(), options.format, options.filter, parallel, sampling());
   else
     corpus.emplace(prepared, vocabularies, module());
   checkDistillation();
+  checkLinks();
   if (const PairFiles &held = options.validation; !(held.sources.empty() && held.tables.empty())) {
     validation.emplace(held, vocabularies, module(), options.format, PairFilter(), parallel);
     readAll(held.sources, validLines);
@@ -455,9 +456,8 @@ void Trainer::readCorpora() {
                  corpus->hasWeights() ? "weighted " : "", static_cast<long long>(totals.tokens[XFC_SOURCE]),
                  static_cast<long long>(totals.tokens[XFC_TARGET])) +
           skippedOf(totals));
-  if (const int64_t differing = corpus->unalignedWords(); differing > 0)
-    bar.say(format("note: %lld pairs have no links, because the tokens of a line do not form its words",
-                   static_cast<long long>(differing)));
+  if (const std::string note = unalignedOf(corpus->unalignedWords()); !note.empty())
+    bar.say(note);
   if (mixes(options))
     mixCorpora();
   if (options.best != "loss" && !validSources)
@@ -486,12 +486,32 @@ void Trainer::checkDistillation() {
           (taken == 0 ? "" : ", or make the file again with `prepare --distribution " + std::to_string(taken) + "`"));
 }
 
-// --guided-alignment needs an executable that takes links.
-void Trainer::checkAlignment() {
-  if (!options.text.alignments.empty() && linksPerLabel(module()) == 0)
-    throw Error(options.text.alignments.front() +
-                ": this executable was compiled without --guided-alignment and takes no links; compile the model again "
-                "with `xfc compile --guided-alignment K`, where K is the largest number of links of a target token");
+// Links in files need an executable that takes as many, and either all files have links or none has.
+void Trainer::checkLinks() {
+  const std::vector<int64_t> links = corpus->linksPerLabel();
+  const auto most = std::ranges::max_element(links);
+  const int64_t taken = linksPerLabel(module());
+  isGuided = *most > 0 && taken > 0;
+  if (options.guided && *most == 0)
+    throw Error("--guided-alignment-weight: no file of --data has word alignments; make them again with `prepare "
+                "--guided-alignment`");
+  if (options.guided && taken == 0)
+    throw Error("--guided-alignment-weight: this executable was compiled without --guided-alignment and takes no "
+                "links; compile the model again with `xfc compile --guided-alignment " +
+                std::to_string(*most) + "`");
+  if (*most > 0 && taken == 0)
+    bar.say("note: the word alignments in --data are not used, because this executable was compiled without "
+            "--guided-alignment");
+  for (size_t i = 0; isGuided && i < links.size(); ++i) {
+    if (links[i] == 0)
+      throw Error(prepared[i] + ": has no word alignments, but " + prepared[most - links.begin()] +
+                  " has; make it again with `prepare --guided-alignment`, where an empty line is a pair without links");
+    if (links[i] > taken)
+      throw Error(prepared[i] + ": its target tokens may have " + std::to_string(links[i]) +
+                  " links, but this executable takes " + std::to_string(taken) +
+                  "; compile the model again with `xfc compile --guided-alignment " + std::to_string(*most) +
+                  "`, or make the file again with `prepare` of this executable");
+  }
 }
 
 void Trainer::mixCorpora() {
@@ -1079,7 +1099,7 @@ void Trainer::record() {
                  {"lr", rate()},
                  {"wall", seconds()},
                  {"tokens", window.labels}};
-  if (!options.text.alignments.empty())
+  if (isGuided)
     record["alignment"] = window.alignment / labels;
   write(record);
   bar.update(fractionDone(),

@@ -38,7 +38,8 @@ struct TrainOptions {
   OptimizerSettings settings; // except for the rate, which the schedule provides
   double clipNorm = 1, smoothing = 0.1;
   double distillation = 0;      // the share of the loss that follows the distributions in the files of `data`
-  double alignmentWeight = 0.1; // of the cross-entropy of the links in the alignments of `text`
+  double alignmentWeight = 0.1; // of the cross-entropy of the links in the alignments of `text`, or in `data`
+  bool guided = false;          // end with an error if there are no such links
   int64_t validEvery = 500, saveEvery = 500, keep = 0, keepBest = 0, average = 0, earlyStop = 0;
   uint64_t seed = 1;
   std::string best = "loss"; // the metric by which validations are compared: loss, bleu, chrf or ter

@@ -22,7 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     for (size_t i = 0; i < shard.blocks().size(); ++i) {
       shard.check(i);
       const Shard::Block &block = shard.blocks()[i];
-      uint32_t begin = 0, labels = 0;
+      uint32_t begin = 0, labels = 0, sources = 0;
       for (int64_t k = 0; k < 2 * std::min(blockPairs, totals.pairs - static_cast<int64_t>(i) * blockPairs); ++k) {
         for (uint32_t j = begin; j < block.ends[k]; ++j) {
           fuzz::expect(block.ids[j] >= 0 && block.ids[j] < 20, "ids are in the vocabulary");
@@ -40,6 +40,22 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
               fuzz::expect(token >= 0 && token < 20 && probability >= 0 && probability < 1.1F,
                            "distributions have tokens of the vocabulary, and probabilities");
         }
+        if (block.linksPerLabel > 0 && k % 2 == 1) {
+          const uint32_t firstLink = k == 1 ? 0 : block.linkEnds[k / 2 - 1], end = block.linkEnds[k / 2];
+          fuzz::expect(firstLink <= end, "links are in the order of their pairs");
+          fuzz::expect(reinterpret_cast<const char *>(block.links + end) <= contents.data() + size,
+                       "links lie within the file");
+          int64_t ofLabel = 0;
+          for (uint32_t link = firstLink; link < end; ++link) {
+            const auto [source, label] = block.links[link];
+            fuzz::expect(static_cast<uint32_t>(source) < sources &&
+                             static_cast<uint32_t>(label) < block.ends[k] - begin - 1,
+                         "links are to tokens of their pair");
+            ofLabel = link > firstLink && block.links[link - 1].label == label ? ofLabel + 1 : 1;
+            fuzz::expect(ofLabel <= block.linksPerLabel, "a label has no more links than the header says");
+          }
+        }
+        sources = block.ends[k] - begin;
         tokens[k % 2] += block.ends[k] - begin - k % 2;
         pairs += k % 2;
         begin = block.ends[k];
@@ -54,7 +70,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned seed) {
   fuzz::Random random(seed);
   size = LLVMFuzzerMutate(data, size, most);
-  constexpr size_t header = 16, entry = 16, footer = 128;
+  constexpr size_t header = 16, footer = 128;
+  if (size < header)
+    return size;
+  const size_t entry = data[13] > 0 ? 20 : 16; // with links or without
   if (size < header + entry + footer || random.oneIn(4))
     return size;
   const std::string_view file = fuzz::textOf(data, size);

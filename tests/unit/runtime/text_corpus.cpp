@@ -1,5 +1,6 @@
 // Tests turning parallel text into ids, and ids into batches.
 #include "plan/Programs.h"
+#include "support/Checksum.h"
 #include "support/Files.h"
 #include "text/Batches.h"
 #include <algorithm>
@@ -219,11 +220,16 @@ TEST_F(CorpusTest, InvalidWeightsAreRefusedWithTheirPlace) {
             std::string::npos);
 }
 
-TEST_F(CorpusTest, LinksBelongToTheirPairs) {
+// A training program that takes so many links for each label.
+Program guidedProgram(int64_t links) {
   Program training;
   training.name = programs::lossAndGradients;
-  training.arguments = {{names::alignmentLinks, Argument::Role::Input, DType::I32, XFC_TARGET, {2}}};
-  module.programs.push_back(training);
+  training.arguments = {{names::alignmentLinks, Argument::Role::Input, DType::I32, XFC_TARGET, {links}}};
+  return training;
+}
+
+TEST_F(CorpusTest, LinksBelongToTheirPairs) {
+  module.programs.push_back(guidedProgram(2));
   const std::string a = write("a", "5\n5 6\n\n5 6 7\n"), b = write("b", "7\n8 9\n5\n9 10 11\n");
   auto aligned = [&](const std::string &text, const PairFilter &filter = {}, const Parallel &parallel = oneByOne) {
     PairFiles files{{a}, {b}, {}};
@@ -548,9 +554,9 @@ protected:
   // The corpus that read() left as text, written as a shard.
   std::string prepared(const std::string &name) { return prepared(name, {{file("a")}, {file("b")}, {}}); }
   std::string prepared(const std::string &name, const PairFiles &files) {
-    ShardWriter writer(file(name), {ids, ids}, module, Format::Ids, files.weighting());
     PairReader reader(files, {ids, ids}, module, Format::Ids);
-    while (reader.next([&](auto... pair) { writer.add(pair...); })) {
+    ShardWriter writer(file(name), {ids, ids}, module, Format::Ids, files.weighting(), 0, reader.linksPerLabel());
+    while (reader.next([&](auto... pair) { writer.add(pair..., {}, reader.links()); })) {
     }
     writer.commit(reader.totals());
     return file(name);
@@ -572,6 +578,7 @@ void expectSame(const Corpus &a, const Corpus &b, int64_t offset = 0) {
     ASSERT_EQ(list(a.target(i + offset)), list(b.target(i))) << i;
     ASSERT_EQ(list(a.labels(i + offset)), list(b.labels(i))) << i;
     ASSERT_EQ(list(a.weights(i + offset)), list(b.weights(i))) << i;
+    ASSERT_TRUE(std::ranges::equal(a.links(i + offset), b.links(i))) << i;
   }
 }
 
@@ -631,8 +638,8 @@ TEST_F(ShardTest, IsRefusedWhereAnythingIsWrong) {
     EXPECT_NE(faultOf(changed), "no error") << at;
   }
   std::string next = whole;
-  next[8] = 4;
-  EXPECT_NE(faultOf(next).find("version 4, but this executable reads versions up to 3"), std::string::npos);
+  next[8] = 5;
+  EXPECT_NE(faultOf(next).find("version 5, but this executable reads versions up to 4"), std::string::npos);
 }
 
 TEST_F(ShardTest, HoldsWeights) {
@@ -760,6 +767,123 @@ TEST_F(ShardTest, HoldsDistributions) {
     expectFault("the probabilities add up to ", [](TokenProbability &one) { one.probability = 1.5F; });
     expectFault("the probabilities add up to inf", [](TokenProbability &one) { one.probability = HUGE_VALF; });
   }
+}
+
+// With weights and distributions or without, each pair has the links that were written with it.
+TEST_F(ShardTest, HoldsLinks) {
+  module.programs.push_back(guidedProgram(2));
+  const Corpus plain = random(blockPairs + 300, 16);
+  std::mt19937 generator(5);
+  std::string text;
+  for (size_t i = 0; i < plain.size(); ++i) {
+    for (int64_t label = 0; label + 1 < plain.targetLength(i); ++label)
+      for (uint32_t links = generator() % 3; links > 0; --links)
+        text += std::to_string(generator() % plain.sourceLength(i)) + "-" + std::to_string(label) + " ";
+    text += "\n";
+  }
+  for (bool weighted : {false, true}) {
+    PairFiles files{{file("a")}, {file("b")}, {}};
+    files.alignments = {write("l", text)};
+    if (weighted) {
+      std::string weights;
+      for (size_t i = 0; i < plain.size(); ++i)
+        weights += "0.5\n";
+      files.weights = {write("w", weights)};
+    }
+    const Corpus aligned(files, {ids, ids}, module, Format::Ids);
+    const Corpus shard({prepared("aligned", files)}, {ids, ids}, module);
+    EXPECT_EQ(readFile(file("aligned"))[8], 4);
+    EXPECT_EQ(shard.totals().hash, aligned.totals().hash);
+    EXPECT_NE(shard.totals().hash, plain.totals().hash);
+    EXPECT_EQ(epochBatches(plain, 256, 3, 4), epochBatches(shard, 256, 3, 4)); // checks the blocks
+    expectSame(shard, aligned);
+    size_t links = 0;
+    for (size_t i = 0; i < shard.size(); ++i)
+      links += shard.links(i).size();
+    EXPECT_GT(links, 4 * shard.size());
+
+    // Together with one that has none, which is as it was before there were links.
+    const Corpus both({prepared("plain"), file("aligned")}, {ids, ids}, module);
+    EXPECT_EQ(readFile(file("plain"))[8], 1);
+    EXPECT_EQ(both.linksPerLabel(), (std::vector<int64_t>{0, 2}));
+    expectSame(both, plain);
+    expectSame(both, aligned, plain.size());
+
+    const std::string whole = readFile(file("aligned"));
+    EXPECT_EQ(faultOf(whole), "no error");
+    for (size_t at : {size_t(8), size_t(12), size_t(13), size_t(14), size_t(500), whole.size() / 2, whole.size() - 1000,
+                      whole.size() - 129, whole.size() - 40}) {
+      std::string changed = whole;
+      changed[at] ^= 4;
+      EXPECT_NE(faultOf(changed), "no error") << at;
+    }
+  }
+}
+
+// What a checksum does not tell: each message names the file, the block and the pair.
+TEST_F(ShardTest, LinksAreChecked) {
+  // The message for a file whose second pair has these links.
+  auto fault = [&](const std::vector<Link> &links, const Module &reader, bool distributions = false) {
+    const std::vector<TokenProbability> taught(2, {5, 0.5F});
+    const std::vector<int32_t> source = {5, 6, 7}, target = {module.start, 8, module.eos};
+    ShardWriter writer(file("linked"), {ids, ids}, module, Format::Ids, Weighting::None, distributions ? 1 : 0, 2);
+    CorpusTotals totals;
+    for (const Links own : {Links(), Links(links), Links()}) {
+      writer.add(source, target, {}, distributions ? taught : Distribution(), own);
+      totals.add(source, target, {}, own);
+    }
+    writer.commit(totals);
+    return errorOf([&] {
+      const Corpus corpus({file("linked")}, {ids, ids}, reader);
+      epochBatches(corpus, 100, 1, 0);
+      EXPECT_TRUE(std::ranges::equal(corpus.links(1), links));
+      EXPECT_TRUE(corpus.links(0).empty() && corpus.links(2).empty());
+      EXPECT_EQ(corpus.distributions(1).size(), distributions ? 2u : 0u);
+    });
+  };
+  for (const bool distributions : {false, true}) {
+    EXPECT_EQ(fault({{0, 0}, {2, 0}, {1, 1}}, module, distributions), "no error");
+    EXPECT_EQ(fault({}, module, distributions), "no error");
+  }
+  const std::string place = file("linked") + ": the file is damaged: block 1 of 1, pair 2, the link ";
+  for (const Link &link : {Link{3, 0}, Link{-1, 0}, Link{0, 2}, Link{0, -1}}) {
+    const std::string message = fault({link}, module);
+    EXPECT_TRUE(message.starts_with(place + std::to_string(link.source) + "-" + std::to_string(link.label) +
+                                    " is to a token that is not there: the pair has 3 source tokens and 2 labels"))
+        << message;
+  }
+  for (const std::vector<Link> &links : {std::vector<Link>{{1, 0}, {0, 0}}, {{0, 0}, {0, 0}}, {{0, 1}, {0, 0}}})
+    EXPECT_TRUE(fault(links, module).starts_with(place + "0-0 does not come after the one before it"));
+  EXPECT_TRUE(fault({{0, 0}, {1, 0}, {2, 0}}, module).starts_with(place + "2-0 is one more than the 2 that a label"));
+  Module other = module;
+  other.pad = 8;
+  EXPECT_EQ(fault({}, other), "no error");
+  EXPECT_NE(fault({{0, 0}}, other).find("block 1 of 1, pair 2, has links and a pad of this model (id 8)"),
+            std::string::npos);
+
+  // A block's links must be as many as its table says, and end where its pairs say.
+  const std::string whole = (fault({{0, 0}}, module), readFile(file("linked")));
+  constexpr size_t header = 16, table = 20, footer = 128;
+  auto changed = [&](size_t at, uint32_t value) {
+    std::string file = whole;
+    auto put = [&](size_t where, uint32_t number) { std::memcpy(file.data() + where, &number, sizeof number); };
+    auto sum = [&](size_t begin, size_t end) { return crc32c(std::string_view(file).substr(begin, end - begin)); };
+    put(at, value);
+    const size_t end = file.size() - footer, entry = end - table;
+    put(entry + 8, sum(header, entry));
+    put(end + 112, sum(entry, end));
+    put(end + 116, crc32c(std::string_view(file).substr(end, 116), sum(0, header)));
+    return faultOf(file);
+  };
+  const size_t entry = whole.size() - footer - table, linkEnds = entry - sizeof(Link) - 3 * sizeof(uint32_t);
+  EXPECT_EQ(changed(linkEnds + 4, 1), "no error");
+  EXPECT_NE(changed(linkEnds + 4, 2).find("pair 2, the links end at number 2, which is not between 0 and 1"),
+            std::string::npos);
+  EXPECT_NE(changed(linkEnds + 8, 0).find("pair 3, the links end at number 0, which is not between 1 and 1"),
+            std::string::npos);
+  EXPECT_NE(changed(entry + 16, 0).find("is damaged"), std::string::npos);
+  EXPECT_NE(changed(entry + 16, 0xffffffff).find("does not hold its weights, distributions or links"),
+            std::string::npos);
 }
 
 TEST_F(ShardTest, IsRefusedByAnotherModel) {
