@@ -16,7 +16,7 @@ struct xfc_training {
   std::shared_ptr<OpenModel> open;
   UpdateOptions options;
   Update update;
-  int64_t step = 0; // number of the last step
+  int64_t step = 0; // number of the last step that was taken
 
   xfc_training(const std::shared_ptr<OpenModel> &model, const UpdateOptions &options)
       : open(model), options(options), update(*model->model.engine) {
@@ -100,13 +100,22 @@ xfc_status xfc_training_step(xfc_training *training, const char *const *sources,
     std::iota(pairs.begin(), pairs.end(), 0);
     const PairsOfCorpus batch = pairsOf(corpus, std::move(pairs));
     training->options.settings.rate = rate;
-    const UpdateResult result = training->update.run({&batch, 1}, ++training->step, training->options);
-    ++opened.steps;
+    const int64_t step = training->step + 1;
+    const UpdateResult result = training->update.run({&batch, 1}, step, training->options);
     const auto labels = static_cast<double>(std::max<int64_t>(result.labels, 1));
-    *loss = {training->step, result.labels, result.loss / labels, result.nll / labels, result.norm};
-    if (!std::isfinite(result.loss) || !std::isfinite(result.norm))
-      throw Error("step " + std::to_string(training->step) + ": the loss is " + std::to_string(loss->loss) +
-                  ", and the weights are lost; open the last saved ones, and train with a smaller rate or --clip-norm");
+    *loss = {step, result.labels, result.loss / labels, result.nll / labels, result.norm};
+    if (result.taken) {
+      training->step = step;
+      ++opened.steps;
+    }
+    if (const bool finite = std::isfinite(result.loss); !finite || !std::isfinite(result.norm))
+      throw Error("step " + std::to_string(step) + ": the " + (finite ? "norm of the gradient" : "loss") +
+                  " is NaN or infinite" +
+                  (result.taken ? ", and the weights are lost; open the last saved ones, and train with a smaller rate "
+                                  "or --clip-norm"
+                                : ", so it was not taken, and the weights are those before it; leave these pairs out, "
+                                  "or, if others fail too, open the last saved weights and train with a smaller rate "
+                                  "or --clip-norm"));
   });
 }
 

@@ -144,7 +144,9 @@ typedef struct xfc_loss {
 
 /* Takes one step with this learning rate over `count` pairs of lines, as one batch: the step that `train` takes for the
  * same pairs in the same order. Pairs that are empty or too long for the model are left out, with a warning. If the
- * loss or the gradient is not finite, the call fails and the weights are lost. */
+ * loss or the norm of the gradient is not finite, the call fails and fills `loss` nevertheless. On the CPU, such a step
+ * is not taken and has no number: weights and optimizer states stay as they were. On a GPU, the weights are lost, which
+ * the message says. */
 XFC_API xfc_status xfc_training_step(xfc_training *training, const char *const *sources, const char *const *targets,
                                      size_t count, double rate, xfc_loss *loss);
 XFC_API void xfc_training_close(xfc_training *training);

@@ -334,7 +334,8 @@ UpdateResult Update::run(std::span<const PairsOfCorpus> batches, int64_t step, c
   const bool guarded = engine.device().isHost();
   if (guarded) { // results are read without waiting
     addLosses(result);
-    if (!std::isfinite(result.loss))
+    result.taken = std::isfinite(result.loss);
+    if (!result.taken)
       return result;
   }
   Scalars maxNorm(module, {options.clipNorm});
@@ -346,6 +347,7 @@ UpdateResult Update::run(std::span<const PairsOfCorpus> batches, int64_t step, c
       engine.run(program, now.batches[0].shape(), bindings, &guard);
     } catch (const NotTaken &because) {
       result.norm = because.norm;
+      result.taken = false;
       return result;
     }
   } else {

@@ -93,7 +93,8 @@ struct UpdateResult {
   double loss = 0, nll = 0; // sums over the labels; the loss is weighted
   double alignment = 0;     // the part of the loss that is the cross-entropy of links
   int64_t labels = 0;
-  double norm = 0; // of the gradient, before clipping
+  double norm = 0;   // of the gradient, before clipping
+  bool taken = true; // false: the loss or the norm is not finite, and parameters and states are as they were
 };
 
 class Update {

@@ -130,6 +130,30 @@ with xfc.Model(library, None, "--format", "ids") as fresh, xfc.Model(other, None
 with xfc.Model(library, "saved.safetensors", "--format", "ids") as saved:
     assert saved.translate(["5 6 7 8"], *beam) == after
 
+# A step whose loss is not finite, here because of a source token whose embedding overflows, is not taken: those after it are as if it had not
+# been tried.
+overflowing = tensors.read("saved.safetensors")
+kind, shape, numbers = "F32", *overflowing["encoder.embed.weight"]
+width = shape[1]
+assert shape[0] == 60
+numbers = [*numbers[:20 * width], *[3e38] * width, *numbers[21 * width:]]
+tensors.write("overflowing.safetensors", {name: ("F32", *one) for name, one in overflowing.items()} | {"encoder.embed.weight": (kind, shape, numbers)})
+for optimizer in ("adam", "adafactor", "lion", "sgd"):
+    for tried in (False, True):
+        with xfc.Model(library, "overflowing.safetensors", "--format", "ids") as broken, broken.train("--optimizer", optimizer) as training:
+            losses = [training.step([pair[0]], [pair[1]], 0.01)]
+            if tried:
+                bad = ["5 20 6"], ["7 8"], 0.01
+                fails(1, "step 2: the loss is NaN or infinite, so it was not taken, and the weights are those before it", training.step, *bad)
+                broken.save("unchanged.safetensors")
+                fails(1, "step 2: the loss is NaN or infinite", training.step, *bad)
+                broken.save("unchanged-again.safetensors")
+                assert open("unchanged.safetensors", "rb").read() == open("unchanged-again.safetensors", "rb").read()
+            losses.append(training.step([pair[1]], [pair[0]], 0.01))
+            assert [loss.step for loss in losses] == [1, 2]
+            broken.save(f"tried-{tried}.safetensors")
+    assert open("tried-True.safetensors", "rb").read() == open("tried-False.safetensors", "rb").read() != open("unchanged.safetensors", "rb").read()
+
 # A packed executable can be loaded as a model, too.
 subprocess.run(["./translator", "pack", "--model", "run", "-o", "packed", "--quiet"], check=True)
 with xfc.Model(library, "packed") as packed:
