@@ -9,7 +9,8 @@ memory: each rank keeps a share of the optimizer's states, and needs no more mem
 unlike: ranks whose executables, flags or data differ, or whose folder is in use, are refused by name, before the first step.
 cuda: GPUs of 2 and 4 ranks, or those of the PTX interpreter, equal one GPU; a run of 2 continues with 1; two ranks on one GPU, and ranks without
       NCCL, are refused; a rank that loses its GPU, or is killed, ends the others.
-kill: one rank is killed at ten moments, or asked to end; the others end within seconds, and resuming gives the same bytes.
+kill: one rank is killed at 20 random moments (10 with Open MPI, whose launcher takes seconds to end), and asked to end at two; the others end
+      within seconds, and resuming gives the same bytes.
 full: the disk of the rank that writes is full from some moment on; all ranks end, and resuming gives the same bytes.
 overlap: prints how long a step of 2 ranks of one thread takes, relative to the same step of one process with two threads.
 """
@@ -385,15 +386,17 @@ if mode == "kill":
 
     rng = random.Random(launcher)
     broken = 0
-    for attempt in range(10):
+    kills = 10 if "openmpi" in launcher else 20
+    for attempt in range(kills + 2):
         out, ranks = f"broken{attempt}", 2 + attempt % 2
         process = subprocess.Popen(command(out, ranks), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        asked = attempt >= 8
-        # During the set-up, a step, a save or a validation
+        asked = attempt >= kills
+        # During the set-up in one of five, and else during a step, a save or a validation
         begun = path(out + "/train.jsonl")
-        while attempt > 0 and process.poll() is None and not (os.path.exists(begun) and os.path.getsize(begun) > 0):
+        early = attempt % 5 == 0 and not asked
+        while not early and process.poll() is None and not (os.path.exists(begun) and os.path.getsize(begun) > 0):
             time.sleep(0.001)
-        while attempt == 0 and process.poll() is None and len(members(process.pid)) < ranks:
+        while early and process.poll() is None and len(members(process.pid)) < ranks:
             time.sleep(0.001)
         time.sleep(rng.random() * 0.1)
         victims = members(process.pid)
@@ -404,13 +407,18 @@ if mode == "kill":
             except ProcessLookupError:
                 alive = False
         at = time.time()
-        said = process.communicate(timeout=30)[1]
-        assert time.time() - at < 10, "the others went on"
+        while left := [victim for victim in victims if lives(victim)]:
+            assert time.time() - at < 10, f"the others went on: {left}"
+            time.sleep(0.02)
+        try:
+            said = process.communicate(timeout=10)[1]
+        except subprocess.TimeoutExpired:
+            # If a rank dies in MPI_Init, mpiexec of Open MPI 4.1 may wait for a mutex of PMIx that nobody releases, after all ranks have ended.
+            assert early and "openmpi" in launcher, "the launcher went on"
+            process.kill()
+            said = process.communicate()[1]
         broken += bool(alive and process.returncode != 0)
         print(f"{ranks} ranks, of which {'one was asked to end' if asked else 'one was killed'}: status {process.returncode}, {said!r}")
-        while left := [victim for victim in victims if lives(victim)]:
-            assert time.time() - at < 10, f"processes {left} are left: {said}"
-            time.sleep(0.02)
         run(command(out, (1, 3, 2, 4, 2)[attempt % 5], resume=True))
         same("one", out, stopped=asked)
-    assert broken >= 5, f"only {broken} runs were broken"
+    assert broken >= kills // 2, f"only {broken} runs were broken"
