@@ -71,6 +71,7 @@ private:
   }
 
   bool wide() const { return module.type == DType::F64; }
+  bool rounds() const { return module.compute == "bf16"; }
 
   void report(const std::string &what, double error, double allowed) {
     const bool holds = error <= allowed; // false for NaN
@@ -140,23 +141,28 @@ private:
   }
 
   // Where products round their operands to bf16, the loss is a step function of the parameters. Returns how much its
-  // jumps disturb it: the standard deviation over neighbors that differ by less than one such rounding.
-  double roundingOfLoss(PairBatch &batch) {
+  // jumps disturb it: the standard deviation over neighbors that differ by up to one such rounding, without the
+  // differences that gradients explain.
+  double roundingOfLoss(PairBatch &batch, const std::vector<double> &gradients) {
     const std::vector<double> before = values(engine.parameters());
     std::mt19937 random(3);
-    constexpr int neighbours = 8;
+    constexpr int neighbors = 8;
     double sum = 0, squares = 0;
-    for (int n = 0; n < neighbours; ++n) {
-      for (int64_t i = 0; i < module.parameterElements; ++i)
-        set(engine, i, before[i] * (1 + (random() / 4294967296.0 - 0.5) / 512));
-      const double loss = meanLoss(batch);
+    for (int n = 0; n < neighbors; ++n) {
+      double explained = 0;
+      for (int64_t i = 0; i < module.parameterElements; ++i) {
+        const double moved = before[i] * (random() / 4294967296.0 - 0.5) / 128;
+        set(engine, i, before[i] + moved);
+        explained += gradients[i] * moved;
+      }
+      const double loss = meanLoss(batch) - explained;
       sum += loss;
       squares += loss * loss;
     }
     for (int64_t i = 0; i < module.parameterElements; ++i)
       set(engine, i, before[i]);
     engine.parametersChanged();
-    return std::sqrt(std::max(0.0, squares - sum * sum / neighbours) / (neighbours - 1));
+    return std::sqrt(std::max(0.0, squares - sum * sum / neighbors) / (neighbors - 1));
   }
 
   std::vector<double> values(const void *block) const {
@@ -167,8 +173,11 @@ private:
   }
 
   // The slope of the loss along the gradient, and along a random half of its elements, must be what the gradient says.
-  // It is measured by central differences over h and h/2, extrapolated to 0; h changes the loss enough for this type to
-  // show it.
+  // It is measured by central differences over h and h/2, extrapolated to 0. The first h changes the loss enough for
+  // this type to show it, and no parameter by more than its size. Where attention saturates within h, or activations
+  // change their sign, the two differ by more than noise explains, and h is halved until they do not. In bf16 a
+  // difference is the mean over steps in equal ratios from h / sqrt(2) to h sqrt(2), which averages noise, and leaves
+  // the extrapolation as it is.
   void checkGradients() {
     const Corpus corpus(sentences.sources, sentences.targets, module);
     PairBatch batch;
@@ -179,12 +188,15 @@ private:
     std::map<std::string, std::vector<const Parameter *>> kinds;
     for (const Parameter &parameter : module.parameters)
       kinds[kindOf(parameter.name)].push_back(&parameter);
-    const bool rounds = module.compute == "bf16";
-    const double allowed = wide() ? 1e-4 : rounds ? 0.1 : 3e-2; // f32: rounding error of a loss that changes by 0.01
-    // The noise of the mean loss. The extrapolated difference contains it twice, and dozens of differences are
-    // compared.
-    const double noise = wide() ? 1e-13 : rounds ? 8 * roundingOfLoss(batch) : 4e-6;
-    const double change = wide() ? 1e-5 : rounds ? 0.1 : 1e-2; // the desired change of the loss
+    const double allowed = wide() ? 1e-4 : rounds() ? 0.05 : 3e-2;
+    // The noise of the mean loss, 8 standard deviations: the extrapolated difference contains it twice, and dozens of
+    // differences are compared.
+    const int samples = rounds() ? 8 : 1;
+    double noise = wide() ? 1e-13 : 4e-6, change = wide() ? 1e-5 : 1e-3; // the desired change of the loss
+    if (rounds()) {
+      noise = std::max(noise, 8 * roundingOfLoss(batch, gradients) / std::sqrt(samples));
+      change = 10 * noise;
+    }
     std::mt19937 random(static_cast<uint32_t>(options.seed));
     for (const auto &[kind, members] : kinds) {
       double worst = 0;
@@ -202,7 +214,7 @@ private:
           }
         if (direction.empty())
           continue;
-        const double slope = std::sqrt(squares), step = std::min(change / slope, 0.05 * std::sqrt(size));
+        const double slope = std::sqrt(squares);
         std::vector<double> before;
         before.reserve(direction.size());
         for (auto [at, gradient] : direction)
@@ -212,10 +224,23 @@ private:
             set(engine, direction[i].first, before[i] + distance * direction[i].second / slope);
           return meanLoss(batch);
         };
-        auto difference = [&](double h) { return (lossAt(h) - lossAt(-h)) / (2 * h); };
-        const double coarse = difference(step), fine = difference(step / 2), measured = (4 * fine - coarse) / 3;
+        auto difference = [&](double h) {
+          double sum = 0;
+          for (int i = 0; i < samples; ++i) {
+            const double distance = h * std::exp2((i + 0.5) / samples - 0.5);
+            sum += (lossAt(distance) - lossAt(-distance)) / (2 * distance);
+          }
+          return sum / samples;
+        };
+        double step = std::min(change / slope, std::sqrt(size));
+        double coarse = difference(step), fine = difference(step / 2);
+        for (int halvings = 0; halvings < 12 && std::abs(fine - coarse) > noise / (2 * step); ++halvings) {
+          step /= 2;
+          coarse = fine;
+          fine = difference(step / 2);
+        }
         lossAt(0);
-        const double error = std::abs(measured - slope) / (slope + noise / step / allowed);
+        const double error = std::abs((4 * fine - coarse) / 3 - slope) / (slope + noise / step / allowed);
         worst = std::isfinite(error) ? std::max(worst, error) : error;
         if (!std::isfinite(error))
           break;
@@ -252,7 +277,8 @@ private:
     report("scores alone and in a batch that differ", differing, 0);
   }
 
-  // forward_attention computes attention in separate ops; forward uses the fused kernel.
+  // forward_attention computes attention in separate ops; forward uses the fused kernel. In bf16, an operand close to a
+  // tie may round to the other neighbor, here and in decoding.
   void checkFusion() {
     std::vector<Sequence> sources, targets;
     for (const Ids &ids : sentences.sources)
@@ -279,7 +305,7 @@ private:
       error = std::isnan(difference) ? difference : std::max(error, difference);
       largest = std::max(largest, std::abs(parts[i]));
     }
-    report("logits, fused against unfused attention", error / largest, wide() ? 1e-12 : 2e-5);
+    report("logits, fused against unfused attention", error / largest, wide() ? 1e-12 : rounds() ? 1e-2 : 2e-5);
   }
 
   // Translations do not depend on the batch, and their log-probabilities equal those of teacher forcing.
@@ -306,7 +332,7 @@ private:
           std::abs(scored[i] - together[i][0].logProbability) / std::max(1.0, std::abs(scored[i]));
       error = std::isnan(difference) ? difference : std::max(error, difference);
     }
-    report("step by step against all at once", error, wide() ? 1e-10 : 1e-4);
+    report("step by step against all at once", error, wide() ? 1e-10 : rounds() ? 1e-2 : 1e-4);
   }
 
   // Compares every kernel of training and of unfused attention with the CPU's, from the same operands.
@@ -321,7 +347,7 @@ private:
     Scalars smoothing(module, {0.1});
     batch.scaleLosses(1.0 / static_cast<double>(batch.labelCount()));
     // Products and sums are taken in another order; an operand close to a tie may round to the other bf16 neighbor.
-    const double allowed = module.compute == "bf16" ? 3e-2 : 1e-4;
+    const double allowed = rounds() ? 3e-2 : 1e-4;
     std::map<std::string, KernelDifference> worst;
     int64_t alone = 0;
     for (const char *program : {programs::lossAndGradients, programs::forwardAttention}) {

@@ -18,7 +18,7 @@ using Json = nlohmann::json;
 namespace {
 
 const std::vector<uint8_t> bagPlan = serialize(bagModel());
-const xfc_image bagImage{XFC_ABI_VERSION, 6, "any", "", bagKernels, bagPlan.data(), bagPlan.size()};
+xfc_image bagImage{XFC_ABI_VERSION, 6, "any", "", bagKernels, bagPlan.data(), bagPlan.size()};
 const std::vector<uint8_t> lameCopy = bagPlan;
 const xfc_image lameImage{XFC_ABI_VERSION, 6, "a CPU of the future", "antigravity", bagKernels, lameCopy.data(),
                           lameCopy.size()};
@@ -299,6 +299,33 @@ TEST_F(AppCommands, Selfcheck) {
   EXPECT_EQ(outcome.out.find("gradient output.weight"), std::string::npos) << outcome.out;
   EXPECT_NE(outcome.out.find("1 check failed"), std::string::npos) << outcome.out;
   EXPECT_EQ(outcome.err.rfind("error: selfcheck failed", 0), 0u) << outcome.err;
+}
+
+// Where products round their operands, the noise of the loss neither fails correct gradients nor hides wrong ones.
+TEST_F(AppCommands, SelfcheckOfRoundedProducts) {
+  Module module = bagModel();
+  module.compute = "bf16";
+  const std::vector<uint8_t> plan = serialize(module);
+  const xfc_image exact = bagImage;
+  bagImage.plan = plan.data();
+  bagImage.plan_size = plan.size();
+  bagRounds = true;
+  for (const char *seed : {"1", "2", "3", "4", "5", "6"}) {
+    const std::string command = std::string("selfcheck --seed ") + seed;
+    Outcome outcome = call(command);
+    EXPECT_EQ(outcome.status, 0) << outcome.out;
+    EXPECT_NE(outcome.out.find(" 0.05\n"), std::string::npos) << outcome.out;
+    for (float defect : {0.75f, 1.25f}) {
+      bagDefect = defect;
+      outcome = call(command + " --quiet");
+      bagDefect = 1;
+      EXPECT_EQ(outcome.status, 1);
+      EXPECT_NE(outcome.out.find("gradient decoder.embed.weight"), std::string::npos) << outcome.out;
+      EXPECT_NE(outcome.out.find("1 check failed"), std::string::npos) << outcome.out;
+    }
+  }
+  bagRounds = false;
+  bagImage = exact;
 }
 
 TEST_F(AppCommands, WrongCommandLines) {

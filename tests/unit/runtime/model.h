@@ -4,8 +4,8 @@
 
 #include "plan/Plan.h"
 #include <algorithm>
+#include <bit>
 #include <cmath>
-#include <numeric>
 
 namespace xfc {
 
@@ -27,9 +27,20 @@ inline void bagHidden(const xfc_call *call, int64_t row, const float *encoded, i
   }
 }
 
+// Whether products round their operands to bf16, as those of an executable compiled with --dtype bf16.
+inline bool bagRounds = false;
+
+inline double bagOperand(double value) {
+  return bagRounds ? std::bit_cast<float>((std::bit_cast<uint32_t>(static_cast<float>(value)) + 0x8000u) & 0xffff0000u)
+                   : value;
+}
+
 inline void bagLogits(const double *hidden, const float *weight, double *logits) {
-  for (int64_t v = 0; v < bagVocabulary; ++v)
-    logits[v] = std::inner_product(hidden, hidden + bagWidth, weight + v * bagWidth, 0.0);
+  for (int64_t v = 0; v < bagVocabulary; ++v) {
+    logits[v] = 0;
+    for (int64_t j = 0; j < bagWidth; ++j)
+      logits[v] += bagOperand(hidden[j]) * bagOperand(weight[v * bagWidth + j]);
+  }
 }
 
 inline double logSumExp(const double *logits) {
@@ -109,8 +120,8 @@ template <bool gradients> void bagLoss(const xfc_call *call, int64_t, void *) {
           operand<float>(call, 7)[row] *
           (std::exp(logits[v] - total) - (1 - smoothing) * (v == labels[row]) - smoothing / bagVocabulary);
       for (int64_t j = 0; j < bagWidth; ++j) {
-        weightGradient[v * bagWidth + j] += static_cast<float>(slope * hidden[j]);
-        inner[j] += slope * weight[v * bagWidth + j];
+        weightGradient[v * bagWidth + j] += static_cast<float>(bagOperand(slope) * bagOperand(hidden[j]));
+        inner[j] += bagOperand(slope) * bagOperand(weight[v * bagWidth + j]);
       }
     }
     const int32_t sequence = rows.sequence_of[row], limit = keys.limit[row];
