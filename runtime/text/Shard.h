@@ -3,8 +3,7 @@
 // All numbers are little-endian. The file is
 //
 //   header   "xfcpairs", u32 version (1, 2 with weights, 3 with distributions, or 4 with links), u8 Weighting, u8 L:
-//   the
-//            largest number of links that a label may have, 0 without links, u16 K: the number of tokens in the
+//            the largest number of links that a label may have, 0 without links, u16 K: the number of tokens in the
 //            distribution of each label, 0 without distributions
 //   blocks   of 8192 pairs, the last of fewer: u32 ends[2 n], i32 ids[ends[2 n - 1]], f32 weights: none, one for each
 //            pair, or one for each id, as a PairBlock holds them; with distributions, u32 labelEnds[n], and
