@@ -38,6 +38,8 @@ if [ -z "$clang" ] || ! echo 'extern "C" int LLVMFuzzerTestOneInput(const char *
   exit 77
 fi
 mkdir -p "$build"
+exec 9>"$build/lock"
+flock -n 9 || { echo "error: another run fuzzes in $build; wait for it, or give another folder by --build" >&2; exit 2; }
 more=()
 if [ -n "$sentencepiece" ] && [ -e "$sentencepiece" ]; then more+=(-DXFC_SENTENCEPIECE_ARCHIVE="$sentencepiece"); fi
 cmake -S "$root" --preset fuzz -B "$build" -DCMAKE_CXX_COMPILER="$clang" -DCMAKE_C_COMPILER="${clang/++/}" \
