@@ -335,9 +335,13 @@ void checkWritable(const std::string &name) {
 }
 
 void removeAbandoned(const std::string &folder, const std::function<bool(std::string_view)> &isOurs) {
-  std::error_code none;
-  for (const std::filesystem::directory_entry &entry : std::filesystem::directory_iterator(folder, none)) {
-    const std::string file = entry.path().string(), name = entry.path().filename().string();
+  std::error_code error;
+  std::filesystem::directory_iterator entry;
+  do
+    entry = std::filesystem::directory_iterator(folder, error);
+  while (error == std::errc::interrupted);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    const std::string file = entry->path().string(), name = entry->path().filename().string();
     const size_t mark = name.rfind(partialMark);
     if (mark == std::string::npos || !isOurs(std::string_view(name).substr(0, mark)))
       continue;
@@ -350,6 +354,10 @@ void removeAbandoned(const std::string &folder, const std::function<bool(std::st
         (::flock(opened.fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK))
       ::unlink(file.c_str());
   }
+  // A folder may be one that can be searched, but not read. What is left there only takes space.
+  if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory &&
+      error != std::errc::permission_denied)
+    throw Error(folder + ": cannot list the folder: " + error.message());
 }
 
 FileLock::FileLock(const std::string &file, const std::string &what) : file(file) {

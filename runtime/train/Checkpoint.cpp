@@ -15,6 +15,21 @@ namespace {
 constexpr const char *stateFile = "state/training.safetensors", *previousFile = "state/previous.safetensors";
 constexpr const char *lockFile = "train.lock";
 
+// The names in a folder; none if it is not there. Throws Error if it cannot be read: a run in it would be overlooked.
+std::vector<std::string> namesIn(const std::string &folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  fs::directory_iterator entry;
+  do
+    entry = fs::directory_iterator(folder, error);
+  while (error == std::errc::interrupted);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error))
+    names.push_back(entry->path().filename().string());
+  if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory)
+    throw Error(folder + ": cannot list the folder: " + error.message());
+  return names;
+}
+
 } // namespace
 
 // The sign that turns a value of the metric into one of which smaller is better.
@@ -126,13 +141,10 @@ std::string RunFolder::bestFile(int64_t step) const { return "best-" + std::to_s
 
 std::vector<int64_t> RunFolder::stepsOf(std::string (RunFolder::*fileOf)(int64_t) const) const {
   std::vector<int64_t> steps;
-  std::error_code error;
-  for (const fs::directory_entry &entry : fs::directory_iterator(path, error)) {
-    const std::string name = entry.path().filename().string();
+  for (const std::string &name : namesIn(path))
     if (const size_t hyphen = name.find('-'); hyphen != std::string::npos)
       if (int64_t step = std::strtoll(name.c_str() + hyphen + 1, nullptr, 10); name == (this->*fileOf)(step))
         steps.push_back(step);
-  }
   std::sort(steps.begin(), steps.end());
   return steps;
 }
@@ -145,11 +157,8 @@ bool RunFolder::isFolder() const {
 }
 
 bool RunFolder::empty() const {
-  std::error_code error;
-  for (const fs::directory_entry &entry : fs::directory_iterator(path, error))
-    if (entry.path().filename() != lockFile)
-      return false;
-  return true;
+  const std::vector<std::string> names = namesIn(path);
+  return std::all_of(names.begin(), names.end(), [](const std::string &name) { return name == lockFile; });
 }
 
 void RunFolder::lock() {
@@ -168,9 +177,8 @@ void RunFolder::removePartial() const {
 bool RunFolder::hasState() const { return exists(file(stateFile)) || exists(file(previousFile)); }
 
 std::string RunFolder::anyWeights() const {
-  std::error_code error;
-  for (const fs::directory_entry &entry : fs::directory_iterator(path, error))
-    if (std::string name = entry.path().filename().string(); name.ends_with(".safetensors"))
+  for (const std::string &name : namesIn(path))
+    if (name.ends_with(".safetensors"))
       return name;
   return "";
 }
