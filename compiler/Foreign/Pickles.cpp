@@ -4,7 +4,6 @@
 #include "support/Files.h"
 #include <filesystem>
 #include <fstream>
-#include <set>
 
 namespace fs = std::filesystem;
 
@@ -31,12 +30,10 @@ bool isPickle(const fs::path &file) {
 std::string findPickle(const std::string &path) {
   if (isPickle(path))
     return path;
-  std::error_code error;
-  std::set<std::string> found; // in the order of names
-  for (const auto &entry : fs::directory_iterator(path, error))
-    if (isPickle(entry.path()))
-      found.insert(path + "/" + entry.path().filename().string());
-  return found.empty() ? "" : *found.begin();
+  for (const std::string &name : namesIn(path))
+    if (isPickle(path + "/" + name))
+      return path + "/" + name;
+  return "";
 }
 
 std::string adviceAboutPickles() {

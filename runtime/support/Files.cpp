@@ -334,14 +334,27 @@ void checkWritable(const std::string &name) {
   FileWriter writer(name);
 }
 
-void removeAbandoned(const std::string &folder, const std::function<bool(std::string_view)> &isOurs) {
+std::vector<std::string> namesIn(const std::string &folder) {
+  std::vector<std::string> names;
   std::error_code error;
   std::filesystem::directory_iterator entry;
   do
     entry = std::filesystem::directory_iterator(folder, error);
   while (error == std::errc::interrupted);
-  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
-    const std::string file = entry->path().string(), name = entry->path().filename().string();
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error))
+    names.push_back(entry->path().filename().string());
+  if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory)
+    throw Error(folder + ": cannot list the folder: " + error.message());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+void removeAbandoned(const std::string &folder, const std::function<bool(std::string_view)> &isOurs) {
+  // A folder may be one that can be searched, but not read. What is left there only takes space.
+  if (::access(folder.c_str(), R_OK) != 0 && errno == EACCES)
+    return;
+  for (const std::string &name : namesIn(folder)) {
+    const std::string file = folder + "/" + name;
     const size_t mark = name.rfind(partialMark);
     if (mark == std::string::npos || !isOurs(std::string_view(name).substr(0, mark)))
       continue;
@@ -354,10 +367,6 @@ void removeAbandoned(const std::string &folder, const std::function<bool(std::st
         (::flock(opened.fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK))
       ::unlink(file.c_str());
   }
-  // A folder may be one that can be searched, but not read. What is left there only takes space.
-  if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory &&
-      error != std::errc::permission_denied)
-    throw Error(folder + ": cannot list the folder: " + error.message());
 }
 
 FileLock::FileLock(const std::string &file, const std::string &what) : file(file) {

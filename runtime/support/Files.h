@@ -78,6 +78,8 @@ private:
 void writeFile(const std::string &file, std::string_view contents, bool executable = false);
 // Throws what writeFile would throw at once: for checking before a long computation.
 void checkWritable(const std::string &file);
+// The names in a folder, sorted; none if it is not there. Throws Error if it cannot be read.
+std::vector<std::string> namesIn(const std::string &folder);
 // Removes from a folder the temporary files that writers left when they ended without commit(), if isOurs(name) holds
 // for the name of the final file. Files that a process is still writing stay.
 void removeAbandoned(const std::string &folder, const std::function<bool(std::string_view)> &isOurs);

@@ -15,21 +15,6 @@ namespace {
 constexpr const char *stateFile = "state/training.safetensors", *previousFile = "state/previous.safetensors";
 constexpr const char *lockFile = "train.lock";
 
-// The names in a folder; none if it is not there. Throws Error if it cannot be read: a run in it would be overlooked.
-std::vector<std::string> namesIn(const std::string &folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  fs::directory_iterator entry;
-  do
-    entry = fs::directory_iterator(folder, error);
-  while (error == std::errc::interrupted);
-  for (; !error && entry != fs::directory_iterator(); entry.increment(error))
-    names.push_back(entry->path().filename().string());
-  if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory)
-    throw Error(folder + ": cannot list the folder: " + error.message());
-  return names;
-}
-
 } // namespace
 
 // The sign that turns a value of the metric into one of which smaller is better.

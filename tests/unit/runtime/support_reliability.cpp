@@ -24,14 +24,6 @@ using Reliability = FolderTest;
 
 namespace {
 
-std::vector<std::string> namesIn(const std::string &folder) {
-  std::vector<std::string> names;
-  for (const fs::directory_entry &entry : fs::directory_iterator(folder))
-    names.push_back(entry.path().filename().string());
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 // Parses a command line with one option of each type into `number` and `seed`, and returns the status.
 int parse(const std::vector<std::string> &words, int64_t &number, uint64_t &seed, std::string *message = nullptr) {
   CLI::App app("test", "test");
