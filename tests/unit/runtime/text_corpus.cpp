@@ -820,7 +820,7 @@ TEST_F(ShardTest, HoldsLinks) {
   }
 }
 
-// What a checksum does not tell: each message names the file, the block and the pair.
+// A file may hold wrong links and still match its checksums. Each message names the file, the block and the pair.
 TEST_F(ShardTest, LinksAreChecked) {
   // The message for a file whose second pair has these links.
   auto fault = [&](const std::vector<Link> &links, const Module &reader, bool distributions = false) {
