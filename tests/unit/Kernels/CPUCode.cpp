@@ -12,6 +12,8 @@
 #include "llvm/Analysis/VectorUtils.h"
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
 #include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/InstIterator.h"
+#include "llvm/IR/IntrinsicInst.h"
 #include "llvm/IR/IntrinsicsX86.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/TargetSelect.h"
@@ -24,6 +26,42 @@ using namespace mlir;
 
 namespace xfc::test {
 namespace {
+
+// Rounds f32, one or a vector, to the nearest bf16, ties to even, in integers: without AVX512-BF16, LLVM would call a
+// function of the compiler's library for a truncation, which GCC's has only since version 13.
+llvm::Value *roundToBF16(llvm::IRBuilder<> &b, llvm::Value *floats) {
+  llvm::Type *from = floats->getType(), *words = from->getWithNewType(b.getInt32Ty());
+  auto word = [&](uint64_t value) { return llvm::ConstantInt::get(words, value); };
+  llvm::Value *bits = b.CreateBitCast(floats, words);
+  llvm::Value *odd = b.CreateAnd(b.CreateLShr(bits, word(16)), word(1));
+  llvm::Value *nearest = b.CreateAdd(b.CreateAdd(bits, word(0x7fff)), odd);
+  // The carry must not turn a NaN into an infinity or a zero.
+  llvm::Value *quiet = b.CreateOr(bits, word(0x400000));
+  llvm::Value *rounded = b.CreateSelect(b.CreateFCmpUNO(floats, floats), quiet, nearest);
+  llvm::Value *halves = b.CreateTrunc(b.CreateLShr(rounded, word(16)), from->getWithNewType(b.getInt16Ty()));
+  return b.CreateBitCast(halves, from->getWithNewType(b.getBFloatTy()));
+}
+
+// Replaces what rounds f32 to bf16: two vectors by an intrinsic, the second one first, or any by a truncation.
+void replaceTruncations(llvm::Module &module) {
+  for (llvm::Function &function : module)
+    for (llvm::Instruction &instruction : llvm::make_early_inc_range(llvm::instructions(function))) {
+      llvm::IRBuilder<> b(&instruction);
+      llvm::Value *floats = nullptr;
+      if (auto *call = dyn_cast<llvm::IntrinsicInst>(&instruction);
+          call && call->getIntrinsicID() == llvm::Intrinsic::x86_avx512bf16_cvtne2ps2bf16_512) {
+        llvm::SmallVector<int> both(32);
+        std::iota(both.begin(), both.end(), 0);
+        floats = b.CreateShuffleVector(call->getArgOperand(1), call->getArgOperand(0), both);
+      } else if (isa<llvm::FPTruncInst>(instruction) && instruction.getType()->getScalarType()->isBFloatTy()) {
+        floats = instruction.getOperand(0);
+      }
+      if (!floats)
+        continue;
+      instruction.replaceAllUsesWith(roundToBF16(b, floats));
+      instruction.eraseFromParent();
+    }
+}
 
 // Replaces some byte instructions by plain code on a machine that lacks them: each 32-bit (16-bit) element of the
 // result is a sum of products of adjacent elements, the left ones unsigned if they are bytes.
@@ -70,19 +108,8 @@ void replaceMissing(llvm::Module &module, const llvm::StringMap<bool> &has) {
       call->eraseFromParent();
     }
   }
-  // Two vectors rounded to bf16, the second one first.
-  llvm::Function *round =
-      module.getFunction(llvm::Intrinsic::getName(llvm::Intrinsic::x86_avx512bf16_cvtne2ps2bf16_512));
-  if (round && !has.lookup("avx512bf16"))
-    for (llvm::User *user : llvm::make_early_inc_range(round->users())) {
-      auto *call = cast<llvm::CallInst>(user);
-      llvm::IRBuilder<> b(call);
-      llvm::SmallVector<int> both(32);
-      std::iota(both.begin(), both.end(), 0);
-      llvm::Value *whole = b.CreateShuffleVector(call->getArgOperand(1), call->getArgOperand(0), both);
-      call->replaceAllUsesWith(b.CreateFPTrunc(whole, call->getType()));
-      call->eraseFromParent();
-    }
+  if (!has.lookup("avx512bf16"))
+    replaceTruncations(module);
 }
 
 // Compiles kernels given in the LLVM dialect; `features` are additional ones.
