@@ -49,6 +49,8 @@ CONFIGURATIONS = {
                                        *VALIDATED] for steps in ("8", "17")]),
 }
 
+STATE, PREVIOUS = "run/state/training.safetensors", "run/state/previous.safetensors"
+
 Result = collections.namedtuple("Result", "status error")
 Operation = collections.namedtuple("Operation", "name result descriptor detail path second bytes")
 
@@ -119,8 +121,7 @@ def is_weights(path):
 
 def step_of(files):
     """The step of the state that a resume continues from; -1 without one."""
-    for name in ("training", "previous"):
-        path = f"run/state/{name}.safetensors"
+    for path in (STATE, PREVIOUS):
         if (data := files.get(path)) is not None:
             return read(path, lambda: state_parts(data)[1])
     return -1
@@ -312,14 +313,15 @@ class Bench:
 
 
 class Reference:
-    """The results of an undisturbed run of a configuration."""
+    """The results of an undisturbed run of a configuration, from its first phase on or from a folder before a later one."""
 
-    def __init__(self, bench, configuration):
+    def __init__(self, bench, configuration, first=0, files=None):
         self.bench, self.configuration = bench, configuration
-        self.before, self.records, self.promised, self.seconds = [], [], [], []  # for each phase
+        self.before, self.records, self.promised, self.seconds = ([None] * first for _ in range(4))  # for each phase
         self.versions = collections.defaultdict(set)
-        bench.clear()
-        for phase in range(len(configuration.phases)):
+        self.without_state = {}  # the references of runs that went back to the previous state at the beginning of a phase
+        bench.clear(files)
+        for phase in range(first, len(configuration.phases)):
             self.before.append(walk(bench.case))
             record = os.path.join(bench.work, "record")
             faults = {"RECORD": record}
@@ -337,12 +339,22 @@ class Reference:
             for path, versions in disk.versions.items():
                 self.versions[path] |= versions
         self.after = {path: data and normal(path, data) for path, data in walk(bench.case).items()}
-        for phase, before in enumerate(self.before):  # without the recorder, as the runs that are sent signals
+        for phase, before in enumerate(self.before[first:], first):  # without the recorder, as the runs that are sent signals
             bench.clear(before)
             begin = time.monotonic()
             result = bench.run(configuration, phase, False)
             self.seconds.append(time.monotonic() - begin)
             require(result.status == 0, f"an uninterrupted run ends with {result}")
+
+    def going_back(self, phase):
+        """The reference of a run that cannot read its state when this phase begins, and goes on from the previous one. What was done after
+        that, such as validating the average at the end of the phase before, is not repeated where the run has become longer."""
+        if phase not in self.without_state:
+            files = {path: data for path, data in self.before[phase].items() if path != STATE}
+            self.without_state[phase] = reference = Reference(self.bench, self.configuration, phase, files)
+            for path, versions in self.versions.items():
+                reference.versions[path] |= versions  # the state is still there
+        return self.without_state[phase]
 
     def check_whole(self, files, promised):
         """Checks the files that a broken run left."""
@@ -358,12 +370,12 @@ class Reference:
         excused = {"run/train.lock"}  # nobody holds it any more
         if stopped:
             self.check_log(found.pop("run/train.jsonl", []), stopped)
-            excused |= {"run/train.jsonl", "run/state/previous.safetensors"}
+            excused |= {"run/train.jsonl", PREVIOUS}
         expected = self.after
         require((names := set(found) - excused) == set(expected) - excused, f"at the end there are {sorted(names ^ (set(expected) - excused))} or not")
         for path in sorted(names):
-            if path == "run/state/previous.safetensors":
-                require(found[path] in self.versions[path] | self.versions["run/state/training.safetensors"], f"{path} is of no run")
+            if path == PREVIOUS:
+                require(found[path] in self.versions[path] | self.versions[STATE], f"{path} is of no run")
             else:
                 require(found[path] == expected[path], f"{path} differs from that of an uninterrupted run")
 
@@ -397,7 +409,7 @@ class Reference:
 # Modes. Each lists its cases as text, and runs one.
 
 class Operations:
-    """PHASE:NUMBER:KIND, and +NUMBER:KIND for a second fault while the run is resumed."""
+    """PHASE:NUMBER:KIND, and +NUMBER:KIND for a second fault while the run is resumed. In place of NUMBER, a path is its first operation."""
     # Failures of these change nothing that lasts: the lock's owner, locks where there are none, permissions, what close() reports after fsync().
     unimportant = ("close", "flock", "fchmod", "ftruncate", "pwrite", "unlink")
 
@@ -424,10 +436,17 @@ class Operations:
                 pair += f"+{number}:{generator.choice(['kill-before', 'kill-after', 'kill-within', 'ENOSPC', 'EIO', 'EINTR', 'short'])}"
             yield pair
 
+    @staticmethod
+    def went_back(result, kind):
+        reason = os.strerror(getattr(errno, kind, 0))
+        return re.search(rf"^warning: {STATE}: cannot open: {reason}; the state before it is intact and is used instead$", result.error, re.MULTILINE)
+
     def run(self, reference, case):
         first, _, second = case.partition("+")
         phase, number, kind = first.split(":")
-        phase, number = int(phase), int(number)
+        phase = int(phase)
+        paths = [operation.path for operation in reference.records[phase]]
+        number = int(number) if number.isdecimal() else paths.index(number) + 1
         bench, operation = reference.bench, reference.records[phase][number - 1]
         promised = reference.promised[phase][number - 1]
         bench.clear(reference.before[phase])
@@ -436,6 +455,10 @@ class Operations:
             require(result.status == -signal.SIGKILL, f"killed, it ends with {result}")
         elif kind in ("EINTR", "short"):
             require(result.status == 0, f"{kind} at {operation.name} of {operation.path} ends it: {result}")
+        elif operation.name == "open" and operation.path == STATE and PREVIOUS in reference.before[phase]:
+            require(result.status == 0 and self.went_back(result, kind), f"{kind} at {operation.name} of {STATE}: {result}")
+            reference = reference.going_back(phase)
+            reference.check_resumed(result.error, step_of({PREVIOUS: reference.before[phase][PREVIOUS]}))
         elif result.status == 0:
             known = operation.name == "mkdir" and operation.result == -errno.EEXIST  # the folder exists anyway
             require(known or operation.name in self.unimportant, f"{kind} at {operation.name} of {operation.path} is not noticed")
@@ -452,6 +475,8 @@ class Operations:
             number, kind = second.split(":")
             result = bench.run(reference.configuration, phase, True, faults={"AT": number, "KIND": kind})
             require(result.status in (0, 1, -signal.SIGKILL), f"with a second fault, --resume ends with {result}")
+            if self.went_back(result, kind) and STATE in files and files[STATE] == reference.before[phase].get(STATE):  # to before the phase
+                reference = reference.going_back(phase)
             before, files = step_of(files), walk(bench.case)
             reference.check_whole(files, max(promised, before))
         reference.finish(phase, step_of(files) if step_of(files) >= 0 else None)
