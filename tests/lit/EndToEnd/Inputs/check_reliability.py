@@ -32,6 +32,11 @@ def read(name):
         return file.read()
 
 
+def folder_of(name):
+    names = glob.glob("**", root_dir=path(name), recursive=True)
+    return {file: read(os.path.join(name, file)) for file in names if os.path.isfile(path(os.path.join(name, file)))}
+
+
 def call(*arguments, status=0, program=translator, **options):
     options.setdefault("timeout", 60)
     result = subprocess.run([program, *map(str, arguments)], capture_output=True, **options)
@@ -173,9 +178,17 @@ def check_identity():
         with open(path("bits/state/" + name), "wb") as file:
             file.write(state)
     refused("damaged", *training("bits", "--resume", "--steps", "40"))
+    # A run is continued by the model that began it.
+    kept = folder_of("w")
+    refused("w/state/training.safetensors: this run was started with another model", *training("w", "--resume", "--steps", "40"), program=other)
+    expect(folder_of("w") == kept, "--resume with another model changes files")
 
     call("train", "--source", path("text"), "--target", path("text"), "--vocab", path("one.model"), "--out", path("words"), "--steps", "2",
          "--batch-tokens", "200", "--quiet", program=worded)
+    kept = folder_of("words")
+    refused("words/state/training.safetensors: this run was started with another vocabulary (source_vocabulary ", "train", "--source", path("text"),
+            "--target", path("text"), "--vocab", path("two.model"), "--out", path("words"), "--resume", "--steps", "4", program=worded)
+    expect(folder_of("words") == kept, "--resume with another vocabulary changes files")
     sentence, translate = b"anna berta\n", ["translate", "--beam", "1", "--model", path("words")]
     translation = call(*translate, program=worded, input=sentence).stdout
     refused("is not the one that the weights were trained with", *translate, "--vocab", path("two.model"), program=worded, input=sentence)
