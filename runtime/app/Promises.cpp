@@ -3,12 +3,15 @@
 #include "app/RandomSentences.h"
 #include "app/TemporaryFolder.h"
 #include "decode/Search.h"
+#include "device/cpu/CpuDevice.h"
 #include "engine/Identity.h"
 #include "engine/Safetensors.h"
+#include "plan/Programs.h"
 #include "support/Checksum.h"
 #include "support/Files.h"
 #include "train/Checkpoint.h"
 #include "train/Update.h"
+#include "xfc/abi.h"
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -42,8 +45,11 @@ public:
       checkRanks();
     if (engine.has("forward"))
       checkBatchMates();
-    if (engine.has("decode_step"))
-      checkTranslations();
+    for (const std::string &type : module.computeTypes(programs::decodeStep))
+      if (type == module.compute || type == "int8")
+        checkTranslations(type);
+    if (engine.device().isHost())
+      checkInstructionSets();
     if (engine.has("loss_and_gradients") && engine.has("update"))
       checkResume();
     std::printf("%s\n", broken ? "a promise is broken" : "every promise is kept");
@@ -82,6 +88,10 @@ private:
            batch.bindings(Binding{"smoothing", smoothing.data()}, batch.lossScale()), observer);
     return {static_cast<const char *>(on.gradients()), static_cast<size_t>(blockBytes())};
   }
+  void copyParameters(Engine &to) {
+    std::memcpy(to.parameters(), engine.parameters(), static_cast<size_t>(blockBytes()));
+    to.parametersChanged();
+  }
   int64_t blockBytes() const { return module.parameterElements * bytesOf(module.type); }
   int64_t differing(const std::string &a, const std::string &b) const {
     const size_t size = static_cast<size_t>(bytesOf(module.type));
@@ -100,8 +110,7 @@ private:
     counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
     for (int count : counts) {
       Engine other(count, device);
-      std::memcpy(other.parameters(), engine.parameters(), static_cast<size_t>(blockBytes()));
-      other.parametersChanged();
+      copyParameters(other);
       report("threads: gradients of another engine with " + std::to_string(count), module.parameterElements,
              differing(first, gradientsOf(other)));
     }
@@ -140,12 +149,13 @@ private:
   }
 
   // The logits of sentences that run in one batch, as one string of bytes per sentence.
-  std::vector<std::string> logitsOf(const std::vector<Sequence> &sources, const std::vector<Sequence> &targets) {
+  std::vector<std::string> logitsOf(Engine &on, const std::vector<Sequence> &sources,
+                                    const std::vector<Sequence> &targets) const {
     Batch batch;
     batch.assign(sources, targets, module.pad, false);
     const Binding bindings[] = {{"source", batch.ids(XFC_SOURCE).data()}, {"target", batch.ids(XFC_TARGET).data()}};
-    engine.run("forward", batch.shape(), bindings);
-    const View view = engine.output("forward", "logits");
+    on.run("forward", batch.shape(), bindings);
+    const View view = on.output("forward", "logits");
     const xfc_rows &rows = batch.shape().sets[XFC_TARGET];
     const int64_t size = bytesOf(view.output->type);
     std::vector<std::string> logits(sources.size());
@@ -161,7 +171,7 @@ private:
     std::vector<std::string> alone;
     alone.reserve(count);
     for (size_t i = 0; i < count; ++i)
-      alone.push_back(logitsOf({sequences[0][i]}, {sequences[1][i]}).front());
+      alone.push_back(logitsOf(engine, {sequences[0][i]}, {sequences[1][i]}).front());
     std::mt19937_64 random(seed);
     std::vector<size_t> order(count);
     std::iota(order.begin(), order.end(), 0);
@@ -176,7 +186,7 @@ private:
         sources.push_back(sequences[0][order[i]]);
         targets.push_back(sequences[1][order[i]]);
       }
-      const std::vector<std::string> mixed = logitsOf(sources, targets);
+      const std::vector<std::string> mixed = logitsOf(engine, sources, targets);
       for (size_t i = 0; i < together; ++i) {
         ++compared;
         different += mixed[i] != alone[order[i]];
@@ -188,7 +198,8 @@ private:
     Ids other = sentences.sources.back();
     other.back() = other.back() == module.unk ? module.bos : module.unk;
     const bool seen =
-        logitsOf({{other, static_cast<int64_t>(other.size()), 0}}, {sequences[1].back()}).front() != alone.back();
+        logitsOf(engine, {{other, static_cast<int64_t>(other.size()), 0}}, {sequences[1].back()}).front() !=
+        alone.back();
     report("control: changing a token changes the logits", 1, !seen);
     uint32_t sum = 0;
     for (const std::string &logits : alone)
@@ -196,30 +207,75 @@ private:
     fingerprint("logits", sum);
   }
 
-  void checkTranslations() {
+  // The best translation of each sentence, with its score, as bytes.
+  std::vector<std::string> translationsOf(Engine &on, const std::string &type, int64_t batchTokens) const {
     SearchOptions options;
     options.generation.beam = 4;
     options.generation.maxLength = 12;
-    std::vector<std::vector<Hypothesis>> first;
-    int64_t compared = 0, different = 0;
-    for (int64_t batchTokens : {int64_t(1) << 20, int64_t(1), int64_t(37), int64_t(64)}) {
-      options.batchTokens = batchTokens;
-      const std::vector<std::vector<Hypothesis>> found = search(engine, sentences.sources, options);
-      if (first.empty()) {
-        first = found;
-        continue;
-      }
-      for (size_t i = 0; i < found.size(); ++i) {
-        ++compared;
-        different += found[i][0].ids != first[i][0].ids || found[i][0].score != first[i][0].score;
-      }
+    options.computeType = type;
+    options.batchTokens = batchTokens;
+    std::vector<std::string> translations;
+    for (const std::vector<Hypothesis> &hypotheses : search(on, sentences.sources, options)) {
+      const Hypothesis &best = hypotheses.front();
+      translations.emplace_back(reinterpret_cast<const char *>(best.ids.data()), best.ids.size() * sizeof(int32_t));
+      translations.back().append(reinterpret_cast<const char *>(&best.score), sizeof best.score);
     }
-    report("batch mates: translations with a beam of 4, other batches", compared, different);
+    return translations;
+  }
+
+  static int64_t differing(const std::vector<std::string> &a, const std::vector<std::string> &b) {
+    int64_t count = 0;
+    for (size_t i = 0; i < a.size(); ++i)
+      count += a[i] != b[i];
+    return count;
+  }
+
+  // The type is named unless it is the executable's own.
+  std::string inType(const std::string &type) const { return type == module.compute ? "" : " in " + type; }
+
+  void checkTranslations(const std::string &type) {
+    const std::vector<std::string> first = translationsOf(engine, type, int64_t(1) << 20);
+    int64_t compared = 0, different = 0;
+    for (int64_t batchTokens : {1, 37, 64}) {
+      compared += std::ssize(first);
+      different += differing(first, translationsOf(engine, type, batchTokens));
+    }
+    report("batch mates: translations" + inType(type) + " with a beam of 4, other batches", compared, different);
     uint32_t sum = 0;
-    for (const std::vector<Hypothesis> &hypotheses : first)
-      for (int32_t id : hypotheses[0].ids)
-        sum = crc32c({reinterpret_cast<const char *>(&id), sizeof id}, sum);
-    fingerprint("translations", sum);
+    for (const std::string &translation : first)
+      sum = crc32c(std::string_view(translation).substr(0, translation.size() - sizeof(Hypothesis::score)), sum);
+    fingerprint("translations" + inType(type), sum);
+  }
+
+  // Compares the image that runs with every other one that this CPU can run. The plain one, whose sums have another
+  // order, is compared with nothing.
+  void checkInstructionSets() {
+    if (module.compute == "bf16") {
+      std::printf("instruction sets: what is rounded to bf16 depends on them, so they are not compared\n");
+      return;
+    }
+    std::vector<const xfc_image *> images = usableImages(xfc_images);
+    std::erase_if(images, [](const xfc_image *image) { return std::string_view(image->cpu) == "plain"; });
+    if (images.size() < 2)
+      std::printf(
+          "instruction sets: not compared, since this executable has no other that this CPU can run; compile it "
+          "with --cpu native,x86-64-v3\n");
+    for (size_t i = 1; i < images.size(); ++i) {
+      Engine other(cpuDevice(*images[i]), threads);
+      copyParameters(other);
+      const auto compare = [&](const std::string &what, int64_t compared, int64_t different) {
+        report("instruction sets: " + what + " on " + images[i]->cpu, compared, different);
+      };
+      if (engine.has("loss_and_gradients"))
+        compare("gradients", module.parameterElements, differing(gradientsOf(engine), gradientsOf(other)));
+      if (engine.has("forward"))
+        compare("logits of sentences", std::ssize(sequences[0]),
+                differing(logitsOf(engine, sequences[0], sequences[1]), logitsOf(other, sequences[0], sequences[1])));
+      for (const std::string &type : module.computeTypes(programs::decodeStep))
+        if (type == module.compute || type == "int8")
+          compare("translations" + inType(type), std::ssize(sentences.sources),
+                  differing(translationsOf(engine, type, 64), translationsOf(other, type, 64)));
+    }
   }
 
   // Compares six uninterrupted steps with six that are interrupted after the third and resumed on an engine with

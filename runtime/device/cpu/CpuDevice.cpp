@@ -317,13 +317,12 @@ private:
 };
 
 const xfc_image &chooseImage(const xfc_image *const *images) {
+  if (const std::vector<const xfc_image *> usable = usableImages(images); !usable.empty())
+    return *usable.front();
   std::string refused;
-  for (const xfc_image *const *image = images; *image; ++image) {
-    const std::string missing = missingFeatures((*image)->features);
-    if (missing.empty())
-      return **image;
-    refused += (refused.empty() ? "" : "; ") + std::string((*image)->cpu) + " (this CPU lacks " + missing + ")";
-  }
+  for (const xfc_image *const *image = images; *image; ++image)
+    refused += (refused.empty() ? "" : "; ") + std::string((*image)->cpu) + " (this CPU lacks " +
+               missingFeatures((*image)->features) + ")";
   if (refused.empty())
     throw Error(
         "this executable has code for GPUs only; use --device cuda, or compile the model with --target cpu,cuda");
@@ -332,6 +331,14 @@ const xfc_image &chooseImage(const xfc_image *const *images) {
 }
 
 } // namespace
+
+std::vector<const xfc_image *> usableImages(const xfc_image *const *images) {
+  std::vector<const xfc_image *> usable;
+  for (const xfc_image *const *image = images; *image; ++image)
+    if (missingFeatures((*image)->features).empty())
+      usable.push_back(*image);
+  return usable;
+}
 
 std::unique_ptr<Device> cpuDevice(const xfc_image &image) { return std::make_unique<CpuDevice>(image); }
 std::unique_ptr<Device> cpuDevice(const xfc_image *const *images) { return cpuDevice(chooseImage(images)); }
