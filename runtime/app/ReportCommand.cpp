@@ -2,7 +2,6 @@
 #include "app/Commands.h"
 #include "decode/Alignment.h"
 #include "decode/Defaults.h"
-#include "decode/Flags.h"
 #include "decode/ModelOptions.h"
 #include "decode/Search.h"
 #include "support/Files.h"
@@ -26,18 +25,11 @@ nlohmann::json configurationOf(const std::string &folder) {
   return configuration.is_object() ? configuration : nlohmann::json::object();
 }
 
-Format formatOf(const nlohmann::json &configuration) { return formatNamed(configuration.value("format", "text")); }
-
-// Draws the cross-attention of the run's model for the longest sample that fits a page. Empty if there is no sample;
+// Draws the cross-attention of the run's model for one of its samples. Empty if there is no sample;
 // throws Error if the model cannot draw one.
 std::string drawAttention(const std::string &folder, const std::vector<nlohmann::json> &records,
                           const nlohmann::json &configuration) {
-  std::string source;
-  for (const nlohmann::json &record : records)
-    if (record.contains("samples"))
-      for (const nlohmann::json &sample : record["samples"])
-        if (std::string text = sample.value("source", ""); text.size() > source.size() && text.size() <= 80)
-          source = text;
+  const std::string source = sampleToDraw(records);
   if (source.empty())
     return "";
   ModelOptions options;

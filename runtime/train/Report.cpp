@@ -1,5 +1,6 @@
 // Renders a run's log as one self-contained HTML page: no scripts, no external files, nothing fetched.
 #include "train/Report.h"
+#include "decode/Flags.h"
 #include "support/Format.h"
 #include "support/Progress.h"
 #include "text/HeatMap.h"
@@ -114,6 +115,26 @@ std::string chartSvg(const std::vector<Series> &series) {
            escapeMarkup(series[i].name) + "</text>\n";
   }
   return svg + "</svg>\n";
+}
+
+std::string sampleToDraw(const std::vector<nlohmann::json> &records) {
+  constexpr size_t longest = 80;
+  std::string chosen;
+  for (const nlohmann::json &record : records)
+    if (const auto samples = record.find("samples"); samples != record.end())
+      for (const nlohmann::json &sample : *samples)
+        if (sample.is_object() && sample.contains("source") && sample["source"].is_string())
+          if (std::string text = sample["source"]; text.size() > chosen.size() && text.size() <= longest)
+            chosen = std::move(text);
+  return chosen;
+}
+
+Format formatOf(const nlohmann::json &configuration) {
+  if (!configuration.contains("format"))
+    return Format::Text;
+  if (!configuration["format"].is_string())
+    throw Error("config.json: format: not a string; expected text, pieces or ids");
+  return formatNamed(configuration["format"].get<std::string>());
 }
 
 std::string reportPage(const std::string &title, const std::vector<nlohmann::json> &records,

@@ -1,4 +1,5 @@
-// Fuzzes the report page: the input has an array of records and the run's configuration.
+// Fuzzes the report page, and the choice of what it draws: the input has an array of records and the run's
+// configuration.
 #include "train/Report.h"
 #include "../JsonMutator.h"
 
@@ -12,8 +13,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   for (const nlohmann::json &record : input["records"])
     if (record.is_object())
       records.push_back(record);
+  const nlohmann::json configuration = input.value("configuration", nlohmann::json());
+  fuzz::expectOnlyErrors([&] { formatOf(configuration); });
   fuzz::expectOnlyErrors([&] {
-    const std::string page = reportPage("run", records, input.value("configuration", nlohmann::json()), "");
+    fuzz::expect(sampleToDraw(records).size() <= 80, "what is drawn fits on the page");
+    const std::string page = reportPage("run", records, configuration, "");
     fuzz::expect(page.find("<script") == page.npos, "nothing of a log becomes a script");
     fuzz::expect(page.size() < 100000 + 100 * size, "a page is not much larger than its log");
   });

@@ -1341,6 +1341,21 @@ TEST(Report, OfAnyNumbers) {
   EXPECT_LT(chartSvg({{"x", {{1e17, 1}, {std::nextafter(1e17, 1e18), 2}}}}).size(), 10000u);
 }
 
+TEST(Report, DrawsTheLongestSampleThatFits) {
+  const auto source = [](size_t length) { return nlohmann::json{{"source", std::string(length, 'x')}}; };
+  EXPECT_EQ(sampleToDraw({{{"samples", {source(3), source(80)}}}, {{"samples", {source(81), source(5)}}}}).size(), 80u);
+  // What no run writes is passed over.
+  for (const char *samples : {"5", "[5]", "[\"x\"]", "[{\"source\": 5}]", "[{}]", "null", "{\"source\": \"x\"}"})
+    EXPECT_EQ(sampleToDraw({{{"samples", nlohmann::json::parse(samples)}}, {{"samples", {source(3)}}}}), "xxx")
+        << samples;
+}
+
+TEST(Report, FormatIsAString) {
+  EXPECT_EQ(formatOf(nlohmann::json::object()), Format::Text);
+  EXPECT_EQ(formatOf({{"format", "ids"}}), Format::Ids);
+  EXPECT_THROW(formatOf({{"format", 5}}), Error);
+}
+
 TEST(Report, StepsAreText) {
   const std::string page =
       reportPage("run", {{{"step", "<script>alert(1)</script>"}, {"samples", nlohmann::json::array()}}}, {}, "");

@@ -295,6 +295,19 @@ def check_streams():
     expect(os.listdir(folder) == [], "bench startup leaves its folder after SIGTERM")
 
 
+def check_reports():
+    """A log or a configuration that no run has written is shown as far as it can be."""
+    shutil.copytree(path("w"), path("reported"), dirs_exist_ok=True)
+    for record in ({"step": 1, "samples": ["x"]}, {"samples": 5}, {"samples": [{"source": 5}]}, {"samples": [{"source": "5 6"}]}):
+        with open(path("reported/train.jsonl"), "w") as file:
+            print(json.dumps(record), file=file)
+        for configuration in ({"format": "ids"}, {"format": 5}, [5]):
+            with open(path("reported/config.json"), "w") as file:
+                json.dump(configuration, file)
+            error = call("report", path("reported")).stderr.decode()
+            expect("report: wrote " in error and "json" not in error.replace("config.json: format: not a string", ""), f"report of {record}: {error}")
+
+
 def check_numbers():
     call(*training("octal", "--steps", "010", "--quiet"))
     expect(json.loads(read("octal/config.json"))["steps"] == 10, "--steps 010 is not 10")
@@ -327,6 +340,7 @@ check_two_runs()
 check_folders()
 check_identity()
 check_streams()
+check_reports()
 check_numbers()
 if failures:
     sys.exit(f"{len(failures)} failures:\n  " + "\n  ".join(failures[:20]))
