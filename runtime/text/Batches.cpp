@@ -177,14 +177,14 @@ std::vector<std::vector<int64_t>> epochBatches(const Corpus &corpus, int64_t bat
 Counts largestBatch(const Corpus &corpus, int64_t batchTokens, const Mixture &mixture) {
   const CorpusTotals bounds = corpus.bounds();
   const auto &longest = bounds.longest, &shortest = bounds.shortest;
-  constexpr int64_t any = std::numeric_limits<int64_t>::max();
-  // If each pair occurs at most once in a batch, the totals of the corpus bound it.
+  // If each pair occurs at most once in a batch, the totals of the corpus bound it, and otherwise those of an epoch:
+  // however large batchTokens is, the products below are those of numbers that occur.
   const bool once = mixture.empty();
-  const int64_t total[] = {once ? bounds.tokens[XFC_SOURCE] : any, once ? bounds.tokens[XFC_TARGET] : any};
   Counts counts;
-  int64_t sequences = once ? static_cast<int64_t>(corpus.size()) : any;
+  int64_t sequences = once ? static_cast<int64_t>(corpus.size()) : mixture.pairsOfEpoch();
   for (int set : {XFC_SOURCE, XFC_TARGET}) {
-    counts.rows[set] = std::min(std::max(batchTokens, longest[set]), total[set]);
+    const int64_t total = once ? bounds.tokens[set] : mixture.pairsOfEpoch() * longest[set];
+    counts.rows[set] = std::min(std::max(batchTokens, longest[set]), total);
     sequences = std::min(sequences, std::max<int64_t>(counts.rows[set] / shortest[set], 1));
   }
   counts.sequences[XFC_SOURCE] = counts.sequences[XFC_TARGET] = sequences;
