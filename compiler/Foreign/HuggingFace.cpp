@@ -22,6 +22,16 @@ const Family &familyOf(const Config &config) {
   });
 }
 
+// `generate` takes the first and the last token of a translation from generation_config.json, if it has them.
+void takeTokens(const Config &generation, nlohmann::ordered_json &description) {
+  nlohmann::ordered_json &tokens = description["tokens"];
+  const int64_t vocabulary = description["params"]["target_vocab"], start = tokens["start"];
+  tokens["start"] = generation.token("decoder_start_token_id", start, vocabulary);
+  tokens["eos"] = generation.token("eos_token_id", tokens["eos"], vocabulary);
+  if (tokens["bos"] == start) // a family without a bos of its own
+    tokens["bos"] = tokens["start"];
+}
+
 } // namespace
 
 std::string listedFamilies() { return listed(knownTypes()); }
@@ -41,6 +51,7 @@ ForeignFiles readHuggingFace(const ForeignOptions &options) {
                                             options.targetLanguage);
   const std::string searched = options.from + "/generation_config.json";
   const Config generation(exists(searched) ? searched : config.file());
+  takeTokens(generation, files.model.description);
   files.generation = generationOf(generation, files.model.description, files.model.notes);
   return files;
 }

@@ -479,6 +479,13 @@ TEST_F(Foreign, SettingsOfTheSearchComeAlong) {
   EXPECT_EQ(done.notes[0].find(in("tiny-mt/generation_config.json: repetition_penalty: 1.1")), 0u) << done.notes[0];
 }
 
+TEST_F(Foreign, TheSearchSaysWhereTranslationsBeginAndEnd) {
+  config.erase("decoder_start_token_id");
+  writeFile(in("tiny-mt/generation_config.json"), R"({"decoder_start_token_id": 5, "eos_token_id": [3]})");
+  import();
+  EXPECT_EQ(description()["tokens"].dump(), R"({"bos":5,"eos":3,"pad":6,"source_eos":true,"start":5,"unk":1})");
+}
+
 TEST_F(Foreign, SettingsThatCannotBe) {
   const auto errorWith = [&](const Json &settings) {
     writeFile(in("tiny-mt/generation_config.json"), settings.dump());

@@ -17,7 +17,7 @@ from foreign_models import bart, marian, t5
 HUGE = 10 ** 9
 # What no part of an import reads: initial values, other tasks, and tokens that the other of the two files gives.
 UNREAD = {"config.json": {"init_std", "classifier_dropout", "initializer_factor", "decoder_vocab_size", "label2id", "forced_eos_token_id"},
-          "generation_config.json": {"pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"}}
+          "generation_config.json": {"pad_token_id", "bos_token_id"}}
 
 
 def write(file, value):
