@@ -68,7 +68,8 @@ public:
 private:
   void setUp();
   void checkFolder() const;
-  void checkLikeness();
+  void compareCalls();
+  void compareData();
   void compare(const Json &facts);
   void compareDraws();
   void loadVocabularies();
@@ -180,6 +181,7 @@ private:
 Trainer::Trainer(const TrainOptions &options, const std::string &configuration, Ranks &ranks)
     : options(options), configuration(configuration), ranks(ranks), batchTokens(options.batchTokens),
       folder(options.out), bar(options.quiet || !writes()), text(options.text), prepared(options.data) {
+  compareCalls();
   ranks.together([this] { setUp(); });
   prepareData();
   ranks.together([&] {
@@ -194,7 +196,7 @@ Trainer::Trainer(const TrainOptions &options, const std::string &configuration, 
     planBatches();
     reserve();
   });
-  checkLikeness();
+  compareData();
   update->join();
   begin();
 }
@@ -244,15 +246,14 @@ uint64_t Trainer::hashOfValidation() const {
   return hash.hash;
 }
 
-// Finds differences that would let ranks compute different results, before the first step.
-void Trainer::checkLikeness() {
+// Finds different executables and flags before anything else: they decide which exchanges a rank takes part in.
+void Trainer::compareCalls() {
   if (ranks.size() == 1)
     return;
   Json facts = Json::object();
   ranks.together([&] {
     facts["executable"] = checksumOf(MappedFile("/proc/self/exe").contents());
-    const Device &device = model.engine->device();
-    facts[device.isHost() ? "instruction set" : "GPU"] = device.name();
+    facts[std::string(flag) + "resume"] = options.resume ? "true" : ""; // before the flags that it takes from the run
     // Ranks may read files at different paths, and may have different numbers of cores.
     const std::set<std::string> own = {
         "threads",      "source",       "target",    "tsv",          "data-weighting", "guided-alignment",
@@ -265,6 +266,18 @@ void Trainer::checkLikeness() {
     if (!options.trace.empty()) // the traces are combined once all ranks have reached the same step
       facts[std::string(flag) + "trace-steps"] =
           std::to_string(options.traceFirst) + ":" + std::to_string(options.traceLast);
+  });
+  compare(facts);
+}
+
+// Finds differences in what was read that would let ranks compute different results, before the first step.
+void Trainer::compareData() {
+  if (ranks.size() == 1)
+    return;
+  Json facts = Json::object();
+  ranks.together([&] {
+    const Device &device = model.engine->device();
+    facts[device.isHost() ? "instruction set" : "GPU"] = device.name();
     auto fact = [&](const char *what, uint64_t hash) { facts[std::string(data) + what] = hexOf(hash); };
     fact("training text", corpus->totals().hash);
     fact("validation text", validation ? validation->totals().hash : 0);
@@ -292,8 +305,8 @@ void Trainer::compare(const Json &facts) {
         continue;
       auto side = [&](int of, const std::string &value) {
         if (key.starts_with(flag))
-          return ranks.nameOf(of) + " was given " +
-                 (value.empty() ? "no " + key.substr(5) : key.substr(5) + " " + value);
+          return ranks.nameOf(of) + " was given " + (value.empty() ? "no " : "") + key.substr(5) +
+                 (value.empty() || value == "true" ? "" : " " + value);
         const std::string what = key.starts_with(data) ? key.substr(6) : key;
         return ranks.nameOf(of) + " has the " + what + " " + (value.empty() ? "unknown" : value);
       };

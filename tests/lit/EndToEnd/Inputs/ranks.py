@@ -167,7 +167,7 @@ if mode == "memory":
 
 if mode == "equal":
     for ranks in (2, 3, 4):
-        traced = {"trace": path("trace.json"), "trace_steps": "2:4"} if ranks == 2 else {}
+        traced = {"trace": path("trace.json"), "trace_steps": "4:6"} if ranks == 2 else {}
         run(command(f"of{ranks}", ranks, **traced))
         same("one", f"of{ranks}")
     with open(path("trace.json")) as file:
@@ -175,11 +175,14 @@ if mode == "equal":
     for rank in range(2):  # the timeline has both ranks, at the same time
         mine = [event for event in events if event["pid"] == rank]
         steps = [event for event in mine if event["cat"] == "step" and event["name"].startswith("step ")]
-        assert [event["name"] for event in steps] == ["step 2", "step 3", "step 4"], steps
+        assert [event["name"] for event in steps] == ["step 4", "step 5", "step 6"], steps
         assert len([event for event in mine if event["name"] == "loss_and_gradients"]) == 3 * BATCHES // 2
         sent = [event for event in mine if event["cat"] == "exchange"]
         assert sum(event["args"].get("bytes", 0) for event in sent) > 0, sent
         assert min(event["ts"] for event in mine) >= 0
+        # Each rank computes the losses of its share of the held-out batches, at the validation after step 5.
+        scored = [event for event in mine if event["cat"] == "program" and event["name"] == "score"]
+        print(f"rank {rank}: {len(scored)} held-out batches")
     ends = [max(event["ts"] + event["dur"] for event in events if event["pid"] == rank) for rank in range(2)]
     begins = [min(event["ts"] for event in events if event["pid"] == rank) for rank in range(2)]
     assert max(begins) < min(ends), (begins, ends)
@@ -315,11 +318,38 @@ if mode == "unlike":
         assert said.count("error: ") == 1, said  # only one rank reports it
 
     refused(flags("unlike", 2), flags("unlike", 2, seed=2), says=["rank 1 (", "--seed 2", "rank 0 (", "--seed 1"])
+    # Flags that decide in which exchanges a rank takes part
+    for given, words in (({"memory": "20MB", "batch_tokens": None}, "--memory 20MB"), ({"resume": True}, "--resume"),
+                         ({"trace": path("trace"), "trace_steps": "2:3"}, "--trace-steps 2:3")):
+        other = flags("unlike", 2, **{key: value for key, value in given.items() if value is None})
+        lacks = words.split()[0]
+        refused(other, flags("unlike", 2, **given), says=["rank 1 (", f"was given {words}, rank 0 (", f"was given no {lacks};"])
+        refused(flags("unlike", 2, **given), other, says=["rank 1 (", f"was given no {lacks}, rank 0 (", f"was given {words};"])
     refused(flags("unlike", 3), flags("unlike", 3), flags("unlike", 3, source=path("other")),
             says=["rank 2 (", "rank 0 (", "training text"])
     refused(flags("unlike", 2), flags("unlike", 2, data_weighting=path("heavier")), says=["rank 1 (", "rank 0 (", "training text"])
+    refused(flags("unlike", 2), flags("unlike", 2, valid_source=path("few"), valid_target=path("few")), says=["rank 1 (", "rank 0 (", "validation text"])
+    for name, token in (("links", 0), ("other-links", 1)):
+        with open(path("b")) as targets, open(path(name), "w") as file:
+            file.writelines(f"0-{min(token, len(target.split()) - 1)}\n" for target in targets)
+    refused(*(flags("unlike", 2, guided_alignment=path(name)) for name in ("links", "other-links")), says=["rank 1 (", "rank 0 (", "training text"])
+    # Vocabularies that differ only in a word that the text does not have
+    for name, last in (("words", "39"), ("other-words", "forty")):
+        with open(path(name), "w") as file:
+            file.writelines(word + "\n" for word in ("<pad>", "<unk>", "<s>", "</s>", *map(str, range(4, 39)), last))
+    with open(path("a")) as lines, open(path("text"), "w") as file:
+        file.writelines(line.replace("39", "38") for line in lines)
+    text = {"format": "text", "source": path("text"), "target": path("text"), "valid_source": path("text"), "valid_target": path("text")}
+    for side, given in (("source", {"vocab": path("other-words"), "target_vocab": path("words")}), ("target", {"target_vocab": path("other-words")})):
+        refused(flags("unlike", 2, **text, vocab=path("words"), target_vocab=path("words")), flags("unlike", 2, **text, **{"vocab": path("words"), **given}),
+                says=["rank 1 (", "rank 0 (", side + " vocabulary"])
     refused(flags("unlike", 2), flags("unlike", 2, source=path("nowhere")), says=["rank 1 (", "nowhere"])
     refused(flags("one", 2), flags("one", 2), says=["the folder is not empty"])
+    # Those that train alone do so, each with flags of its own.
+    run([launcher, "-n", "1", *flags("alone", 1, mpi="none", steps=10, epochs=None), ":", "-n", "1", *flags("alone2", 2, mpi="none", steps=10, epochs=None, seed=2)])
+    for out, more in (("alone", {}), ("alone2", {"accumulate": BATCHES // 2, "seed": 2})):
+        run(command(out + "-checked", 1, steps=10, epochs=None, **more))
+        same(out, out + "-checked")
     with open(translator, "rb") as file:
         executable = file.read()
     with open(path("other-executable"), "wb") as file:
