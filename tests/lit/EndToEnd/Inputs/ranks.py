@@ -111,6 +111,11 @@ def same(a, b, stopped=False):
         sys.exit(f"the logs of {a} and {b} differ:\n{ours}\n{theirs}")
 
 
+def timeline(name):
+    with open(path(name)) as file:
+        return [event for event in json.load(file)["traceEvents"] if event["ph"] == "X"]
+
+
 def children(pid):
     with open(f"/proc/{pid}/task/{pid}/children") as file:
         return [int(word) for word in file.read().split()]
@@ -170,8 +175,7 @@ if mode == "equal":
         traced = {"trace": path("trace.json"), "trace_steps": "4:6"} if ranks == 2 else {}
         run(command(f"of{ranks}", ranks, **traced))
         same("one", f"of{ranks}")
-    with open(path("trace.json")) as file:
-        events = [event for event in json.load(file)["traceEvents"] if event["ph"] == "X"]
+    events = timeline("trace.json")
     for rank in range(2):  # the timeline has both ranks, at the same time
         mine = [event for event in events if event["pid"] == rank]
         steps = [event for event in mine if event["cat"] == "step" and event["name"].startswith("step ")]
@@ -180,12 +184,13 @@ if mode == "equal":
         sent = [event for event in mine if event["cat"] == "exchange"]
         assert sum(event["args"].get("bytes", 0) for event in sent) > 0, sent
         assert min(event["ts"] for event in mine) >= 0
-        # Each rank computes the losses of its share of the held-out batches, at the validation after step 5.
-        scored = [event for event in mine if event["cat"] == "program" and event["name"] == "score"]
-        print(f"rank {rank}: {len(scored)} held-out batches")
     ends = [max(event["ts"] + event["dur"] for event in events if event["pid"] == rank) for rank in range(2)]
     begins = [min(event["ts"] for event in events if event["pid"] == rank) for rank in range(2)]
     assert max(begins) < min(ends), (begins, ends)
+    # Each rank computes the losses of its share of the held-out batches, at the validation after step 5.
+    run(command("one-traced", 1, steps=6, epochs=None, trace=path("one.json"), trace_steps="4:6"))
+    whole, *shares = (sum(event["name"] == "score" and event["pid"] == rank for event in of) for of, rank in ((timeline("one.json"), 0), (events, 0), (events, 1)))
+    assert shares == [whole - whole // 2, whole // 2] and whole > 2, (whole, shares)
     with open(path("one/last.safetensors"), "rb") as file:
         whole = file.read()
     run(command("one-batch-less", 1, accumulate=BATCHES - 1))
@@ -396,9 +401,22 @@ if mode == "full":
     assert failed, "no run had saved anything before"
 
 if mode == "overlap":
+    def train(out, ranks, **more):
+        run(command(out, ranks, steps=12, accumulate=2 // ranks, batch_tokens=512, epochs=None, save_every=1000, valid_source=None,
+                    valid_target=None, valid_every=None, average=0, keep_best=None, ema=None, **more))
+
+    # Gradients arrive while both ranks still compute others: before the first of them ends its backward pass.
+    train("traced", 2, trace=path("trace.json"), trace_steps="2:6")
+    events = timeline("trace.json")
+    passes = [sorted((event["ts"] + event["dur"] for event in events if event["pid"] == rank and event["name"] == "loss_and_gradients")) for rank in range(2)]
+    began = [sorted(event["ts"] for event in events if event["pid"] == rank and event["name"] == "loss_and_gradients") for rank in range(2)]
+    early = [event["args"]["bytes"] for event in events if event["cat"] == "exchange" and any(
+        max(begins) < event["ts"] + event["dur"] < min(ends) for begins, ends in zip(zip(*began), zip(*passes)))]
+    print(f"{sum(early) / 1e6:.1f} MB of gradients were exchanged during the backward pass of five steps")
+    assert sum(early) > 0
+
     def seconds(out, ranks, threads):
-        run(command(out, ranks, threads=threads, steps=12, accumulate=2 // ranks, batch_tokens=512, epochs=None, save_every=1000, valid_source=None,
-                    valid_target=None, valid_every=None, average=0, keep_best=None, ema=None))
+        train(out, ranks, threads=threads)
         with open(path(out + "/train.jsonl")) as file:
             return 1 / json.loads(file.readline())["ups"]
 
