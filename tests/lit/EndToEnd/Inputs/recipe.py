@@ -177,6 +177,16 @@ for record in records("ter"):
         least = min(least, record["ter"])
 assert least < float("inf")
 
+# By BLEU, the best weights that are kept are those of the largest scores, of which the first counts if there are several.
+call(training("bleu", *VALID, "--batch-tokens", 200, "--valid-every", 4, "--best", "bleu", "--keep-best", 2, "--threads", 1, "--quiet", steps=80))
+scores = {record["step"]: record["bleu"] for record in records("bleu") if "bleu" in record}
+ranked = sorted(scores, key=lambda step: (-scores[step], step))
+assert len(set(scores.values())) > 3 and [record["step"] for record in records("bleu") if record.get("best")][-1] == ranked[0], scores
+kept = {int(name[len("best-") : -len(".safetensors")]) for name in os.listdir(path("bleu")) if name.startswith("best-")}
+losses = {record["step"]: record["valid_nll"] for record in records("bleu") if "bleu" in record}
+assert kept == set(ranked[:2]) != set(sorted(losses, key=losses.get)[:2]), (kept, scores, losses)
+assert contents("bleu", "best.safetensors") == contents("bleu", f"best-{ranked[0]}.safetensors")
+
 
 # Several corpora, each with its own share of every epoch.
 def mixed(out, *more, steps):
@@ -260,6 +270,14 @@ close(rates("constant", "constant", 0), {10: 0.01, 20: 0.01, 30: 0.01, 40: 0.01}
 close(rates("warm", "constant", 25), {10: 0.004, 20: 0.008, 30: 0.01, 40: 0.01})
 close(rates("cosine", "cosine", 0), {step: cosine(step / 40) for step in (10, 20, 30, 40)})
 close(rates("restarted", "cosine", 0, "--restarts", 1), {10: cosine(0.5), 20: cosine(0), 30: cosine(0.5), 40: cosine(1)})
+# After warm-up, from X at step 20 to 0 at the end; with a restart, the peak and the end come twice.
+close(rates("cosine-warm", "cosine", 20), {10: 0.005, 20: cosine(0), 30: cosine(0.5), 40: cosine(1)})
+close(rates("linear", "linear", 0), {10: 0.0075, 20: 0.005, 30: 0.0025, 40: 0})
+close(rates("linear-warm", "linear", 20), {10: 0.005, 20: 0.01, 30: 0.005, 40: 0})
+close(rates("linear-restarted", "linear", 20, "--restarts", 1, steps=60), {10: 0.005, 20: 0.01, 30: 0.005, 40: 0.01, 50: 0.005, 60: 0})
+WIDTH = 24
+close(rates("noam", "noam", 15), {step: 0.01 * WIDTH**-0.5 * min(step**-0.5, step * 15**-1.5) for step in (10, 20, 30, 40)})
+close(rates("inverse-sqrt", "inverse-sqrt", 15), {step: 0.01 * min(step / 15, math.sqrt(15 / step)) for step in (10, 20, 30, 40)})
 
 
 # The length of a run, by passes over the data or by time.

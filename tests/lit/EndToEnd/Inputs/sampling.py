@@ -22,7 +22,8 @@ def train(out, *more, steps=STEPS, launch=(), status=0):
     out = vocabulary + "-" + out
     resumed = "--resume" in more
     begin = [] if resumed else ["--source", path("a"), "--target", path("b"), "--vocab", path(vocabulary), "--batch-tokens", 1024, "--warmup", 5]
-    command = [*launch, translator, "train", "--out", path(out), "--steps", steps, "--quiet", *begin, *more]
+    limit = [] if "--epochs" in more else ["--steps", steps]
+    command = [*launch, translator, "train", "--out", path(out), *limit, "--quiet", *begin, *more]
     result = subprocess.run(list(map(str, command)), capture_output=True, text=True)
     assert result.returncode == status, (command, result.stderr)
     return result.stderr if status else open(path(out, "last.safetensors"), "rb").read()
@@ -55,6 +56,14 @@ plain = train("plain")
 assert train("zero", *alphas(0)) == plain
 runs = [sampled, plain, train("source", *alphas(0.2, 0)), train("target", *alphas(0, 0.2)), train("weak", *alphas(0.01))]
 assert len(set(runs)) == len(runs)
+
+# The seed by itself changes the segmentations, not only the order of the pairs: an epoch has another number of tokens.
+tokens = {}
+for seed in (1, 2):
+    for out, more in ((f"whole{seed}", []), (f"sampled{seed}", alphas(0.2))):
+        train(out, *more, "--seed", seed, "--epochs", 1)
+        tokens[out] = sum(record["tokens"] for record in records(out))
+assert tokens["whole1"] == tokens["whole2"] and tokens["sampled1"] != tokens["sampled2"], tokens
 
 # A run keeps its alphas.
 assert "was begun with --sentencepiece-alphas 0.2" in train("stopped3", "--resume", *alphas(0.1), steps=STEPS + 1, status=1)
