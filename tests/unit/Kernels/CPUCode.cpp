@@ -6,6 +6,7 @@
 #include "Codegen/MachineCode.h"
 #include "Plain/Plain.h"
 #include "TileEmulator.h"
+#include "device/cpu/Features.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Target/LLVMIR/Export.h"
@@ -112,8 +113,9 @@ void replaceMissing(llvm::Module &module, const llvm::StringMap<bool> &has) {
     replaceTruncations(module);
 }
 
-// Compiles kernels given in the LLVM dialect; `features` are additional ones.
-std::unique_ptr<llvm::orc::LLJIT> compile(ModuleOp kernels, const std::string &features) {
+// Compiles kernels given in the LLVM dialect; `features` are additional ones. Code in forms that this CPU does not have
+// is `foreign`: optimizing the replacements of its wide vectors would take several times as long as running the test.
+std::unique_ptr<llvm::orc::LLJIT> compile(ModuleOp kernels, const std::string &features, bool foreign) {
   static std::once_flag once;
   std::call_once(once, [] {
     registerTranslations(context());
@@ -125,6 +127,8 @@ std::unique_ptr<llvm::orc::LLJIT> compile(ModuleOp kernels, const std::string &f
   if (!module)
     throw std::runtime_error("translation failed");
   auto builder = llvm::cantFail(llvm::orc::JITTargetMachineBuilder::detectHost());
+  if (foreign)
+    builder.setCodeGenOptLevel(llvm::CodeGenOptLevel::None);
   auto machine = llvm::cantFail(builder.createTargetMachine());
   module->setDataLayout(machine->createDataLayout());
   module->setTargetTriple(machine->getTargetTriple());
@@ -145,7 +149,10 @@ std::unique_ptr<llvm::orc::LLJIT> compile(ModuleOp kernels, const std::string &f
   pass.registerFunctionAnalyses(fam);
   pass.registerLoopAnalyses(lam);
   pass.crossRegisterProxies(lam, fam, cam, mam);
-  pass.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(*module, mam);
+  if (foreign)
+    pass.buildO0DefaultPipeline(llvm::OptimizationLevel::O0).run(*module, mam);
+  else
+    pass.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(*module, mam);
   auto jit = llvm::cantFail(llvm::orc::LLJITBuilder().setJITTargetMachineBuilder(std::move(builder)).create());
   llvm::cantFail(jit->addIRModule({std::move(module), std::move(llvmContext)}));
   return jit;
@@ -164,7 +171,9 @@ public:
       emit(*kernels, op, element, options);
       lowerToLLVM(*kernels);
     }
-    jit = compile(*kernels, featuresOf(options));
+    const bool foreign =
+        options.device != Device::Plain && !missingFeatures(InstructionSet::named(options.cpu).needed).empty();
+    jit = compile(*kernels, featuresOf(options), foreign);
     auto find = [&](const std::string &name) { return llvm::cantFail(jit->lookup(name)).toPtr<xfc_kernel>(); };
     kernel = find("kernel");
     for (const Packing &packing : packings)
