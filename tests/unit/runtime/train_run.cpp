@@ -1342,11 +1342,11 @@ TEST(Report, OfAnyNumbers) {
 }
 
 TEST(Report, DrawsTheLongestSampleThatFits) {
-  const auto source = [](size_t length) { return nlohmann::json{{"source", std::string(length, 'x')}}; };
+  const auto source = [](size_t length) { return nlohmann::json{{"source", std::string(length, 'a')}}; };
   EXPECT_EQ(sampleToDraw({{{"samples", {source(3), source(80)}}}, {{"samples", {source(81), source(5)}}}}).size(), 80u);
-  // What no run writes is passed over.
+  // Records whose samples have another form than those that a run writes are skipped.
   for (const char *samples : {"5", "[5]", "[\"x\"]", "[{\"source\": 5}]", "[{}]", "null", "{\"source\": \"x\"}"})
-    EXPECT_EQ(sampleToDraw({{{"samples", nlohmann::json::parse(samples)}}, {{"samples", {source(3)}}}}), "xxx")
+    EXPECT_EQ(sampleToDraw({{{"samples", nlohmann::json::parse(samples)}}, {{"samples", {source(3)}}}}), "aaa")
         << samples;
 }
 
