@@ -132,6 +132,14 @@ List select(KernelBuilder &k, Value row, Value width, Value first, Value bound, 
   return {state[0], state[1]};
 }
 
+// The list's logits as log-probabilities. One that is not a number is no candidate.
+List normalized(KernelBuilder &k, const List &list, Value lse) {
+  List none = emptyList(k, cast<VectorType>(list.numbers.getType()).getDimSize(0));
+  Value logProbs = k.subf(list.numbers, vector::BroadcastOp::create(k.b, list.numbers.getType(), lse));
+  Value some = k.lessf(none.numbers, logProbs); // false for NaN
+  return {k.select(some, list.tokens, none.tokens), k.select(some, logProbs, none.numbers)};
+}
+
 int64_t widthOf(Value rows) { return cast<RowsType>(rows.getType()).getFeatures(); }
 
 Value rowOf(KernelBuilder &k, BufferIndex buffer, Value i, Type type = {}) {
@@ -150,14 +158,15 @@ int64_t excludedRoom(KernelBuilder &k, ArrayRef<int64_t> excluded) {
 SlabCandidates emitSlabCandidates(KernelBuilder &k, Value row, Value width, Value first, ArrayRef<int64_t> excluded,
                                   Value spare, int64_t count) {
   KernelBuilder::SumLanes wide(k);
-  const int64_t lanes = k.lanes(), room = excludedRoom(k, excluded);
+  const int64_t lanes = k.lanes(), room = spare ? excludedRoom(k, excluded) : 0;
   for (int64_t i = 0; i < room; i += lanes)
     k.store(k.splat(-INFINITY), k.offset(spare, i));
   for (auto [i, token] : llvm::enumerate(excluded)) {
     Value column = k.sub(k.index(token), first);
     k.when(k.both(k.less(k.index(-1), column), k.less(column, width)), [&, i = i] {
       Value from = k.offset(row, column);
-      k.store(k.load(from), k.offset(spare, static_cast<int64_t>(i)));
+      if (spare)
+        k.store(k.load(from), k.offset(spare, static_cast<int64_t>(i)));
       k.store(k.scalar(-INFINITY), from);
     });
   }
@@ -201,13 +210,18 @@ static Backend::KernelInfo emitCandidates(KernelBuilder &k, CandidatesOp op) {
       k.store(k.scalar(-INFINITY), k.offset(k.scratch, token));
     List list = select(k, k.scratch, k.index(width), k.index(0),
                        largestOf(k, k.scratch, k.index(width)).bound(k, count), count);
+    Value wanted = k.load(k.offset(from, k.loadI32(k.buffer(op.getWantedMutable()), row)));
+    if (op.getRenormalize()) {
+      Value lse = emitLogSumExp(k, k.scratch, width);
+      list = normalized(k, list, lse);
+      wanted = k.subf(wanted, lse);
+    }
     if (!op.getTokens().use_empty())
       storeTokens(k, list.tokens, rowOf(k, op.getTokens(), row, k.i32));
     if (!op.getBest().use_empty())
       k.store(list.numbers, rowOf(k, op.getBest(), row));
     if (!op.getWantedLogProb().use_empty())
-      k.store(k.load(k.offset(from, k.loadI32(k.buffer(op.getWantedMutable()), row))),
-              rowOf(k, op.getWantedLogProb(), row));
+      k.store(wanted, rowOf(k, op.getWantedLogProb(), row));
   });
   return {{Partition::Unit::Rows, per, 1}, width * k.bytes()};
 }
@@ -228,12 +242,11 @@ static Backend::KernelInfo emitMergeCandidates(KernelBuilder &k, MergeCandidates
           });
           return {list.tokens, list.numbers};
         });
-    Value logProbs = k.subf(state[1], vector::BroadcastOp::create(k.b, state[1].getType(), lse));
-    Value some = k.lessf(none.numbers, logProbs); // false for NaN
+    List best = normalized(k, {state[0], state[1]}, lse);
     if (!op.getTokens().use_empty())
-      storeTokens(k, k.select(some, state[0], none.tokens), rowOf(k, op.getTokens(), row, k.i32));
+      storeTokens(k, best.tokens, rowOf(k, op.getTokens(), row, k.i32));
     if (!op.getBest().use_empty())
-      k.store(k.select(some, logProbs, none.numbers), rowOf(k, op.getBest(), row));
+      k.store(best.numbers, rowOf(k, op.getBest(), row));
     if (!op.getWantedLogProb().use_empty())
       k.store(k.subf(k.load(rowOf(k, op.getWantedLogitMutable(), row)), lse), rowOf(k, op.getWantedLogProb(), row));
   });

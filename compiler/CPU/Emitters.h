@@ -53,7 +53,7 @@ mlir::Value emitLogSumExp(KernelBuilder &, mlir::Value row, int64_t width);
 
 // The `count` largest logits of a slab, best first, and its log-sum-exp. `row` holds `width` logits, a multiple of
 // candidateGroup, from token `first` on, padded with minus infinity past the vocabulary's end. Excluded logits are
-// moved to `spare`, which has excludedRoom() elements.
+// moved to `spare`, which has excludedRoom() elements; if it is null, they do not count for the log-sum-exp.
 struct SlabCandidates {
   mlir::Value tokens, largest, lse;
 };

@@ -349,7 +349,8 @@ static Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidat
   const Tiling t(k, inner, productsFor(k, op.getCompute()));
   const int64_t all = (vocabulary + Tiling::group - 1) / Tiling::group, block = t.blockOfResults();
   Product product(k, t, op.getXMutable(), op.getWeightMutable(), inner, vocabulary, op.getSlab() / Tiling::group);
-  const int64_t stride = op.getSlab() + excludedRoom(k, op.getExcluded());
+  const bool counted = !op.getRenormalize(); // whether excluded logits count for the log-sum-exp
+  const int64_t stride = op.getSlab() + (counted ? excludedRoom(k, op.getExcluded()) : 0);
   Value slab = k.rem(k.chunk, slabs), row = k.mul(k.div(k.chunk, slabs), block);
   Value count = k.min(k.index(block), k.sub(k.rowCount(), row));
   Value group = k.mul(slab, product.groups), end = k.min(k.index(all), k.add(group, product.groups)),
@@ -389,8 +390,8 @@ static Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidat
       k.when(k.both(k.less(k.index(-1), column), k.less(column, width)),
              [&] { k.store(k.load(k.offset(logitsRow, column)), resultRow(op.getWantedLogit(), at, k.element)); });
     }
-    SlabCandidates found =
-        emitSlabCandidates(k, logitsRow, width, first, op.getExcluded(), k.offset(logitsRow, op.getSlab()), best);
+    SlabCandidates found = emitSlabCandidates(k, logitsRow, width, first, op.getExcluded(),
+                                              counted ? k.offset(logitsRow, op.getSlab()) : Value(), best);
     if (!op.getTokens().use_empty())
       storeTokens(k, found.tokens, k.offset(resultRow(op.getTokens(), at, k.i32), k.mul(slab, best), k.i32));
     if (!op.getLargest().use_empty())

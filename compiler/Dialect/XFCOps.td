@@ -749,9 +749,10 @@ def XFC_CandidatesOp : XFC_Op<"candidates", [NoGradient, Kernel]> {
     log_probs [N, V], wanted [N]. tokens and best [N, C]: the C most probable tokens and their log-probabilities, best
     first; of equally probable ones, the lower token comes first. Tokens in `excluded` (ascending) and those whose
     log-probability is NaN or minus infinity are no candidates. If fewer than C remain, the list is filled up with token -1
-    at minus infinity. wanted_log_prob [N] is the log-probability of token wanted[i], excluded or not.
+    at minus infinity. wanted_log_prob [N] is the log-probability of token wanted[i], excluded or not. With `renormalize`,
+    excluded tokens have no part in the distribution either: the log-sum-exp of the others is subtracted from all results.
   }];
-  let arguments = (ins XFC_FloatRows:$log_probs, XFC_IdRows:$wanted, DenseI64ArrayAttr:$excluded);
+  let arguments = (ins XFC_FloatRows:$log_probs, XFC_IdRows:$wanted, DenseI64ArrayAttr:$excluded, UnitAttr:$renormalize);
   let results = (outs XFC_TokenRows:$tokens, XFC_FloatRows:$best, XFC_FloatRows:$wanted_log_prob);
   let hasVerifier = 1;
 }
@@ -761,11 +762,12 @@ def XFC_LinearCandidatesOp : XFC_Op<"linear_candidates", [NoGradient, Kernel, Fu
   let description = [{
     The columns are cut into S = ceil(V / slab) slabs of `slab` columns, a multiple of 64. tokens and largest [N, S*C]:
     the C largest logits of each slab and their tokens, in the order of xfc.candidates; lse [N, S]: the log-sum-exp of each
-    slab's logits, including excluded ones; wanted_logit [N]: the logit of token wanted[i]. xfc.merge_candidates combines
-    them into the candidates of whole rows.
+    slab's logits, with `renormalize` without the excluded ones; wanted_logit [N]: the logit of token wanted[i].
+    xfc.merge_candidates combines them into the candidates of whole rows.
   }];
   let arguments = (ins XFC_FloatRows:$x, XFC_Tensor:$weight, Optional<XFC_Tensor>:$bias, XFC_IdRows:$wanted,
-                       DenseI64ArrayAttr:$excluded, I64Attr:$slab, OptionalAttr<XFC_ComputeType>:$compute);
+                       DenseI64ArrayAttr:$excluded, I64Attr:$slab,
+                       UnitAttr:$renormalize, OptionalAttr<XFC_ComputeType>:$compute);
   let results = (outs XFC_TokenRows:$tokens, XFC_FloatRows:$largest, XFC_FloatRows:$lse, XFC_FloatRows:$wanted_logit);
   let assemblyFormat = "operands (`in` $compute^)? attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
@@ -773,6 +775,8 @@ def XFC_LinearCandidatesOp : XFC_Op<"linear_candidates", [NoGradient, Kernel, Fu
     // S and C.
     int64_t getSlabs();
     int64_t getCount();
+    // The tokens that have no part in the log-sum-exp.
+    llvm::ArrayRef<int64_t> getLeftOut() { return getRenormalize() ? getExcluded() : llvm::ArrayRef<int64_t>(); }
   }];
 }
 

@@ -18,8 +18,7 @@ const std::pair<const char *, Json> unknown[] = {{"repetition_penalty", 1.0},
                                                  {"sequence_bias", nullptr},
                                                  {"forced_decoder_ids", nullptr},
                                                  {"exponential_decay_length_penalty", nullptr},
-                                                 {"guidance_scale", 1.0},
-                                                 {"renormalize_logits", false}};
+                                                 {"guidance_scale", 1.0}};
 
 void addLists(const Config &config, int64_t eos, const std::vector<int64_t> &never, int64_t vocabulary, Json &json) {
   Json suppress = Json::array(), sequences = Json::array();
@@ -97,6 +96,8 @@ Json generationOf(const Config &config, const Json &description, std::vector<std
   addLists(config, eos, {tokens["pad"], tokens["start"]}, vocabulary, json);
   if (const int64_t n = config.integer("no_repeat_ngram_size", 0, mostTokens, 0); n > 0)
     json["no_repeat_ngram"] = n;
+  if (config.boolean("renormalize_logits", false))
+    json["renormalize"] = true;
   for (const auto &[key, neutral] : unknown)
     if (config.has(key) && !config.is(key, neutral))
       notes.push_back(config.file() + ": " + key + ": " + config.at(key, "").shown() +
@@ -140,6 +141,8 @@ Json generationConfig(const Generation &generation, const Description &model, st
     json["bad_words_ids"] = generation.badSequences;
   if (generation.noRepeatNgram)
     json["no_repeat_ngram_size"] = generation.noRepeatNgram;
+  if (generation.renormalize)
+    json["renormalize_logits"] = true;
   if (generation.beam > 1 && generation.penaltyForm == Generation::PenaltyForm::Offset)
     notes.push_back("generation.length_penalty_form: \"offset\", which `generate` does not know: it divides by n^A, so "
                     "beam search may choose other translations there");

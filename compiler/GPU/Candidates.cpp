@@ -82,6 +82,27 @@ static Value rowOf(KernelBuilder &k, BufferIndex buffer, Value i, Type type = {}
   return k.offset(k.buffer(buffer), k.mul(i, k.stride(buffer)), type);
 }
 
+// Stores one row's results, in one thread. Numbers are relative to `lse`, if given; one that is not a number then is no
+// candidate.
+template <typename Op>
+static void store(KernelBuilder &k, Op op, Value row, ArrayRef<Candidates::Candidate> best, Value wanted, Value lse) {
+  const Value nothing = k.scalar(-INFINITY);
+  for (auto [i, candidate] : llvm::enumerate(best)) {
+    auto [number, token] = candidate;
+    if (lse) {
+      Value logProb = k.subf(number, lse), some = k.lessf(nothing, logProb); // false for NaN
+      number = k.select(some, logProb, nothing);
+      token = k.select(some, token, k.i32Of(-1));
+    }
+    if (!op.getTokens().use_empty())
+      LLVM::StoreOp::create(k.b, token, k.offset(rowOf(k, op.getTokens(), row, k.i32), static_cast<int64_t>(i), k.i32));
+    if (!op.getBest().use_empty())
+      k.store(number, k.offset(rowOf(k, op.getBest(), row), static_cast<int64_t>(i)));
+  }
+  if (!op.getWantedLogProb().use_empty())
+    k.store(lse ? k.subf(wanted, lse) : wanted, rowOf(k, op.getWantedLogProb(), row));
+}
+
 static Backend::KernelInfo emitCandidates(KernelBuilder &k, CandidatesOp op) {
   RowInMemory row(k, widthOf(op.getLogProbs()));
   Candidates candidates(k, widthOf(op.getTokens()));
@@ -93,17 +114,9 @@ static Backend::KernelInfo emitCandidates(KernelBuilder &k, CandidatesOp op) {
       return s;
     });
     const SmallVector<Candidates::Candidate> best = candidates.best(row, list);
+    Value lse = op.getRenormalize() ? emitRowSums(k, row, from, op.getExcluded()).lse : Value();
     row.once([&] {
-      for (auto [i, candidate] : llvm::enumerate(best)) {
-        if (!op.getTokens().use_empty())
-          LLVM::StoreOp::create(k.b, candidate.token,
-                                k.offset(rowOf(k, op.getTokens(), number, k.i32), static_cast<int64_t>(i), k.i32));
-        if (!op.getBest().use_empty())
-          k.store(candidate.number, k.offset(rowOf(k, op.getBest(), number), static_cast<int64_t>(i)));
-      }
-      if (!op.getWantedLogProb().use_empty())
-        k.store(k.load(k.offset(from, k.loadI32(k.buffer(op.getWantedMutable()), number))),
-                rowOf(k, op.getWantedLogProb(), number));
+      store(k, op, number, best, k.load(k.offset(from, k.loadI32(k.buffer(op.getWantedMutable()), number))), lse);
     });
   })};
 }
@@ -123,20 +136,7 @@ static Backend::KernelInfo emitMergeCandidates(KernelBuilder &k, MergeCandidates
           return s;
         });
     const SmallVector<Candidates::Candidate> best = candidates.best(row, list);
-    row.once([&] {
-      Value nothing = k.scalar(-INFINITY);
-      for (auto [i, candidate] : llvm::enumerate(best)) {
-        Value logProb = k.subf(candidate.number, lse), some = k.lessf(nothing, logProb); // false for NaN
-        if (!op.getTokens().use_empty())
-          LLVM::StoreOp::create(k.b, k.select(some, candidate.token, k.i32Of(-1)),
-                                k.offset(rowOf(k, op.getTokens(), number, k.i32), static_cast<int64_t>(i), k.i32));
-        if (!op.getBest().use_empty())
-          k.store(k.select(some, logProb, nothing), k.offset(rowOf(k, op.getBest(), number), static_cast<int64_t>(i)));
-      }
-      if (!op.getWantedLogProb().use_empty())
-        k.store(k.subf(k.load(rowOf(k, op.getWantedLogitMutable(), number)), lse),
-                rowOf(k, op.getWantedLogProb(), number));
-    });
+    row.once([&] { store(k, op, number, best, k.load(rowOf(k, op.getWantedLogitMutable(), number)), lse); });
   })};
 }
 

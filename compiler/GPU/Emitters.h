@@ -54,7 +54,9 @@ Backend::KernelInfo emitOneQueryAttention(KernelBuilder &, AttentionOp);
 struct RowSums {
   mlir::Value lse, threadSum;
 };
-RowSums emitRowSums(KernelBuilder &, RowInMemory &, mlir::Value row);
+// Tokens that are left out count as minus infinity; feature 0 is token `first` (i32), or token 0.
+RowSums emitRowSums(KernelBuilder &, RowInMemory &, mlir::Value row, llvm::ArrayRef<int64_t> leftOut = {},
+                    mlir::Value first = {});
 // Loss, negative log-likelihood and log-sum-exp of a row of logits, in every thread.
 struct RowLoss {
   mlir::Value loss, nll, lse;

@@ -234,7 +234,7 @@ static Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidat
         return candidates.with(std::move(s), x[0], k.add(first, f), op.getExcluded());
       });
       const SmallVector<Candidates::Candidate> found = candidates.best(line, list);
-      Value lse = emitRowSums(k, line, from).lse;
+      Value lse = emitRowSums(k, line, from, op.getLeftOut(), first).lse;
       line.once([&] {
         for (auto [i, candidate] : llvm::enumerate(found)) {
           Value place = k.add(k.mul(which, best), static_cast<int64_t>(i));

@@ -21,9 +21,14 @@ Value rowSum(KernelBuilder &k, RowInMemory &row, Value from) {
 } // namespace
 
 // In one pass: a thread rescales its sum of exp(x - m) when its largest element m grows.
-RowSums emitRowSums(KernelBuilder &k, RowInMemory &row, Value from) {
+RowSums emitRowSums(KernelBuilder &k, RowInMemory &row, Value from, ArrayRef<int64_t> leftOut, Value first) {
   Values state =
-      row.loop(from, {k.scalar(lowest), k.scalar(0), k.scalar(0)}, [&](Value, const Values &x, Values s) -> Values {
+      row.loop(from, {k.scalar(lowest), k.scalar(0), k.scalar(0)}, [&](Value f, Values x, Values s) -> Values {
+        for (int64_t token : leftOut)
+          for (auto [j, v] : llvm::enumerate(x)) {
+            Value feature = k.add(f, static_cast<int64_t>(j)), own = first ? k.add(first, feature) : feature;
+            v = k.select(k.equal(own, k.i32Of(static_cast<int32_t>(token))), k.scalar(-INFINITY), v);
+          }
         Value most = s[0];
         for (Value v : x)
           most = k.maxf(v, most);

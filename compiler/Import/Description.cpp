@@ -65,8 +65,7 @@ public:
     if (std::optional<JsonValue> generation = top.find("generation")) {
       if (!model.targetVocab)
         generation->fail("needs a decoder that generates tokens");
-      readGeneration(*generation, model.targetVocab, model.tokens.pad,
-                     model.tokens.eos); // only checks it; the executable reads it again
+      model.generation = readGeneration(*generation, model.targetVocab, model.tokens.pad, model.tokens.eos);
     }
     if (std::optional<JsonValue> training = top.find("training")) {
       if (!model.targetVocab)

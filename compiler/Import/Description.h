@@ -2,6 +2,7 @@
 #pragma once
 
 #include "Steps.h"
+#include "plan/Generation.h"
 #include "plan/Training.h"
 #include "support/Error.h"
 #include <cstdint>
@@ -40,6 +41,7 @@ struct Description {
   std::string canonical; // the description with every value resolved, keys sorted: what is hashed and embedded
   std::map<std::string, double> params;
   TokenIds tokens;
+  Generation generation;                    // of a model with a decoder that generates tokens
   std::optional<TrainingSettings> training; // if the file has any
   StackDescription encoder;
   std::optional<StackDescription> decoder;

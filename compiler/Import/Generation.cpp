@@ -24,7 +24,7 @@ Enum choiceOf(const JsonValue &json, const std::array<const char *, N> &names, c
 Generation readGeneration(const JsonValue &json, int64_t vocabulary, int32_t pad, int32_t eos) {
   Generation generation;
   json.onlyKeys({"beam", "length_penalty", "length_penalty_form", "early_stopping", "max_length", "min_length",
-                 "at_max_length", "forced_first", "suppress", "bad_sequences", "no_repeat_ngram"},
+                 "at_max_length", "forced_first", "suppress", "bad_sequences", "no_repeat_ngram", "renormalize"},
                 "generation");
   if (auto beam = json.find("beam"))
     generation.beam = static_cast<int32_t>(beam->integer(1, mostHypotheses));
@@ -56,6 +56,8 @@ Generation readGeneration(const JsonValue &json, int64_t vocabulary, int32_t pad
       generation.badSequences.push_back(idsOf(sequence));
   if (auto size = json.find("no_repeat_ngram"))
     generation.noRepeatNgram = size->integer(0, mostTokens);
+  if (auto renormalize = json.find("renormalize"))
+    generation.renormalize = renormalize->boolean();
   if (std::optional<GenerationProblem> problem = findProblem(generation, vocabulary, pad, eos))
     json.failInside(problem->where, problem->what);
   return generation;

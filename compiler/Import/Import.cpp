@@ -24,6 +24,7 @@ struct ProgramKind {
   bool dropout = false;
   bool allWeights = false;  // every attention's probabilities are results
   bool candidates = false;  // the best tokens instead of all log-probabilities
+  bool renormalize = false; // of the candidates: among the tokens that are not excluded
   bool loss = false;        // loss and nll instead of logits and encoder output
   int64_t distillation = 0; // of the loss: how many tokens of a teacher each label has beside it
   GuidedAlignment guided;   // of the loss: the links that it has, if any,
@@ -192,7 +193,7 @@ public:
     finish();
   }
 
-  // @decode_step and @decode_candidates: the next token of every live hypothesis.
+  // @decode_step, @decode_candidates and @decode_renormalized: the next token of every live hypothesis.
   void buildDecodeStep() {
     Value target = addInput(names::target, RowSet::target, *model.decoder);
     Value wanted = kind.candidates ? addArgument(names::wanted, attr::input, idsType(RowSet::target)) : Value();
@@ -209,8 +210,9 @@ public:
       };
       const std::set<int64_t> never = {model.tokens.pad, model.tokens.start, model.tokens.eos};
       const std::vector<int64_t> excluded(never.begin(), never.end());
-      auto found = CandidatesOp::create(builder, loc, rows({candidates}, builder.getI32Type()),
-                                        rows({candidates}, element), rows({}, element), logProbs, wanted, excluded);
+      auto found =
+          CandidatesOp::create(builder, loc, rows({candidates}, builder.getI32Type()), rows({candidates}, element),
+                               rows({}, element), logProbs, wanted, excluded, kind.renormalize);
       addResult(names::tokens, found.getTokens());
       addResult(names::tokenLogProbs, found.getBest());
       addResult(names::wantedLogProb, found.getWantedLogProb());
@@ -581,6 +583,8 @@ OwningOpRef<ModuleOp> importModel(const Description &model, const ImportOptions 
     program({programs::encode}).buildEncode();
     program({programs::decodeStep}).buildDecodeStep();
     program({.name = programs::decodeCandidates, .candidates = true}).buildDecodeStep();
+    if (model.generation.renormalize)
+      program({.name = programs::decodeRenormalized, .candidates = true, .renormalize = true}).buildDecodeStep();
   }
   assert(succeeded(verify(*module)) && "a validated description imports into a valid module");
   return module;

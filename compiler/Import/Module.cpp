@@ -162,7 +162,8 @@ void dropPrograms(ModuleOp module, const ImportOptions &options) {
     const StringRef name = function.getName();
     if ((!options.train && name == programs::loss) ||
         (!options.decode &&
-         llvm::is_contained({programs::encode, programs::decodeStep, programs::decodeCandidates}, name)))
+         llvm::is_contained(
+             {programs::encode, programs::decodeStep, programs::decodeCandidates, programs::decodeRenormalized}, name)))
       function.erase();
   }
 }

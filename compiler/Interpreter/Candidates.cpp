@@ -21,6 +21,16 @@ void largestTokens(ArrayRef<double> values, int64_t first, ArrayRef<int64_t> exc
   }
 }
 
+double logSumExpOfOthers(ArrayRef<double> values, int64_t first, ArrayRef<int64_t> excluded) {
+  std::vector<double> others;
+  for (int64_t i = 0; i < static_cast<int64_t>(values.size()); ++i)
+    if (!llvm::is_contained(excluded, first + i))
+      others.push_back(values[i]);
+  if (others.empty()) // of a slab
+    return -HUGE_VAL;
+  return logSumExp(others.data(), static_cast<int64_t>(others.size()));
+}
+
 //===--------------------------------------------------------------------------------------------------------===//
 // candidates
 //===--------------------------------------------------------------------------------------------------------===//
@@ -31,7 +41,10 @@ static LogicalResult evaluateOp(CandidatesOp op, const xfc_shape &shape, ArrayRe
   Tensor tokens = zeros(shape, op.getTokens().getType()), best = zeros(shape, op.getBest().getType()),
          wantedLogProb = zeros(shape, op.getWantedLogProb().getType());
   for (int64_t i = 0; i < logProbs.shape[0]; ++i) {
-    ArrayRef<double> row(logProbs.row(i), logProbs.features());
+    std::vector<double> row(logProbs.row(i), logProbs.row(i) + logProbs.features());
+    const double total = op.getRenormalize() ? logSumExpOfOthers(row, 0, op.getExcluded()) : 0;
+    for (double &value : row)
+      value -= total;
     largestTokens(row, 0, op.getExcluded(), tokens.features(), tokens.row(i), best.row(i));
     wantedLogProb.data[i] = row[static_cast<int64_t>(wanted.data[i])];
   }

@@ -180,7 +180,7 @@ static LogicalResult evaluateOp(LinearCandidatesOp op, const xfc_shape &shape, A
       ArrayRef<double> part = row.slice(first, std::min<int64_t>(op.getSlab(), row.size() - first));
       largestTokens(part, first, op.getExcluded(), op.getCount(), tokens.row(i) + slab * op.getCount(),
                     largest.row(i) + slab * op.getCount());
-      lse.row(i)[slab] = logSumExp(part.data(), part.size());
+      lse.row(i)[slab] = logSumExpOfOthers(part, first, op.getLeftOut());
     }
     wantedLogit.data[i] = row[static_cast<int64_t>(wanted.data[i])];
   }

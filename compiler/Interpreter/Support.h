@@ -17,6 +17,8 @@ Tensor rounded(Tensor operand, std::optional<ComputeType> type);
 
 // log(sum(exp(x))) of n numbers.
 double logSumExp(const double *x, int64_t n);
+// The same for those of tokens first, first + 1, .. that are not excluded.
+double logSumExpOfOthers(llvm::ArrayRef<double> values, int64_t first, llvm::ArrayRef<int64_t> excluded);
 
 // Writes the `count` largest values, and their tokens, in the order of xfc.candidates. `values` are those of tokens
 // first, first + 1, ..

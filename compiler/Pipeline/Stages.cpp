@@ -48,7 +48,9 @@ void setComputeTypes(OpPassManager &manager, const StageOptions &options) {
   else if (options.dtype == DataType::f32)
     for (ComputeType type : target.computeTypes)
       manager.addPass(createSetComputeType(
-          {type, {programs::encode, programs::decodeStep, programs::decodeCandidates}, target.attentionProducts}));
+          {type,
+           {programs::encode, programs::decodeStep, programs::decodeCandidates, programs::decodeRenormalized},
+           target.attentionProducts}));
 }
 
 const PassEntry passes[] = {

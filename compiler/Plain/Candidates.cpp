@@ -17,28 +17,38 @@ static void lowerPlainOp(CandidatesOp op, PlainBuilder &b) {
   const int64_t vocabulary = op.getLogProbs().getType().getFeatures();
   b.forEach(b.rowCount(), [&](const Number &i) {
     Value row = b.slice(logProbs, {i});
+    // x, or minus infinity if the token is excluded.
+    auto allowed = [&](Number x) {
+      for (int64_t excluded : op.getExcluded())
+        x = select(b.loop('j') == excluded, -INFINITY, x);
+      return x;
+    };
+    std::optional<Number> total;
+    if (op.getRenormalize()) {
+      Number most = b.reduce("j->", row, -INFINITY, [&](auto v) { return max(v[1], allowed(v[0])); });
+      total = most + log(b.reduce("j->", row, 0, [&](auto v) { return v[1] + exp(allowed(v[0]) - most); }));
+    }
     std::optional<Number> last, lastToken;
     for (int64_t c = 0; c < op.getTokens().getType().getFeatures(); ++c) {
       // x, or minus infinity if the token is no longer a candidate.
       auto left = [&](const Number &x) {
-        Number token = b.loop('j'),
-               value =
-                   last ? select(x < *last, x, select(x == *last, select(token > *lastToken, x, -INFINITY), -INFINITY))
-                        : select(x > -INFINITY, x, -INFINITY);
-        for (int64_t excluded : op.getExcluded())
-          value = select(token == excluded, -INFINITY, value);
-        return value;
+        Number token = b.loop('j');
+        return allowed(
+            last ? select(x < *last, x, select(x == *last, select(token > *lastToken, x, -INFINITY), -INFINITY))
+                 : select(x > -INFINITY, x, -INFINITY));
       };
       Number largest = b.reduce("j->", row, -INFINITY, [&](auto v) { return max(v[1], left(v[0])); });
       Number none(b, Number(vocabulary).as(b, b.b.getIndexType()));
       Number token = b.reduce("j->", row, none,
                               [&](auto v) { return select(left(v[0]) == largest, min(v[1], b.loop('j')), v[1]); });
-      b.store(select(largest > -INFINITY, token, -1), tokens, {i, c});
-      b.store(largest, best, {i, c});
+      Number logProb = total ? largest - *total : largest, some = logProb > -INFINITY; // false for NaN
+      b.store(select(some, token, -1), tokens, {i, c});
+      b.store(select(some, logProb, -INFINITY), best, {i, c});
       last = largest;
       lastToken = token;
     }
-    b.store(b.load(logProbs, {i, b.load(wanted, {i})}), wantedLogProb, {i});
+    Number given = b.load(logProbs, {i, b.load(wanted, {i})});
+    b.store(total ? given - *total : given, wantedLogProb, {i});
   });
 }
 

@@ -35,11 +35,11 @@ struct CandidatesPattern : OpRewritePattern<CandidatesOp> {
     auto rows = [&](int64_t features, Type element) {
       return RowsType::get(getContext(), tokens.getSet(), {features}, element);
     };
-    auto slabsFound =
-        LinearCandidatesOp::create(rewriter, candidates.getLoc(), rows(slabs * count, tokens.getElementType()),
-                                   rows(slabs * count, number.getElementType()), rows(slabs, number.getElementType()),
-                                   number, linear.getX(), linear.getWeight(), linear.getBias(), candidates.getWanted(),
-                                   candidates.getExcluded(), slab, linear.getComputeAttr());
+    auto slabsFound = LinearCandidatesOp::create(
+        rewriter, candidates.getLoc(), rows(slabs * count, tokens.getElementType()),
+        rows(slabs * count, number.getElementType()), rows(slabs, number.getElementType()), number, linear.getX(),
+        linear.getWeight(), linear.getBias(), candidates.getWanted(), candidates.getExcluded(), slab,
+        candidates.getRenormalize(), linear.getComputeAttr());
     rewriter.replaceOpWithNewOp<MergeCandidatesOp>(candidates, candidates.getResultTypes(), slabsFound.getTokens(),
                                                    slabsFound.getLargest(), slabsFound.getLse(),
                                                    slabsFound.getWantedLogit());

@@ -95,7 +95,8 @@ Json describe(const Generation &generation) {
           {"forced_first", generation.forcedFirst},
           {"suppress", generation.suppress},
           {"bad_sequences", generation.badSequences},
-          {"no_repeat_ngram", generation.noRepeatNgram}};
+          {"no_repeat_ngram", generation.noRepeatNgram},
+          {"renormalize", generation.renormalize}};
 }
 
 // What the machine multiplies and copies at most, with the instructions of the image that runs here.

@@ -67,6 +67,9 @@ bool contains(std::span<const int32_t> tokens, int32_t token) {
   return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
 }
 
+// log(exp(x) + exp(y)), of which one is finite.
+double logAdd(double x, double y) { return std::max(x, y) + std::log1p(std::exp(-std::abs(x - y))); }
+
 // Whether a hypothesis of maxLength tokens ends without eos.
 bool endsAsItIs(const SearchOptions &options) {
   return options.ignoreEos || options.generation.atMaxLength == Generation::AtMaxLength::Cut;
@@ -179,20 +182,23 @@ private:
   }
   int64_t length() const { return static_cast<int64_t>(lives.front().ids.size()); }
 
-  // The only token that a hypothesis of the given length may take, or -1. A certain one has log-probability 0.
+  // The only token that a hypothesis of the given length may take, or -1. A certain one has log-probability 0, and all
+  // are certain if the probabilities of what may come next add up to 1.
   struct Forced {
     int32_t token = -1;
     bool certain = false;
   };
   Forced forced(int64_t length) const {
     if (length >= sentence.maxLength)
-      return options.ignoreEos ? Forced()
-                               : Forced{vocabulary.eos, generation.atMaxLength == Generation::AtMaxLength::ForcedEos};
+      return options.ignoreEos
+                 ? Forced()
+                 : Forced{vocabulary.eos,
+                          generation.renormalize || generation.atMaxLength == Generation::AtMaxLength::ForcedEos};
     const auto given = static_cast<int64_t>(generation.forcedFirst.size());
     if (length < given)
       return {generation.forcedFirst[length], true};
     if (length - given < static_cast<int64_t>(sentence.prefix.size()))
-      return {sentence.prefix[length - given], false};
+      return {sentence.prefix[length - given], generation.renormalize};
     return {};
   }
 
@@ -244,6 +250,10 @@ private:
         drawn = sampleToken(row, vocabulary.size, never, {options.temperature, options.topK, options.topP},
                             uniformNumber(options.seed, static_cast<uint32_t>(sentence.index),
                                           static_cast<uint32_t>(length()), static_cast<uint32_t>(lives[h].sample)));
+        if (generation.renormalize) {
+          std::sort(never.begin(), never.end());
+          drawn.logProbability -= logSumOfOthers(row, vocabulary.size, never);
+        }
       }
       chosen.push_back({static_cast<int>(h), drawn.token, lives[h].logProbability + drawn.logProbability});
     }
@@ -256,8 +266,9 @@ private:
     ranked.clear();
     for (size_t h = 0; h < living; ++h) {
       const int64_t row = first + static_cast<int64_t>(h);
+      double total = 0; // the logarithm of the sum of the probabilities of what may come next
       auto add = [&](int32_t token, double logProbability) {
-        ranked.push_back({static_cast<int>(h), token, lives[h].logProbability + logProbability});
+        ranked.push_back({static_cast<int>(h), token, lives[h].logProbability + (logProbability - total)});
       };
       const double wantedLogProbability = result.tokens ? result.wanted.row(row)[0] : result.all.row(row)[wanted()];
       if (must.token >= 0) {
@@ -265,7 +276,21 @@ private:
         continue;
       }
       suppressedAfter(lives[h], suppressed);
-      if (eosAllowed(length()) && wantedLogProbability > -HUGE_VAL && !contains(suppressed, vocabulary.eos))
+      const bool mayEnd =
+          eosAllowed(length()) && wantedLogProbability > -HUGE_VAL && !contains(suppressed, vocabulary.eos);
+      if (!result.tokens)
+        suppressed.insert(suppressed.end(), {vocabulary.pad, vocabulary.start, vocabulary.eos});
+      if (generation.renormalize) {
+        if (!result.tokens) { // otherwise nothing is suppressed, and the numbers are relative to this sum
+          std::sort(suppressed.begin(), suppressed.end());
+          total = logSumOfOthers(result.all.row(row), vocabulary.size, suppressed);
+        }
+        if (mayEnd)
+          total = logAdd(total, wantedLogProbability);
+        if (!std::isfinite(total))
+          continue; // there is no candidate, or the weights are broken
+      }
+      if (mayEnd)
         add(vocabulary.eos, wantedLogProbability);
       if (result.tokens) {
         const int32_t *tokens = result.tokens + row * result.tokenStride;
@@ -275,7 +300,6 @@ private:
             --left;
           }
       } else {
-        suppressed.insert(suppressed.end(), {vocabulary.pad, vocabulary.start, vocabulary.eos});
         bestTokens(result.all.row(row), vocabulary.size, suppressed, beam, best);
         for (const Candidate &candidate : best)
           add(candidate.token, candidate.logProbability);
@@ -365,6 +389,8 @@ int64_t searchCandidates(const SearchOptions &options, const SearchVocabulary &v
     suppressed.insert(sequence.back());
   for (int32_t never : {vocabulary.pad, vocabulary.start, vocabulary.eos})
     suppressed.erase(never);
+  if (generation.renormalize && !suppressed.empty())
+    return 0; // any of them may have most of the probability, whatever its rank
   return generation.beam + static_cast<int64_t>(suppressed.size());
 }
 

@@ -16,8 +16,9 @@
 // penalty(n) = ((5+n)/6)^lengthPenalty or n^lengthPenalty; n includes eos if there is one. At first the tokens of
 // forcedFirst, and then those of a sentence's prefix, are the only continuations; a token of forcedFirst, and an eos
 // that is forced at maxLength, count as certain. eos is not a candidate below minLength; pad, start (unless it is eos
-// too) and what `generation` suppresses never are. With a length penalty of the power form, these are the rules of
-// transformers' `generate`.
+// too) and what `generation` suppresses never are. With `renormalize`, the probabilities of a step's candidates are
+// divided by their sum, so that an only continuation is certain. With a length penalty of the power form, these are the
+// rules of transformers' `generate`.
 //
 // Sampling. A sentence has `nBest` independent hypotheses, each of which draws its next token until it draws eos.
 //
@@ -57,7 +58,8 @@ struct NumberRows {
 
 // The result of a step for each hypothesis, valid until the next step: either all log-probabilities, or the `count`
 // best tokens without pad, start and eos, in the order of bestTokens (padded with -1), with their log-probabilities and
-// that of the wanted token.
+// that of the wanted token. If the search renormalizes, these are relative to all tokens but pad, start and eos, so
+// that nothing is lost when pad is much more probable than all others.
 struct StepResult {
   NumberRows all = {};
   int count = 0;

@@ -42,7 +42,37 @@ void bestOf(const T *row, int64_t vocabulary, std::span<const int32_t> excluded,
   }
 }
 
+template <typename T> double logSumOf(const T *row, int64_t vocabulary, std::span<const int32_t> excluded) {
+  const auto eachRange = [&](const auto &visit) { // of tokens that are not excluded
+    int64_t begin = 0;
+    for (int32_t token : excluded) {
+      visit(row + begin, row + std::max<int64_t>(begin, token));
+      begin = std::max<int64_t>(begin, token + 1);
+    }
+    visit(row + begin, row + vocabulary);
+  };
+  T largest = -std::numeric_limits<T>::infinity();
+  eachRange([&](const T *x, const T *end) {
+    for (; x < end; ++x)
+      largest = std::max(largest, *x);
+  });
+  // Even 2^40 smaller numbers would not change the sum.
+  constexpr double negligible = 64;
+  double sum = 0;
+  eachRange([&](const T *x, const T *end) {
+    for (; x < end; ++x)
+      if (const double below = static_cast<double>(*x) - largest; below > -negligible)
+        sum += std::exp(below);
+  });
+  return largest + std::log(sum);
+}
+
 } // namespace
+
+double logSumOfOthers(LogProbabilityRow row, int64_t vocabulary, std::span<const int32_t> excluded) {
+  return row.isDouble ? logSumOf(static_cast<const double *>(row.data), vocabulary, excluded)
+                      : logSumOf(static_cast<const float *>(row.data), vocabulary, excluded);
+}
 
 void bestTokens(LogProbabilityRow row, int64_t vocabulary, std::span<const int32_t> excluded, int count,
                 std::vector<Candidate> &best) {

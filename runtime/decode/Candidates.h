@@ -27,6 +27,10 @@ struct Candidate {
 void bestTokens(LogProbabilityRow row, int64_t vocabulary, std::span<const int32_t> excluded, int count,
                 std::vector<Candidate> &best);
 
+// The logarithm of the sum of the probabilities of the tokens 0..vocabulary-1 that are not `excluded`, which are in
+// ascending order.
+double logSumOfOthers(LogProbabilityRow row, int64_t vocabulary, std::span<const int32_t> excluded);
+
 // The distribution that sampling draws from: probabilities raised to the power 1/temperature, restricted to the `topK`
 // most probable tokens (0: all), and of these to the fewest that together have at least `topP` of their probability.
 struct Sampling {

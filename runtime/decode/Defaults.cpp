@@ -45,6 +45,8 @@ Generation generationIn(const Json &settings) {
       generation.badSequences = value.get<std::vector<std::vector<int32_t>>>();
     else if (key == "no_repeat_ngram")
       generation.noRepeatNgram = value.get<int64_t>();
+    else if (key == "renormalize")
+      generation.renormalize = value.get<bool>();
     else
       throw Error("an unknown key " + key);
   return generation;

@@ -223,6 +223,10 @@ void SearchFlags::addTo(CLI::App &command) {
                   "never write the same N tokens in a row twice; 0: no restriction")
       ->check(CLI::Range(int64_t(0), mostTokens))
       ->capture_default_str();
+  addChoice(command, "--renormalize", generation.renormalize, std::array{"false", "true"},
+            "whether the probabilities of the tokens that may come next add up to 1. true: they are divided by their "
+            "sum, so that those of --suppress and others that may not come do not count, and what is forced is "
+            "certain; false: each token has the probability that the model gives it");
   addBatchTokens(command, options.batchTokens, "live hypotheses, at a time");
   command
       .add_option("--batch-sentences", options.batchSentences,

@@ -1,5 +1,5 @@
-// Turns source sentences into target sentences, through the programs encode and decode_candidates or decode_step.
-// Sentences that end are replaced by waiting ones.
+// Turns source sentences into target sentences, through the programs encode and decode_candidates, decode_renormalized
+// or decode_step. Sentences that end are replaced by waiting ones.
 #include "decode/Search.h"
 #include "decode/BeamSearch.h"
 #include "plan/Memory.h"
@@ -97,7 +97,7 @@ public:
   StepDecoder(Engine &engine, const std::vector<std::vector<int32_t>> &sources, const SearchPlan &plan,
               const SearchOptions &options, bool ownRows)
       : engine(engine), program(engine.module().stepProgram(searchCandidates(options, vocabularyOf(engine.module())),
-                                                            options.computeType)),
+                                                            options.computeType, options.generation.renormalize)),
         plan(plan), sentences(sources.size()), rows(sources.size()), freeRows(plan.capacity.rows[XFC_SOURCE]) {
     const Module &module = engine.module();
     if (!program || !engine.has(programs::encode))

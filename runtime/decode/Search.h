@@ -1,5 +1,5 @@
 // Turns source sentences into target sentences: greedy search, beam search and sampling over the programs encode,
-// decode_candidates and decode_step.
+// decode_candidates, decode_renormalized and decode_step.
 #pragma once
 
 #include "engine/Batch.h"

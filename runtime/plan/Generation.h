@@ -39,6 +39,7 @@ struct Generation {
   std::vector<int32_t> suppress;                  // never written
   std::vector<std::vector<int32_t>> badSequences; // the last token of each is not written after the others
   int64_t noRepeatNgram = 0;                      // no sequence of this many tokens is written twice; 0: no limit
+  bool renormalize = false; // the probabilities of the tokens that may come next add up to 1: what may not has none
 
   bool operator==(const Generation &) const = default;
 };

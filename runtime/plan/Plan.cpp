@@ -136,11 +136,12 @@ std::string Module::variant(const std::string &program, const std::string &type)
               " only; use that, or compile the model with --dtype f32 to have a choice");
 }
 
-const Program *Module::stepProgram(int64_t best, const std::string &type) const {
+const Program *Module::stepProgram(int64_t best, const std::string &type, bool renormalized) const {
   if (!find(programs::decodeStep))
     return nullptr;
-  if (best > 0 && find(programs::decodeCandidates))
-    if (const Program *program = find(variant(programs::decodeCandidates, type)))
+  const char *const choosing = renormalized ? programs::decodeRenormalized : programs::decodeCandidates;
+  if (best > 0 && find(choosing))
+    if (const Program *program = find(variant(choosing, type)))
       for (const Output &output : program->outputs)
         if (output.name == names::tokens && best <= output.shape.at(0))
           return program;

@@ -225,9 +225,9 @@ struct Module {
   // types that there are if this is not one of them.
   std::string variant(const std::string &program, const std::string &type) const;
   // The program of a decoding step that gives `best` candidates for each hypothesis, in its variant for `type`:
-  // decode_candidates if it gives enough, else decode_step, which gives all log-probabilities and is also meant by a
-  // `best` of 0. Null if the model has none.
-  const Program *stepProgram(int64_t best, const std::string &type = {}) const;
+  // decode_candidates, or decode_renormalized, if there is one that gives enough; else decode_step, which gives all
+  // log-probabilities and is also meant by a `best` of 0. Null if the model has none.
+  const Program *stepProgram(int64_t best, const std::string &type = {}, bool renormalized = false) const;
   // Whether a decoding step reads the cache rows of all tokens before it, as attention does. If not, it reads only
   // those of the last one.
   bool readsHistory() const;

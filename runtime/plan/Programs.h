@@ -24,6 +24,8 @@ inline constexpr char encode[] = "encode";                       // source -> PA
 inline constexpr char decodeStep[] = "decode_step";              // target, ... -> log_probs
 inline constexpr char decodeCandidates[] = "decode_candidates";  // target, wanted, ... -> tokens, token_log_probs,
                                                                  // wanted_log_prob
+// The same with log-probabilities among all tokens but pad, start and eos, if model.json asks to renormalize.
+inline constexpr char decodeRenormalized[] = "decode_renormalized";
 } // namespace programs
 
 // Their arguments and results.

@@ -231,6 +231,8 @@ func.func @alignment(%loss: !one, %p: !xfc.pairs<source, source, padding, 2xf32>
 func.func @candidates(%p: !x, %wanted: !ids, %x: !y, %w: tensor<100x4xf32>, %b: tensor<100xf32>) -> (!list, !two, !list, !two) {
   // CHECK: xfc.candidates %{{.*}}, %{{.*}} {excluded = array<i64: 0, 3>} : (!xfc.rows<source, 6xf32>, !xfc.rows<source, i32>) -> (!xfc.rows<source, 2xi32>, !xfc.rows<source, 2xf32>, !xfc.rows<source, f32>)
   %tokens, %best, %given = xfc.candidates %p, %wanted {excluded = array<i64: 0, 3>} : (!x, !ids) -> (!list, !two, !one)
+  // CHECK: xfc.candidates %{{.*}}, %{{.*}} {excluded = array<i64: 0>, renormalize} :
+  %others:3 = xfc.candidates %p, %wanted {excluded = array<i64: 0>, renormalize} : (!x, !ids) -> (!list, !two, !one)
   // CHECK: xfc.linear_candidates %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} {excluded = array<i64: 0, 3>, slab = 64 : i64} :
   %st, %sl, %lse, %logit = xfc.linear_candidates %x, %w, %b, %wanted {excluded = array<i64: 0, 3>, slab = 64 : i64} :
     (!y, tensor<100x4xf32>, tensor<100xf32>, !ids) -> (!xfc.rows<source, 4xi32>, !y, !two, !one)

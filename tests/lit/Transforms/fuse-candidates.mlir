@@ -30,6 +30,16 @@ func.func @small(%x: !rows, %w: tensor<100x8xf32>, %wanted: !ids) -> !tokens {
   return %tokens : !tokens
 }
 
+// Slabs are renormalized if the candidates are.
+// CHECK-LABEL: func.func @renormalized
+// CHECK-NEXT: xfc.linear_candidates %{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}} {excluded = array<i64: 0>, renormalize, slab = 64 : i64}
+func.func @renormalized(%x: !rows, %w: tensor<100x8xf32>, %wanted: !ids) -> !tokens {
+  %z = xfc.linear %x, %w : (!rows, tensor<100x8xf32>) -> !xfc.rows<target, 100xf32>
+  %p = xfc.log_softmax %z : !xfc.rows<target, 100xf32>
+  %tokens, %best, %given = xfc.candidates %p, %wanted {excluded = array<i64: 0>, renormalize} : (!xfc.rows<target, 100xf32>, !ids) -> (!tokens, !best, !row)
+  return %tokens : !tokens
+}
+
 // The compute type of the projection is kept.
 // CHECK-LABEL: func.func @rounded
 // CHECK-NEXT: xfc.linear_candidates %{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}} in bf16 {excluded

@@ -460,6 +460,7 @@ TEST_F(Foreign, SettingsOfTheSearchComeAlong) {
                                                         {"bad_words_ids", {{6}, {2}, {2, 3}}},
                                                         {"suppress_tokens", {5}},
                                                         {"no_repeat_ngram_size", 3},
+                                                        {"renormalize_logits", true},
                                                         {"repetition_penalty", 1.1}})
                                                       .dump());
   const ForeignImport done = import();
@@ -474,7 +475,8 @@ TEST_F(Foreign, SettingsOfTheSearchComeAlong) {
                                                {"forced_first", {4}},
                                                {"suppress", {5, 2}},
                                                {"bad_sequences", {{2, 3}}},
-                                               {"no_repeat_ngram", 3}}));
+                                               {"no_repeat_ngram", 3},
+                                               {"renormalize", true}}));
   ASSERT_EQ(done.notes.size(), 2u);
   EXPECT_EQ(done.notes[0].find(in("tiny-mt/generation_config.json: repetition_penalty: 1.1")), 0u) << done.notes[0];
 }
@@ -658,7 +660,8 @@ TEST_F(Foreign, ExportGivesBackWhatWasImported) {
                                                         {"forced_eos_token_id", 0},
                                                         {"bad_words_ids", {{2, 3}}},
                                                         {"suppress_tokens", {6, 5}},
-                                                        {"no_repeat_ngram_size", 3}})
+                                                        {"no_repeat_ngram_size", 3},
+                                                        {"renormalize_logits", true}})
                                                       .dump());
   import();
   const ForeignExport done = exportForeign({in("out"), in("back")});

@@ -300,7 +300,7 @@ TEST(Description, GenerationIsReadAndEmbedded) {
   const std::string text =
       R"({"beam": 4, "length_penalty": 1, "length_penalty_form": "power", "early_stopping": "never",
     "max_length": 200, "min_length": 2, "at_max_length": "forced_eos", "forced_first": [7], "suppress": [5, 0],
-    "bad_sequences": [[4, 6], [2, 8]], "no_repeat_ngram": 3})";
+    "bad_sequences": [[4, 6], [2, 8]], "no_repeat_ngram": 3, "renormalize": true})";
   const nlohmann::json json = nlohmann::json::parse(text);
   Generation expected;
   expected.beam = 4;
@@ -314,6 +314,7 @@ TEST(Description, GenerationIsReadAndEmbedded) {
   expected.suppress = {5, 0};
   expected.badSequences = {{4, 6}, {2, 8}};
   expected.noRepeatNgram = 3;
+  expected.renormalize = true;
   EXPECT_EQ(readGeneration(JsonValue(json, "m.json", "generation"), 9, 0, 3), expected);
   const nlohmann::json none = nlohmann::json::object();
   EXPECT_EQ(readGeneration(JsonValue(none, "m.json", "generation"), 9, 0, 3), Generation());
@@ -332,7 +333,7 @@ TEST(Description, WrongGenerationIsAnErrorWithItsPlace) {
   const std::pair<const char *, const char *> cases[] = {
       {R"("beams": 4)", ".beams: unknown key of generation; did you mean \"beam\"? known: beam, length_penalty, "
                         "length_penalty_form, early_stopping, max_length, min_length, at_max_length, forced_first, "
-                        "suppress, bad_sequences, no_repeat_ngram"},
+                        "suppress, bad_sequences, no_repeat_ngram, renormalize"},
       {R"("beam": 0)", ".beam: expected a whole number from 1 to 65536, found 0"},
       {R"("beam": "4")", ".beam: expected a whole number from 1 to 65536, found a string, \"4\""},
       {R"("length_penalty_form": "gnmt")",
@@ -362,6 +363,7 @@ TEST(Description, WrongGenerationIsAnErrorWithItsPlace) {
       {R"("bad_sequences": [[3]])",
        ".bad_sequences[0]: is eos alone, without which no translation ends; use min_length for longer ones"},
       {R"("no_repeat_ngram": -1)", ".no_repeat_ngram: expected a whole number from 0 to 1048576, found -1"},
+      {R"("renormalize": 1)", ".renormalize: expected true or false, found a number, 1"},
   };
   for (const auto &[settings, expected] : cases)
     EXPECT_EQ(error(settings), std::string("m.json: generation") + expected);

@@ -294,6 +294,18 @@ TEST(Import, DecodingStep) {
   EXPECT_EQ(module.count("decode_candidates")["linear"], module.count("decode_step")["linear"]);
 }
 
+TEST(Import, CandidatesAreRenormalizedIfTheModelSaysSo) {
+  const std::string step = R"({"op": "relu"})";
+  Names expected = {"forward", "score", "loss", "encode", "decode_step", "decode_candidates"};
+  EXPECT_EQ(Imported(translatorText(step, R"(, "generation": {"renormalize": false})")).programs(), expected);
+  expected.emplace_back("decode_renormalized");
+  Imported module(translatorText(step, R"(, "generation": {"renormalize": true})"));
+  EXPECT_EQ(module.programs(), expected);
+  EXPECT_EQ(module.count("decode_renormalized"), module.count("decode_candidates"));
+  EXPECT_FALSE(module.ops<CandidatesOp>("decode_candidates").front().getRenormalize());
+  EXPECT_TRUE(module.ops<CandidatesOp>("decode_renormalized").front().getRenormalize());
+}
+
 TEST(Import, NoDecodingWhereATokenSeesLaterOnesOrThereAreNoTokens) {
   const std::string ahead = R"({"op": "attention", "name": "a", "heads": 2})",
                     back = R"({"op": "attention", "name": "a", "heads": 2, "mask": ["causal"]})";

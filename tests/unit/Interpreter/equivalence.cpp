@@ -176,15 +176,15 @@ TEST(Linear, ofConcatenatedWeightsSplitsIntoTheParts) {
 }
 
 // 100 tokens make two slabs of 64; the weights repeat, so that equal logits occur in both.
-TEST(Candidates, ofSlabsAreThoseOfTheRow) {
+static void expectSlabsToGiveTheRow(const std::string &attributes) {
   OddBatch batch;
   const std::string parameters = "%x: !t3, %w: tensor<100x3xf64>, %b: tensor<100xf64>, %wanted: !tids",
                     lists = "!xfc.rows<target, 8xi32>, !t8, !t";
   const std::string types = "(!t3, tensor<100x3xf64>, tensor<100xf64>, !tids)";
   Program fused("func.func @f(" + parameters + ") -> (" + lists +
                     ") {\n%st, %sl, %lse, %z = xfc.linear_candidates %x, %w, %b, %wanted "
-                    "{excluded = array<i64: 0, 2, 70>, slab = 64 : i64} : " +
-                    types +
+                    "{" +
+                    attributes + ", slab = 64 : i64} : " + types +
                     " -> (!xfc.rows<target, 16xi32>, !xfc.rows<target, 16xf64>, !t2, !t)\n"
                     "%tokens, %best, %given = xfc.merge_candidates %st, %sl, %lse, %z : (!xfc.rows<target, 16xi32>, "
                     "!xfc.rows<target, 16xf64>, !t2, !t) -> (" +
@@ -194,8 +194,9 @@ TEST(Candidates, ofSlabsAreThoseOfTheRow) {
                     ") {\n%z = xfc.linear %x, %w bias %b : (!t3, tensor<100x3xf64>, tensor<100xf64>) -> "
                     "!xfc.rows<target, 100xf64>\n%p = xfc.log_softmax %z : !xfc.rows<target, 100xf64>\n%tokens, %best, "
                     "%given = xfc.candidates %p, %wanted "
-                    "{excluded = array<i64: 0, 2, 70>} : (!xfc.rows<target, 100xf64>, !tids) -> (" +
-                    lists + ")\nreturn %tokens, %best, %given : " + lists + "\n}",
+                    "{" +
+                    attributes + "} : (!xfc.rows<target, 100xf64>, !tids) -> (" + lists +
+                    ")\nreturn %tokens, %best, %given : " + lists + "\n}",
                 "f");
   std::vector<Tensor> inputs = fused.inputs(batch);
   for (int64_t token = 50; token < 100; ++token) {
@@ -207,6 +208,11 @@ TEST(Candidates, ofSlabsAreThoseOfTheRow) {
   EXPECT_EQ(x[0].data, y[0].data);
   for (size_t i : {1, 2})
     expectNear(x[i], y[i], 1e-12, "result " + std::to_string(i));
+}
+
+TEST(Candidates, ofSlabsAreThoseOfTheRow) {
+  expectSlabsToGiveTheRow("excluded = array<i64: 0, 2, 70>");
+  expectSlabsToGiveTheRow("excluded = array<i64: 0, 2, 70>, renormalize");
 }
 
 } // namespace

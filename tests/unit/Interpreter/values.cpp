@@ -713,4 +713,23 @@ TEST(Candidates, inTheirOrder) {
   EXPECT_EQ(results[2].data, (std::vector<double>{-1, -5}));
 }
 
+// Renormalized, log-probabilities are those among tokens 1, 2, 4 and 5: 3/8, 1/8, 1/4 and 1/4.
+TEST(Candidates, amongOthers) {
+  const std::string text = R"(
+    func.func @f(%p: !s6, %wanted: !sids) -> (!xfc.rows<source, 3xi32>, !s3, !s) {
+      %t, %b, %g = xfc.candidates %p, %wanted {excluded = array<i64: 0, 3>, renormalize} : (!s6, !sids) -> (!xfc.rows<source, 3xi32>, !s3, !s)
+      return %t, %b, %g : !xfc.rows<source, 3xi32>, !s3, !s
+    })";
+  const Tensor wanted{{2}, {3, 1}};
+  Tensor p{{2, 6}, {40, 3, 1, 16, 2, 2, 40, 3, 1, 16, 2, NAN}};
+  for (double &x : p.data)
+    x = std::log(x);
+  auto results = evaluateOn(2, text, {p, wanted});
+  EXPECT_EQ(results[0].data, (std::vector<double>{1, 4, 5, -1, -1, -1}));
+  for (int i = 0; i < 3; ++i)
+    EXPECT_NEAR(results[1].data[i], std::log(i == 0 ? 0.375 : 0.25), 1e-12);
+  EXPECT_NEAR(results[2].data[0], std::log(2.0), 1e-12); // an excluded token is relative to the others, too
+  EXPECT_TRUE(std::isnan(results[2].data[1]));
+}
+
 } // namespace

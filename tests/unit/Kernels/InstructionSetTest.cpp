@@ -180,11 +180,14 @@ TEST(InstructionSets, ProductsByTilesOfBytes) {
 TEST(InstructionSets, Candidates) {
   Batch batch({9, 31}, {1});
   const std::string one = row("source");
-  expectSameBits(batch, "xfc.linear_candidates %a0, %a1, %a2 {excluded = array<i64: 0, 2, 3>, slab = 64 : i64}",
-                 {rows("source", 33), tensor({150, 33}), ids("source")},
-                 "!xfc.rows<source, 24xi32>, " + rows("source", 24) + ", " + rows("source", 3) + ", " + one);
-  expectSameBits(batch, "xfc.candidates %a0, %a1 {excluded = array<i64: 0, 2, 3>}",
-                 {rows("source", 301), ids("source")}, "!xfc.rows<source, 8xi32>, " + rows("source", 8) + ", " + one);
+  for (const std::string last : {"", ", renormalize"}) {
+    expectSameBits(batch,
+                   "xfc.linear_candidates %a0, %a1, %a2 {excluded = array<i64: 0, 2, 3>, slab = 64 : i64" + last + "}",
+                   {rows("source", 33), tensor({150, 33}), ids("source")},
+                   "!xfc.rows<source, 24xi32>, " + rows("source", 24) + ", " + rows("source", 3) + ", " + one);
+    expectSameBits(batch, "xfc.candidates %a0, %a1 {excluded = array<i64: 0, 2, 3>" + last + "}",
+                   {rows("source", 301), ids("source")}, "!xfc.rows<source, 8xi32>, " + rows("source", 8) + ", " + one);
+  }
   expectSameBits(batch, "xfc.merge_candidates %a0, %a1, %a2, %a3",
                  {"!xfc.rows<source, 40xi32>", rows("source", 40), rows("source", 5), one},
                  "!xfc.rows<source, 8xi32>, " + rows("source", 8) + ", " + one);

@@ -532,7 +532,8 @@ void expectClose(const Outcome &outcome, double tolerance, const std::string &wh
       if (std::isfinite(x))
         scale = std::max(scale, std::abs(x));
     for (size_t j = 0; j < got.size(); ++j)
-      if (!(got[j] == want[j] || std::abs(got[j] - want[j]) <= tolerance * scale)) {
+      if (!(got[j] == want[j] || std::abs(got[j] - want[j]) <= tolerance * scale ||
+            (std::isnan(got[j]) && std::isnan(want[j])))) {
         ADD_FAILURE() << what << ", result " << i << ", element " << j << ": " << got[j] << ", expected " << want[j]
                       << " to " << tolerance * scale;
         break;

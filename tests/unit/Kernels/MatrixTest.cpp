@@ -388,19 +388,31 @@ TEST_P(FusedMatrix, LinearCandidates) {
     const int64_t slabs = (vocabulary + slab - 1) / slab;
     const std::string list = "!xfc.rows<source, " + std::to_string(slabs * count) + "xi32>";
     const std::string results = list + ", " + rows(slabs * count) + ", " + rows(slabs) + ", " + row();
-    const std::string attributes = " {excluded = array<i64: 0, 2, 3, 70>, slab = " + std::to_string(slab) + " : i64}";
-    const std::string attributesBelow70 = " {excluded = array<i64: 1>, slab = " + std::to_string(slab) + " : i64}";
-    check(some, "xfc.linear_candidates %a0, %a1, %a2, %a3" + (vocabulary > 70 ? attributes : attributesBelow70),
-          {rows(30), tensor(vocabulary, 30), tensor(vocabulary), ids}, results, vocabulary, {.set = set});
-    check({{80}}, "xfc.linear_candidates %a0, %a1, %a2" + attributesBelow70, {rows(600), tensor(vocabulary, 600), ids},
-          results, vocabulary, {.extraStride = 3, .unused = {3}, .set = set});
+    for (const std::string last : {"", ", renormalize"}) {
+      const std::string end = ", slab = " + std::to_string(slab) + " : i64" + last + "}";
+      const std::string attributes = " {excluded = array<i64: 0, 2, 3, 70>" + end;
+      const std::string attributesBelow70 = " {excluded = array<i64: 1>" + end;
+      check(some, "xfc.linear_candidates %a0, %a1, %a2, %a3" + (vocabulary > 70 ? attributes : attributesBelow70),
+            {rows(30), tensor(vocabulary, 30), tensor(vocabulary), ids}, results, vocabulary, {.set = set});
+      check({{80}}, "xfc.linear_candidates %a0, %a1, %a2" + attributesBelow70,
+            {rows(600), tensor(vocabulary, 600), ids}, results, vocabulary,
+            {.extraStride = 3, .unused = {3}, .set = set});
+    }
   }
 }
 
+// A slab may consist of an excluded token alone.
+TEST_P(FusedMatrix, CandidatesOfASlabWithoutAny) {
+  for (const std::string last : {"", ", renormalize"})
+    check({{9, 91}}, "xfc.linear_candidates %a0, %a1, %a2 {excluded = array<i64: 3, 64>, slab = 64 : i64" + last + "}",
+          {rows(30), tensor(65, 30), ids}, "!xfc.rows<source, 4xi32>, " + rows(4) + ", " + rows(2) + ", " + row(), 65);
+}
+
 TEST_P(FusedMatrix, CandidatesRowsDoNotTouchEachOther) {
-  checkRowsAlone("xfc.linear_candidates %a0, %a1, %a2, %a3 {excluded = array<i64: 0>, slab = 64 : i64}",
-                 {rows(33), tensor(150, 33), tensor(150), "!xfc.rows<source, i32>"},
-                 "!xfc.rows<source, 24xi32>, " + rows(24) + ", " + rows(3) + ", " + row(), {}, 0);
+  for (const std::string last : {"", ", renormalize"})
+    checkRowsAlone("xfc.linear_candidates %a0, %a1, %a2, %a3 {excluded = array<i64: 0>, slab = 64 : i64" + last + "}",
+                   {rows(33), tensor(150, 33), tensor(150), "!xfc.rows<source, i32>"},
+                   "!xfc.rows<source, 24xi32>, " + rows(24) + ", " + rows(3) + ", " + row(), {}, 0);
 }
 
 TEST_P(Matrix, LinearRowsDoNotTouchEachOther) {

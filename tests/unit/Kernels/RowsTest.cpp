@@ -529,10 +529,12 @@ TEST_P(Rows, Candidates) {
     for (std::string count : {"1", "3", "8", "11"}) {
       const std::string results =
           "!xfc.rows<target, " + count + "xi32>, " + rows("target", count) + ", " + row("target");
-      check(batch, "xfc.candidates %a0, %a1 {excluded = array<i64: 0, 2, 3>}",
-            {rows("target", vocabulary), ids("target")}, results, {.set = set});
-      check(batch, "xfc.candidates %a0, %a1 {excluded = array<i64: 5>}", {rows("target", vocabulary), ids("target")},
-            results, {.extraStride = 3, .unused = {2}, .set = set});
+      for (const std::string last : {"", ", renormalize"}) {
+        check(batch, "xfc.candidates %a0, %a1 {excluded = array<i64: 0, 2, 3>" + last + "}",
+              {rows("target", vocabulary), ids("target")}, results, {.set = set});
+        check(batch, "xfc.candidates %a0, %a1 {excluded = array<i64: 5>" + last + "}",
+              {rows("target", vocabulary), ids("target")}, results, {.extraStride = 3, .unused = {2}, .set = set});
+      }
     }
 }
 

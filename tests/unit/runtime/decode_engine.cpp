@@ -44,7 +44,8 @@ std::vector<float> nextLogProbabilities(const Ids &source, const Ids &read) {
 
 template <typename T> T *buffer(const xfc_call *call, int i) { return static_cast<T *>(call->buffers[i]); }
 
-std::atomic<int> chosenRows = 0; // rows for which decode_candidates chose tokens
+// Rows for which decode_candidates and decode_renormalized chose tokens.
+std::atomic<int> chosenRows = 0, renormalizedRows = 0;
 
 std::atomic<int64_t> encodedTogether = 0; // the most rows
 
@@ -106,6 +107,21 @@ void chooseKernel(const xfc_call *call, int64_t row, void *scratch) {
   ++chosenRows;
 }
 
+// The same with log-probabilities among all tokens but pad, start and eos.
+void renormalizeKernel(const xfc_call *call, int64_t row, void *scratch) {
+  chooseKernel(call, row, scratch);
+  --chosenRows;
+  ++renormalizedRows;
+  // Of the three such tokens, one is not among the two best.
+  Ids source = visible(call->shape, XFC_KEYS(XFC_TARGET_SOURCE, 0, 0), row, buffer<float>(call, 0), call->strides[0]);
+  Ids read = visible(call->shape, XFC_KEYS(XFC_TARGET_CACHE, 0, 1), row, buffer<float>(call, 2), call->strides[2]);
+  const std::vector<float> all = nextLogProbabilities(source, read);
+  const float lse = std::log(std::exp(all[1]) + std::exp(all[4]) + std::exp(all[5]));
+  for (int c = 0; c < 2; ++c)
+    buffer<float>(call, 5)[row * call->strides[5] + c] -= lse;
+  buffer<float>(call, 6)[row * call->strides[6]] -= lse;
+}
+
 // Teacher forcing: negative log-likelihood of the labels.
 void scoreKernel(const xfc_call *call, int64_t row, void *) {
   const xfc_shape *shape = call->shape;
@@ -140,8 +156,8 @@ std::vector<uint8_t> handWrittenPlan() {
   module.hasDecoder = true;
   module.maxTargetLength = 9;
   Partition rows{Partition::Unit::Rows, 1, 1}, sequences{Partition::Unit::Sequences, 1, 1};
-  module.kernels = {{"encode", rows, 0}, {"cache", rows, 0},          {"predict", rows, 0},
-                    {"score", rows, 0},  {"attention", sequences, 0}, {"choose", rows, 0}};
+  module.kernels = {{"encode", rows, 0},         {"cache", rows, 0},  {"predict", rows, 0},    {"score", rows, 0},
+                    {"attention", sequences, 0}, {"choose", rows, 0}, {"renormalize", rows, 0}};
   auto arena = [](int64_t index, int64_t offset = 0) { return Place{Place::Kind::Arena, index, offset}; };
   auto argument = [](int64_t index) { return Place{Place::Kind::Argument, index, 0}; };
   auto input = [](const char *name, int8_t set) { return Argument{name, Argument::Role::Input, DType::I32, set, {}}; };
@@ -195,6 +211,9 @@ std::vector<uint8_t> handWrittenPlan() {
   choose.steps[1].kernel = 5;
   choose.steps[1].buffers = {argument(2), argument(3), argument(4), argument(1), arena(0), arena(0, 8), arena(0, 16)};
   choose.steps[1].strides = {1, 1, 3, 0, 8, 8, 8};
+  Program renormalize = choose;
+  renormalize.name = "decode_renormalized";
+  renormalize.steps[1].kernel = 6;
 
   Program score;
   score.name = "score";
@@ -224,13 +243,14 @@ std::vector<uint8_t> handWrittenPlan() {
   attention.buffers = {{perPair, 0, 1}};
   attention.steps = {{4, XFC_TARGET, XFC_SOURCE, cross, {arena(0)}, {0}, {}, {}, 0, {}, {}, ""}};
 
-  module.programs = {encode, step, choose, score, attention};
+  module.programs = {encode, step, choose, renormalize, score, attention};
   return serialize(module);
 }
 
 const std::vector<uint8_t> plan = handWrittenPlan();
-constexpr xfc_kernel kernels[] = {encodeKernel, cacheKernel, predictKernel, scoreKernel, attentionKernel, chooseKernel};
-const xfc_image image = {XFC_ABI_VERSION, 6, "any", "", kernels, plan.data(), plan.size()};
+constexpr xfc_kernel kernels[] = {encodeKernel,    cacheKernel,  predictKernel,    scoreKernel,
+                                  attentionKernel, chooseKernel, renormalizeKernel};
+const xfc_image image = {XFC_ABI_VERSION, 7, "any", "", kernels, plan.data(), plan.size()};
 
 class DecodeEngine : public testing::Test {
 protected:
@@ -400,6 +420,34 @@ TEST_F(DecodeEngine, LargeBatchesAreEncodedInParts) {
   }
 }
 
+// Candidates and all log-probabilities give the same, each from its own program.
+TEST_F(DecodeEngine, RenormalizedCandidatesAreEnough) {
+  const std::vector<Ids> sources = someSources();
+  for (int beam : {1, 2, 3}) {
+    const Generation generation{.beam = beam, .minLength = 2, .renormalize = true};
+    chosenRows = renormalizedRows = 0;
+    const auto found = search(*engine, sources, {.generation = generation});
+    EXPECT_EQ(chosenRows, 0);
+    EXPECT_EQ(renormalizedRows > 0, beam < 3) << "there are two candidates";
+    double gained = 0;
+    for (size_t s = 0; s < sources.size(); ++s) {
+      // The log-probability, step by step. A minimum length excludes eos, and the maximum length all others.
+      Ids read = {2}, ids = found[s][0].ids;
+      double sum = 0;
+      for (size_t i = 0; i <= ids.size() && i < 8; ++i) {
+        const std::vector<float> row = nextLogProbabilities(sources[s], read);
+        const double left = std::exp(row[1]) + std::exp(row[4]) + std::exp(row[5]) + (i < 2 ? 0 : std::exp(row[3]));
+        sum += row[i < ids.size() ? ids[i] : 3] - std::log(left);
+        gained -= std::log(left);
+        if (i < ids.size())
+          read.push_back(ids[i]);
+      }
+      EXPECT_NEAR(found[s][0].logProbability, sum, 1e-5);
+    }
+    EXPECT_GT(gained, 1);
+  }
+}
+
 TEST_F(DecodeEngine, PrefixesAndLengths) {
   std::vector<Ids> sources = someSources(), prefixes(sources.size());
   prefixes[3] = {5, 5, 1};
@@ -420,7 +468,7 @@ TEST(Defaults, AreWhatTheDescriptionSays) {
   EXPECT_EQ(generationOf(module), Generation());
   module.description = R"({"generation": {"beam": 4, "length_penalty": 1, "length_penalty_form": "power",
     "early_stopping": false, "max_length": 9, "min_length": 2, "at_max_length": "cut", "forced_first": [4],
-    "suppress": [5], "bad_sequences": [[4, 1], [1]], "no_repeat_ngram": 3}})";
+    "suppress": [5], "bad_sequences": [[4, 1], [1]], "no_repeat_ngram": 3, "renormalize": true}})";
   EXPECT_EQ(generationOf(module), (Generation{.beam = 4,
                                               .lengthPenalty = 1,
                                               .penaltyForm = Generation::PenaltyForm::Power,
@@ -431,7 +479,8 @@ TEST(Defaults, AreWhatTheDescriptionSays) {
                                               .forcedFirst = {4},
                                               .suppress = {5},
                                               .badSequences = {{4, 1}, {1}},
-                                              .noRepeatNgram = 3}));
+                                              .noRepeatNgram = 3,
+                                              .renormalize = true}));
   module.description = R"({"generation": {"early_stopping": "never", "at_max_length": "forced_eos"}})";
   EXPECT_EQ(generationOf(module).earlyStopping, Generation::EarlyStopping::Never);
   EXPECT_EQ(generationOf(module).atMaxLength, Generation::AtMaxLength::ForcedEos);

@@ -128,9 +128,15 @@ struct FakeDecoder : SearchedModel {
       all.push_back(std::numeric_limits<float>::quiet_NaN()); // between the rows
       const auto &[size, pad, start, eos] = model.vocabulary;
       std::vector<int32_t> order;
+      double sum = 0;
       for (int32_t token = 0; token < size; ++token)
-        if (token != pad && token != start && token != eos)
+        if (token != pad && token != start && token != eos) {
           order.push_back(token);
+          sum += std::exp(row[token]);
+        }
+      if (options.generation.renormalize && candidates > 0)
+        for (float &x : row)
+          x -= static_cast<float>(std::log(sum));
       std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return row[a] > row[b]; });
       order.resize(candidates + 1, -1);
       for (int32_t token : order) {
@@ -199,12 +205,12 @@ std::vector<Hypothesis> enumerate(const FakeModel &model, uint32_t key, int64_t 
   return all;
 }
 
-void expectSame(const std::vector<Hypothesis> &found, const std::vector<Hypothesis> &expected) {
+void expectSame(const std::vector<Hypothesis> &found, const std::vector<Hypothesis> &expected, double tolerance = 0) {
   ASSERT_EQ(found.size(), expected.size());
   for (size_t i = 0; i < found.size(); ++i) {
     EXPECT_EQ(found[i].ids, expected[i].ids) << i;
-    EXPECT_EQ(found[i].score, expected[i].score) << i;
-    EXPECT_EQ(found[i].logProbability, expected[i].logProbability) << i;
+    EXPECT_NEAR(found[i].score, expected[i].score, tolerance) << i;
+    EXPECT_NEAR(found[i].logProbability, expected[i].logProbability, tolerance) << i;
   }
 }
 
@@ -547,18 +553,22 @@ std::vector<Hypothesis> generate(const FakeModel &model, uint32_t key, const Gen
     std::vector<Beam> all;
     for (const Beam &beam : live) {
       const std::vector<float> row = model.row(key, beam.ids);
-      auto add = [&](int32_t token, double logProbability) {
-        all.push_back({beam.sum + logProbability, beam.ids});
-        all.back().ids.push_back(token);
-      };
+      std::vector<std::pair<int32_t, double>> next;
       if (position == maxLength)
-        add(eos, g.atMaxLength == Generation::AtMaxLength::ForcedEos ? 0 : row[eos]);
+        next = {{eos, g.atMaxLength == Generation::AtMaxLength::ForcedEos ? 0 : row[eos]}};
       else if (position < static_cast<int64_t>(given.size()))
-        add(given[position], position < static_cast<int64_t>(certain.size()) ? 0 : row[given[position]]);
+        next = {{given[position], position < static_cast<int64_t>(certain.size()) ? 0 : row[given[position]]}};
       else
         for (int32_t token = 0; token < vocabulary; ++token)
           if (allowed(beam.ids, token))
-            add(token, row[token]);
+            next.emplace_back(token, row[token]);
+      double probabilities = 0;
+      for (const auto &[token, logProbability] : next)
+        probabilities += std::exp(logProbability);
+      for (const auto &[token, logProbability] : next) {
+        all.push_back({beam.sum + logProbability - (g.renormalize ? std::log(probabilities) : 0), beam.ids});
+        all.back().ids.push_back(token);
+      }
     }
     std::stable_sort(all.begin(), all.end(), [](const Beam &a, const Beam &b) { return a.sum > b.sum; });
     live.clear();
@@ -591,7 +601,7 @@ std::vector<Hypothesis> generate(const FakeModel &model, uint32_t key, const Gen
 TEST(BeamSearch, SettingsFollowTheirRules) {
   std::mt19937 random(7);
   auto below = [&](uint32_t n) { return random() % n; };
-  int suppressed = 0, candidatesUsed = 0, ended = 0;
+  int suppressed = 0, candidatesUsed = 0, renormalized = 0, ended = 0;
   for (uint32_t seed = 1; seed <= 600; ++seed) {
     FakeModel model{.vocabulary = {14, 0, static_cast<int32_t>(below(3) == 0 ? 0 : 2 + below(2)), 3},
                     .seed = seed,
@@ -614,6 +624,8 @@ TEST(BeamSearch, SettingsFollowTheirRules) {
     if (below(2))
       g.badSequences.push_back({token(), 3});
     g.noRepeatNgram = below(3) == 0 ? 1 + below(3) : 0;
+    if (g.renormalize = below(2); g.renormalize && below(2))
+      g.suppress.clear(), g.badSequences.clear(), g.noRepeatNgram = 0; // only then candidates are enough
     ASSERT_FALSE(findProblem(g, 14, 0, 3));
     const Ids prefix = below(4) == 0 ? Ids{token(), token()} : Ids{};
     const int nBest = static_cast<int>(1 + below(g.beam));
@@ -635,14 +647,16 @@ TEST(BeamSearch, SettingsFollowTheirRules) {
     const std::vector<SearchSentence> sentences = {
         {.index = 5, .maxLength = g.maxLength, .minLength = g.minLength, .prefix = prefix}};
     SCOPED_TRACE(seed);
-    expectSame(run(model, sentences, options)[0], expected);
+    expectSame(run(model, sentences, options)[0], expected, g.renormalize ? 1e-12 : 0);
     if (const int64_t count = searchCandidates(options, model.vocabulary); count > 0) {
-      ++candidatesUsed;
-      expectSame(run(model, sentences, options, nullptr, 1, static_cast<int>(count))[0], expected);
+      ++(g.renormalize ? renormalized : candidatesUsed);
+      expectSame(run(model, sentences, options, nullptr, 1, static_cast<int>(count))[0], expected,
+                 g.renormalize ? 1e-5 : 0);
     }
   }
   EXPECT_GT(suppressed, 100) << "what is suppressed was never put to the test";
   EXPECT_GT(candidatesUsed, 100);
+  EXPECT_GT(renormalized, 100);
   EXPECT_GT(ended, 100);
 }
 
@@ -656,6 +670,55 @@ TEST(BeamSearch, CandidatesAreOneMoreForEachSuppressedToken) {
             6);
   EXPECT_EQ(searchCandidates({.generation = {.beam = 4, .noRepeatNgram = 2}}, vocabulary), 0);
   EXPECT_EQ(searchCandidates({.generation = {.beam = 4}, .sample = true}, vocabulary), 0);
+  // The probabilities of suppressed tokens are needed, too, unless they are pad, start or eos.
+  EXPECT_EQ(searchCandidates({.generation = {.beam = 4, .suppress = {0}, .renormalize = true}}, vocabulary), 4);
+  EXPECT_EQ(searchCandidates({.generation = {.beam = 4, .suppress = {5}, .renormalize = true}}, vocabulary), 0);
+}
+
+// However improbable the tokens are beside those that may not come, their probabilities add up to 1.
+TEST(BeamSearch, RenormalizesWhatIsLeft) {
+  const SearchVocabulary vocabulary{6, 0, 2, 3};
+  const std::vector<float> row = {0, -40, -1, -42, -41, -43};
+  const SearchSentence first{.index = 0, .maxLength = 1}, longer{.index = 0, .maxLength = 1, .minLength = 1};
+  for (const SearchSentence *sentence : {&first, &longer})
+    for (bool sample : {false, true}) {
+      const SearchOptions options{
+          .generation = {.beam = 4, .suppress = {5}, .renormalize = true}, .nBest = sample ? 200 : 4, .sample = sample};
+      const std::vector<float> rows = [&] {
+        std::vector<float> all;
+        for (int64_t h = 0; h < searchWidth(options); ++h)
+          all.insert(all.end(), row.begin(), row.end());
+        return all;
+      }();
+      const auto found = searchAll({sentence, 1}, vocabulary, options,
+                                   [&](const StepRequest &) { return StepResult{.all = {rows.data(), false, 6}}; })[0];
+      std::map<Ids, double> expected = {{{1}, std::exp(-40)}, {{4}, std::exp(-41)}}, seen;
+      if (sentence == &first)
+        expected[{}] = std::exp(-42);
+      double sum = 0;
+      for (const auto &[ids, probability] : expected)
+        sum += probability;
+      for (auto &[ids, probability] : expected)
+        probability /= sum;
+      for (const Hypothesis &hypothesis : found)
+        seen[hypothesis.ids] = std::exp(hypothesis.logProbability);
+      EXPECT_EQ(seen.size(), expected.size());
+      for (const auto &[ids, probability] : seen)
+        EXPECT_NEAR(probability, expected[ids], 1e-12);
+    }
+}
+
+TEST(Candidates, LogSumOfOthers) {
+  const std::vector<double> row = {std::log(0.1), std::log(0.2), std::log(0.3), std::log(0.4), -INFINITY};
+  const Ids none, some = {1, 1, 3}, ends = {0, 4}, all = {0, 1, 2, 3, 4}, finite = {0, 1, 2, 3};
+  EXPECT_NEAR(logSumOfOthers({row.data(), true}, 5, none), 0, 1e-15);
+  EXPECT_NEAR(logSumOfOthers({row.data(), true}, 5, some), std::log(0.4), 1e-15);
+  EXPECT_NEAR(logSumOfOthers({row.data(), true}, 5, ends), std::log(0.9), 1e-15);
+  EXPECT_EQ(logSumOfOthers({row.data(), true}, 5, all), -INFINITY);
+  EXPECT_EQ(logSumOfOthers({row.data(), true}, 5, finite), -INFINITY);
+  const std::vector<float> far = {-1000, -1001, 0};
+  const Ids last = {2};
+  EXPECT_NEAR(logSumOfOthers({far.data(), false}, 3, last), -1000 + std::log1p(std::exp(-1)), 1e-12);
 }
 
 TEST(BeamSearch, SamplesKeepToTheSettings) {

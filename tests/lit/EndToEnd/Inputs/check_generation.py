@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 settings = {"beam": 3, "length_penalty": 1.5, "length_penalty_form": "power", "early_stopping": "never", "max_length": 7, "min_length": 2,
-            "at_max_length": "cut", "forced_first": [4], "suppress": [5, 6], "bad_sequences": [[7, 8]], "no_repeat_ngram": 2}
+            "at_max_length": "cut", "forced_first": [4], "suppress": [5, 6], "bad_sequences": [[7, 8]], "no_repeat_ngram": 2, "renormalize": True}
 
 if sys.argv[1] == "model":
     with open(sys.argv[2]) as file:
@@ -23,7 +23,7 @@ source = f"{work}/source"
 with open(source, "w") as file:
     file.writelines(f"{4 + i % 9} {4 + i % 5} {7 + i % 3} 3\n" for i in range(20))
 flags = ["--beam", 3, "--length-penalty", 1.5, "--length-penalty-form", "power", "--early-stopping", "never", "--max-length", 7, "--min-length", 2,
-         "--at-max-length", "cut", "--forced-first", "4", "--suppress", "5 6", "--no-repeat-ngram", 2]
+         "--at-max-length", "cut", "--forced-first", "4", "--suppress", "5 6", "--no-repeat-ngram", 2, "--renormalize", "true"]
 
 
 def call(executable, *arguments):
@@ -54,7 +54,7 @@ follow(found, (7, 8))
 assert translate(translator, *flags) == found
 follow(translate(plain, *flags), None)
 ours = ["--beam", 5, "--length-penalty", 0.6, "--length-penalty-form", "offset", "--early-stopping", "true", "--max-length", 0, "--min-length", 0,
-        "--at-max-length", "eos", "--forced-first", "", "--suppress", "", "--no-repeat-ngram", 0]
+        "--at-max-length", "eos", "--forced-first", "", "--suppress", "", "--no-repeat-ngram", 0, "--renormalize", "false"]
 assert translate(plain, *ours) == translate(plain)
 assert translate(translator, "--batch-tokens", 1) == found
 free = translate(translator, *ours)
@@ -74,7 +74,8 @@ assert "searches with  beam 3, length_penalty 1.5, length_penalty_form power, ea
 for verb in ("translate", "evaluate"):
     text = call(translator, verb, "--help").stdout
     for default in ("--beam INT:INT in [1 - 65536]=3", "--length-penalty FLOAT=1.5", "{offset,power}=power", "{false,true,never}=never",
-                    "{eos,forced_eos,cut}=cut", "--forced-first TEXT=4", "--suppress TEXT=5 6", "--no-repeat-ngram INT:INT in [0 - 1048576]=2"):
+                    "{eos,forced_eos,cut}=cut", "--forced-first TEXT=4", "--suppress TEXT=5 6", "--no-repeat-ngram INT:INT in [0 - 1048576]=2",
+                    "{false,true}=true"):
         assert default in text, default
 
 # For wrong values, one line says what is wrong.

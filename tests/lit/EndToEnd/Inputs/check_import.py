@@ -134,7 +134,7 @@ def check_way_back(name, model, folder, imported, tokenizer, inputs):
     before, settings = (config.to_diff_dict() | dict(suppress_tokens=sorted(config.suppress_tokens or [config.pad_token_id]))
                         for config in (model.generation_config, loaded.generation_config))
     for key, default in dict(num_beams=1, max_length=20, length_penalty=1.0, early_stopping=False, forced_eos_token_id=None,
-                             forced_bos_token_id=None, suppress_tokens=None).items():
+                             forced_bos_token_id=None, suppress_tokens=None, renormalize_logits=None).items():
         values = [each.get(key, default) for each in (before, settings)]
         expect(values[0] == values[1], f"{name}: exported with {key} {values[1]}, before it was {values[0]}")
     if tokenizer:
@@ -442,6 +442,9 @@ for i, other in enumerate(OTHER_SIZES):
                 num_decoder_layers=layers[0], num_heads=other["encoder_attention_heads"])
     for kind in ("T5", "MT5", "UMT5"):
         check(f"{kind.lower()}-{i}", randomize(t5(kind, **size), 38 + i))
+# As OPUS-MT is published, which often finds padding the most probable token.
+check("opus-mt", biased(randomize(marian(), 60), 60, 4), published=dict(
+    num_beams=4, max_length=32, bad_words_ids=[[60]], renormalize_logits=True, forced_eos_token_id=0))
 # As bart-large-cnn and mBART-50 are published. `generate` may write padding, which our search never does, so it is made improbable.
 check("bart-large-cnn", biased(randomize(bart("Bart"), 64), 1, -30), published=dict(
     num_beams=4, max_length=32, min_length=9, length_penalty=2.0, no_repeat_ngram_size=3, early_stopping=True, forced_bos_token_id=0,

@@ -96,6 +96,9 @@ def check():
         ({"suppress_tokens": [PAD, 3, 4, 13, 20, 21], "min_length": 6}, {"suppress": "3 4 13 20 21", "min-length": 5}),
         ({"no_repeat_ngram_size": 1}, {"no-repeat-ngram": 1}),
         ({"no_repeat_ngram_size": 2, "length_penalty": 1.7}, {"no-repeat-ngram": 2, "length-penalty": 1.7}),
+        ({"renormalize_logits": True}, {"renormalize": "true"}),
+        ({"renormalize_logits": True, "forced_bos_token_id": 5, "forced_eos_token_id": EOS, "no_repeat_ngram_size": 2, "min_length": 5,
+          "suppress_tokens": [PAD, 3, 20]}, {"renormalize": "true", "forced-first": 5, **forced_eos, "no-repeat-ngram": 2, "min-length": 4, "suppress": "3 20"}),
     ]
     for beam in (1, 4):
         for i, (theirs, flags) in enumerate(cases):
