@@ -4,12 +4,12 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "support/Error.h"
 #include "support/Files.h"
+#include "support/TemporaryFolder.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/IR/InlineAsm.h"
 #include "llvm/IR/Instructions.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/TargetRegistry.h"
-#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Program.h"
@@ -100,35 +100,17 @@ std::optional<std::string> findPtxas() {
   return std::nullopt;
 }
 
-namespace {
-
-// A temporary file, empty at first, that is deleted with the object.
-struct TemporaryFile {
-  llvm::SmallString<256> name;
-  explicit TemporaryFile(llvm::StringRef suffix) {
-    if (auto error = llvm::sys::fs::createTemporaryFile("xfc", suffix, name))
-      throw Error("compile: cannot create a temporary file: " + error.message());
-  }
-  TemporaryFile(const TemporaryFile &) = delete;
-  ~TemporaryFile() {
-    [[maybe_unused]] const std::error_code failure = llvm::sys::fs::remove(name); // then the system removes it later
-  }
-  std::string path() const { return name.str().str(); }
-};
-
-} // namespace
-
 std::vector<uint8_t> assemble(const std::string &ptxas, const std::string &ptx, const Architecture &architecture) {
-  TemporaryFile text("ptx"), cubin("cubin"), messages("txt");
-  writeFile(text.path(), ptx);
+  const TemporaryFolder folder("ptxas");
+  const std::string text = folder.file("text"), cubin = folder.file("cubin"), messages = folder.file("messages");
+  writeFile(text, ptx);
   const std::string arch = "-arch=" + architecture.name;
-  llvm::StringRef arguments[] = {ptxas, arch, "-o", cubin.name, text.name};
+  llvm::StringRef arguments[] = {ptxas, arch, "-o", cubin, text};
   std::string reason;
-  if (llvm::sys::ExecuteAndWait(ptxas, arguments, std::nullopt,
-                                {std::nullopt, messages.name.str(), messages.name.str()}, 0, 0, &reason))
+  if (llvm::sys::ExecuteAndWait(ptxas, arguments, std::nullopt, {std::nullopt, messages, messages}, 0, 0, &reason))
     throw Error("compile: " + ptxas + " rejected the generated PTX for " + architecture.name + ": " + reason +
-                readFile(messages.path()));
-  const std::string bytes = readFile(cubin.path());
+                readFile(messages));
+  const std::string bytes = readFile(cubin);
   return {bytes.begin(), bytes.end()};
 }
 

@@ -3,6 +3,7 @@
 // libstdc++.
 #include "Link.h"
 #include "support/Files.h"
+#include "support/TemporaryFolder.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ObjCopy/ConfigManager.h"
 #include "llvm/ObjCopy/ObjCopy.h"
@@ -14,7 +15,6 @@
 #include "llvm/Support/Program.h"
 #include "llvm/Support/Regex.h"
 #include "llvm/Support/raw_ostream.h"
-#include <tuple>
 
 namespace xfc {
 namespace {
@@ -82,57 +82,36 @@ std::string findRuntime() {
               "; build or install xfc completely");
 }
 
-// A temporary file that is removed with this object.
-struct TemporaryFile {
-  llvm::SmallString<256> name;
-  int descriptor = -1;
-  explicit TemporaryFile(llvm::StringRef suffix) {
-    if (auto error = fs::createTemporaryFile("xfc", suffix, descriptor, name))
-      throw Error("link: cannot create a temporary file: " + error.message());
-  }
-  TemporaryFile(TemporaryFile &&other) noexcept : name(std::move(other.name)), descriptor(other.descriptor) {
-    other.name.clear();
-  }
-  ~TemporaryFile() {
-    if (!name.empty())
-      std::ignore = fs::remove(name); // a destructor cannot report a failure
-  }
-};
-
-void writeObjects(const std::vector<ObjectFile> &objects, std::vector<TemporaryFile> &files) {
+// Adds the objects to the folder, and their files to `files`. Not synced, as nothing lasts here.
+void writeObjects(const std::vector<ObjectFile> &objects, const TemporaryFolder &folder,
+                  std::vector<std::string> &files) {
   for (const ObjectFile &object : objects) {
-    TemporaryFile file("o");
-    llvm::raw_fd_ostream stream(file.descriptor, /*shouldClose=*/true);
-    stream.write(object.data(), object.size());
-    stream.close();
-    if (stream.has_error()) {
-      std::string reason = stream.error().message();
+    files.push_back(folder.file(std::to_string(files.size()) + ".o"));
+    std::error_code error;
+    llvm::raw_fd_ostream stream(files.back(), error);
+    if (!error) {
+      stream.write(object.data(), object.size());
+      stream.close();
+      error = stream.error();
       stream.clear_error();
-      throw Error("link: cannot write " + file.name.str().str() + ": " + reason);
     }
-    files.push_back(std::move(file));
+    if (error)
+      throw Error("link: cannot write " + files.back() + ": " + error.message());
   }
 }
 
 // Runs lld with `arguments`. Throws Error with lld's messages if it fails.
-void run(const std::string &linker, const std::vector<std::string> &arguments) {
-  TemporaryFile messages("log");
+void run(const std::string &linker, const std::vector<std::string> &arguments, const TemporaryFolder &folder) {
+  const std::string messages = folder.file("messages");
   std::vector<llvm::StringRef> references(arguments.begin(), arguments.end());
-  std::optional<llvm::StringRef> redirects[] = {llvm::StringRef(""), messages.name.str(), messages.name.str()};
+  std::optional<llvm::StringRef> redirects[] = {llvm::StringRef(""), messages, messages};
   std::string reason;
   int status = llvm::sys::ExecuteAndWait(linker, references, std::nullopt, redirects, 0, 0, &reason);
   if (status == 0)
     return;
-  if (auto log = llvm::MemoryBuffer::getFile(messages.name))
+  if (auto log = llvm::MemoryBuffer::getFile(messages))
     reason += (*log)->getBuffer().take_front(2000).rtrim().str();
   throw Error("link: " + linker + " failed: " + reason);
-}
-
-// Runs lld, which writes `whole`, and then copies `whole` to `output`.
-void link(const std::string &linker, const std::vector<std::string> &arguments, const TemporaryFile &whole,
-          const std::string &output, bool executable) {
-  run(linker, arguments);
-  writeFile(output, readFile(whole.name.str().str()), executable);
 }
 
 // The files that every link needs besides the objects.
@@ -183,16 +162,12 @@ void append(std::vector<std::string> &arguments, const std::vector<std::string> 
   arguments.insert(arguments.end(), more.begin(), more.end());
 }
 
-std::vector<TemporaryFile> writeObjects(const std::vector<std::vector<ObjectFile>> &objects) {
-  std::vector<TemporaryFile> files;
+std::vector<std::string> writeObjects(const std::vector<std::vector<ObjectFile>> &objects,
+                                      const TemporaryFolder &folder) {
+  std::vector<std::string> files;
   for (const std::vector<ObjectFile> &group : objects)
-    writeObjects(group, files);
+    writeObjects(group, folder, files);
   return files;
-}
-
-void append(std::vector<std::string> &arguments, const std::vector<TemporaryFile> &files) {
-  for (const TemporaryFile &file : files)
-    arguments.push_back(file.name.str().str());
 }
 
 // The interface that a library exports: the functions that its C header declares, and their version.
@@ -252,31 +227,32 @@ void linkObject(const std::vector<ObjectFile> &objects, const std::string &outpu
   if (objects.size() == 1)
     return writeFile(output, {objects[0].data(), objects[0].size()});
   std::string linker = findLinker();
-  std::vector<TemporaryFile> files;
-  writeObjects(objects, files);
-  TemporaryFile whole("o");
-  std::vector<std::string> arguments = {linker, "-r", "-m", "elf_x86_64", "-o", whole.name.str().str()};
-  for (const TemporaryFile &file : files)
-    arguments.push_back(file.name.str().str());
-  link(linker, arguments, whole, output, /*executable=*/false);
+  const TemporaryFolder folder("link");
+  const std::string whole = folder.file("whole");
+  std::vector<std::string> arguments = {linker, "-r", "-m", "elf_x86_64", "-o", whole};
+  append(arguments, writeObjects({objects}, folder));
+  run(linker, arguments, folder);
+  writeFile(output, readFile(whole));
 }
 
 void linkExecutable(const std::vector<std::vector<ObjectFile>> &objects, const std::string &output) {
   const Parts parts;
-  const std::vector<TemporaryFile> files = writeObjects(objects);
-  TemporaryFile whole("exe");
+  const TemporaryFolder folder("link");
+  const std::string whole = folder.file("whole");
   std::vector<std::string> arguments = {parts.linker, "-pie", "-dynamic-linker", "/lib64/ld-linux-x86-64.so.2",
                                         inside(parts.start, "Scrt1.o")};
-  append(arguments, parts.beginning(whole.name.str().str()));
-  append(arguments, files);
+  append(arguments, parts.beginning(whole));
+  append(arguments, writeObjects(objects, folder));
   append(arguments, parts.archives());
   append(arguments, parts.ending());
-  link(parts.linker, arguments, whole, output, /*executable=*/true);
+  run(parts.linker, arguments, folder);
+  writeFile(output, readFile(whole), /*executable=*/true);
 }
 
 std::vector<std::string> linkLibrary(const std::vector<std::vector<ObjectFile>> &objects, const std::string &output) {
   const Parts parts;
-  const std::vector<TemporaryFile> files = writeObjects(objects);
+  const TemporaryFolder temporary("link");
+  const std::vector<std::string> files = writeObjects(objects, temporary);
   const std::string folder = path::parent_path(output).str(), name = "lib" + path::filename(output).str();
   const std::vector<std::string> written = {inside(folder, name + ".so"), inside(folder, name + ".a"),
                                             inside(folder, "xfc.h")};
@@ -288,31 +264,30 @@ std::vector<std::string> linkLibrary(const std::vector<std::vector<ObjectFile>> 
 
   // The functions have a symbol version, so that the dynamic linker rejects a program that was linked against another
   // version.
-  TemporaryFile shared("so"), script("map");
-  writeFile(script.name.str().str(),
+  const std::string shared = temporary.file("shared"), script = temporary.file("script"),
+                    whole = temporary.file("whole");
+  writeFile(script,
             "XFC_" + interface.version + " { global: " + llvm::join(interface.functions, "; ") + "; local: *; };\n");
-  std::vector<std::string> arguments = {
-      parts.linker, "-shared", "-z", "defs", "-soname", name + ".so", "--version-script", script.name.str().str()};
-  append(arguments, parts.beginning(shared.name.str().str()));
+  std::vector<std::string> arguments = {parts.linker, "-shared",          "-z",  "defs", "-soname",
+                                        name + ".so", "--version-script", script};
+  append(arguments, parts.beginning(shared));
   append(arguments, calls);
   append(arguments, files);
   append(arguments, parts.archives());
   append(arguments, parts.ending());
-  run(parts.linker, arguments);
+  run(parts.linker, arguments, temporary);
 
   // The static library is a single object. Its COMDAT groups become plain sections, so that a link cannot replace their
   // definitions by those of other objects. Sections stay separate, so that a program's link can drop the unused ones.
-  TemporaryFile whole("o");
-  arguments = {parts.linker,          "-r", "-m", "elf_x86_64", "--force-group-allocation", "--strip-debug", "-o",
-               whole.name.str().str()};
+  arguments = {parts.linker, "-r", "-m", "elf_x86_64", "--force-group-allocation", "--strip-debug", "-o", whole};
   append(arguments, calls);
   append(arguments, files);
   append(arguments, parts.archives());
   append(arguments, {"-u", "__cxa_pure_virtual", "-Bstatic", "-lstdc++", "-lgcc", "-lgcc_eh"});
-  run(parts.linker, arguments);
+  run(parts.linker, arguments, temporary);
 
-  writeFile(written[0], readFile(shared.name.str().str()), /*executable=*/true);
-  const std::string object = readFile(whole.name.str().str());
+  writeFile(written[0], readFile(shared), /*executable=*/true);
+  const std::string object = readFile(whole);
   writeFile(written[1], archiveOf(withSymbols({object, name}, interface.functions), name + ".o"));
   writeFile(written[2], interface.header);
   return written;

@@ -2,7 +2,6 @@
 // random weights and ids.
 #include "app/Commands.h"
 #include "app/Peak.h"
-#include "app/TemporaryFolder.h"
 #include "decode/Flags.h"
 #include "decode/ModelOptions.h"
 #include "decode/Search.h"
@@ -10,6 +9,7 @@
 #include "plan/Programs.h"
 #include "support/Files.h"
 #include "support/Interrupt.h"
+#include "support/TemporaryFolder.h"
 #include "text/Batches.h"
 #include "trace/Trace.h"
 #include "train/Update.h"
@@ -444,7 +444,7 @@ double firstTokenMilliseconds(const std::string &folder, const std::string &thre
 }
 
 void benchStartup(const BenchOptions &options) {
-  const InterruptGuard guard; // the folder is removed even after an interrupt
+  const InterruptGuard guard; // an interrupt ends the process that was started too
   const TemporaryFolder folder("bench");
   Json result;
   {

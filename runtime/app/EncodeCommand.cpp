@@ -6,7 +6,6 @@
 #include "engine/Engine.h"
 #include "support/Confinement.h"
 #include "support/Files.h"
-#include "support/Interrupt.h"
 #include "text/LinePairs.h"
 #include <algorithm>
 #include <functional>
@@ -24,12 +23,10 @@ struct EncodeOptions {
 // answer to a line gets it.
 void eachLine(const EncodeOptions &options,
               const std::function<std::string(const std::string &, const std::string &)> &of) {
-  const InterruptGuard guard; // an interrupt removes a partly written file
   ResultWriter output(options.output);
   LineReader input(options.input, longestLine);
   std::string text;
   for (std::string line; input.next(line);) {
-    checkInterrupted();
     text += of(line, input.where()) + "\n";
     if (text.size() >= windowBytes || !input.ready(0)) {
       output.write(text);

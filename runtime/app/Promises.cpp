@@ -1,7 +1,6 @@
 // Checks the promises of bit-identical results on this machine.
 #include "app/Promises.h"
 #include "app/RandomSentences.h"
-#include "app/TemporaryFolder.h"
 #include "decode/Search.h"
 #include "device/cpu/CpuDevice.h"
 #include "engine/Identity.h"
@@ -9,6 +8,7 @@
 #include "plan/Programs.h"
 #include "support/Checksum.h"
 #include "support/Files.h"
+#include "support/TemporaryFolder.h"
 #include "train/Checkpoint.h"
 #include "train/Update.h"
 #include "xfc/abi.h"

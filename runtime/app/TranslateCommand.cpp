@@ -8,7 +8,6 @@
 #include "support/CommandLine.h"
 #include "support/Confinement.h"
 #include "support/Files.h"
-#include "support/Interrupt.h"
 #include "support/Progress.h"
 #include "text/HeatMap.h"
 #include "text/LinePairs.h"
@@ -43,7 +42,6 @@ public:
   // Translates one window after another, so that a stream may be longer than memory, and a caller that waits for an
   // answer gets it.
   void run() {
-    const InterruptGuard guard; // an interrupt removes a partly written file
     if (!options.attentionSvg.empty() && options.attentionSvg != "-")
       checkWritable(options.attentionSvg);
     ResultWriter output(options.output);
@@ -66,7 +64,6 @@ public:
       found = search(
           *model.engine, filled, options.search.options, forced,
           [&](size_t) {
-            checkInterrupted();
             ++done;
             if (last)
               bar.update(static_cast<double>(done) / static_cast<double>(before + searched.size()),

@@ -4,6 +4,7 @@
 #include "support/Files.h"
 #include "support/Interrupt.h"
 #include "support/Uncaught.h"
+#include "support/Unfinished.h"
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
@@ -149,12 +150,14 @@ void reportUncaught() {
       printException(exception);
     else // not even an exception could be allocated
       std::fputs("error: out of memory\n", stderr);
+    Unfinished::removeAll();
     std::_Exit(1);
   });
 }
 
 int reportErrors(const std::function<int()> &work) {
   std::signal(SIGPIPE, SIG_IGN); // writing to a closed stream becomes an error of that stream
+  Unfinished::removeOnSignals();
   endWhereFilesAreCutOff();
   reportUncaught();
   try {

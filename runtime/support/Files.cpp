@@ -87,6 +87,7 @@ void say(std::string_view text) {
 
 // The SIGBUS handler: a mapped page beyond the end of a truncated file was accessed.
 void endCutOff(int, siginfo_t *info, void *) {
+  Unfinished::removeAll();
   const char *name = "a file", *const at = static_cast<const char *>(info->si_addr);
   for (const NamedPages &pages : namedPages)
     if (const char *begin = pages.begin; begin && at >= begin && at < begin + pages.size)
@@ -236,7 +237,7 @@ static bool syncFolder(const std::string &folder) {
 // Separates a file's name from the random digits in its temporary name.
 static constexpr std::string_view partialMark = ".partial.";
 
-static std::string randomDigits() {
+std::string randomDigits() {
   uint64_t number = 0;
   if (retried([&] { return ::getrandom(&number, sizeof number, 0); }) != sizeof number)
     throw Error(std::string("cannot get random numbers from the system: ") + std::strerror(errno));
@@ -275,6 +276,7 @@ FileWriter::FileWriter(const std::string &name, bool executable) : name(name), f
     mode = (info.st_mode & 07777) | (executable ? 0111 : 0);
   do {
     partial = file + std::string(partialMark) + randomDigits();
+    unfinished.emplace(partial);
     descriptor = retried(
         [&] { return ::open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode & 0777); });
   } while (descriptor < 0 && errno == EEXIST);
@@ -314,6 +316,7 @@ void FileWriter::commit(const std::string &previous) {
   if (retried([&] { return ::rename(partial.c_str(), file.c_str()); }) != 0)
     fail();
   partial.clear();
+  unfinished.reset();
   if (!syncFolder(folderOf(file)))
     fail();
 }
@@ -389,6 +392,7 @@ FileLock::FileLock(const std::string &file, const std::string &what) : file(file
       break;
     ::close(descriptor);
   }
+  unfinished.emplace(file);
   char host[256] = "an unknown host";
   ::gethostname(host, sizeof host - 1);
   const std::string holder = "process " + std::to_string(::getpid()) + " on " + host + "\n";
@@ -401,6 +405,7 @@ FileLock::~FileLock() {
   if (descriptor < 0)
     return;
   ::unlink(file.c_str());
+  unfinished.reset(); // before the lock: from then on, a file of that name is another process's
   ::close(descriptor);
 }
 

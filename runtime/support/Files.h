@@ -2,9 +2,11 @@
 #pragma once
 
 #include "support/Error.h"
+#include "support/Unfinished.h"
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -71,11 +73,14 @@ public:
 private:
   [[noreturn]] void fail() const;
   std::string name, file, partial; // the name as given; the target of a link; the temporary name
+  std::optional<Unfinished> unfinished;
   bool streamed = false;
   int descriptor = -1;
 };
 
 void writeFile(const std::string &file, std::string_view contents, bool executable = false);
+// 16 random hexadecimal digits, for a name that nobody can foresee.
+std::string randomDigits();
 // Throws what writeFile would throw at once: for checking before a long computation.
 void checkWritable(const std::string &file);
 // The names in a folder, sorted; none if it is not there. Throws Error if it cannot be read.
@@ -96,6 +101,7 @@ public:
 private:
   std::string file;
   int descriptor = -1;
+  std::optional<Unfinished> unfinished;
 };
 
 class Decompressor;

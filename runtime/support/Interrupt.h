@@ -11,8 +11,8 @@ struct Interrupted : Error {
   int signal;
 };
 
-// During its lifetime the first SIGINT, SIGTERM or SIGHUP is recorded and a second one ends the process at once. A
-// SIGHUP that was ignored (nohup) stays ignored.
+// During its lifetime the first SIGINT, SIGTERM or SIGHUP is recorded, and a second one does what it did before, or
+// ends the process if it was ignored. A SIGHUP that was ignored (nohup) stays ignored.
 class InterruptGuard {
 public:
   InterruptGuard();

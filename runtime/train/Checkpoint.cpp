@@ -71,6 +71,7 @@ Progress progressOf(const std::string &text) try {
   };
   Progress p;
   p.step = integer("step", 0);
+  constexpr int64_t mostEpochs = int64_t(1) << 31; // times an epoch's pairs, which may be that many too
   p.position = {integer("epoch", 0), integer("batch", 0), json.contains("pool") ? integer("pool", 0) : -1};
   p.seed = bits("seed");
   p.data = bits("data");
@@ -97,6 +98,8 @@ Progress progressOf(const std::string &text) try {
   p.sampling = json.value("sampling", "");
   p.validation = json.contains("validation") ? bits("validation") : 0;
   p.rateScale = json.value("rate_scale", 1.0);
+  if (p.position.epoch > mostEpochs)
+    throw std::out_of_range("epoch");
   if (!(p.rateScale > 0 && p.rateScale <= 1))
     throw std::out_of_range("rate_scale");
   if (!(p.seconds >= 0 && p.seconds < 1e12) || p.bestStep > p.step || p.validatedStep > p.step)

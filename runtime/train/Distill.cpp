@@ -55,6 +55,7 @@ std::vector<std::string> commandOf(const char *verb, const TeacherOptions &teach
 // A file that is removed in the end.
 struct ScratchFile {
   std::string name;
+  Unfinished unfinished{name};
   explicit ScratchFile(std::string name) : name(std::move(name)) {}
   ScratchFile(const ScratchFile &) = delete;
   ~ScratchFile() {

@@ -3,7 +3,6 @@
 #include "device/ThreadPool.h"
 #include "support/Files.h"
 #include "support/Format.h"
-#include "support/Interrupt.h"
 #include "text/Shard.h"
 #include <filesystem>
 #include <optional>
@@ -38,7 +37,6 @@ void preparePairs(const std::string &out, const PairFiles &text, const PairFilte
         writer.add(window.sources[i], window.targets[i], window.weights[i], distributions[i], window.links[i]);
       window.clear();
     }
-    checkInterrupted();
     bar.update(reader.fraction(), xfc::format("%lld pairs", static_cast<long long>(totals.pairs)));
   }
   writer.commit(totals);
@@ -51,7 +49,6 @@ void preparePairs(const std::string &out, const PairFiles &text, const PairFilte
 }
 
 void prepare(const PrepareOptions &options) {
-  const InterruptGuard guard;
   const std::filesystem::path out = options.out;
   removeAbandoned(out.has_parent_path() ? out.parent_path().string() : ".",
                   [&](std::string_view name) { return name == out.filename().string(); });

@@ -2,7 +2,6 @@
 #include "train/Teacher.h"
 #include "decode/TeacherForcing.h"
 #include "plan/Programs.h"
-#include "support/Interrupt.h"
 #include "train/Prepare.h"
 #include <cmath>
 
@@ -68,7 +67,6 @@ std::vector<std::vector<TokenProbability>> Teacher::distributions(const TaughtPa
   std::vector<std::vector<TokenProbability>> results(pairs.size());
   const Parallel parallel = onThreadsOf(engine);
   inBatches(pairs.sources, inputs, batchTokens, module.pad, [&](std::span<const size_t> numbers, Batch &batch) {
-    checkInterrupted();
     const Binding bindings[] = {{names::source, batch.ids(XFC_SOURCE).data()},
                                 {names::target, batch.ids(XFC_TARGET).data()}};
     engine.run(programs::forward, batch.shape(), bindings);

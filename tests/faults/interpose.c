@@ -4,15 +4,13 @@
 //
 //   XFC_FAULTS_FOLDER   the folder, as an absolute path without links; operations elsewhere are not looked at
 //   XFC_FAULTS_AT       the number of the operation at which something happens, from 1
-//   XFC_FAULTS_KIND     what: kill-before, kill-within (half of it is written), kill-after; ENOSPC (the disk is full
-//   from
-//                       here on), EIO, EINTR (once); short (half of it is read or written)
+//   XFC_FAULTS_KIND     what: kill-before, kill-within (half of it is written), kill-after; term (SIGTERM before it);
+//                       ENOSPC (the disk is full from here on), EIO, EINTR (once); short (half of it is read or
+//                       written)
 //   XFC_FAULTS_RECORD   a file that takes the operations in their order. Each is a line: name, result, descriptor,
-//   flags
-//                       or offset, path, second path, between tabs; the bytes of a write follow it
+//                       flags or offset, path, second path, between tabs; the bytes of a write follow it
 //   XFC_FAULTS_UNSYNCED a part of a path: fsync does nothing there, and is not written down. With it faults.py has to
-//   find
-//                       something
+//                       find something
 //
 // The calls go to the kernel directly; what of the C library is not replaced here is found by faults.py, which compares
 // the folder with what was written down.
@@ -48,6 +46,7 @@ __attribute__((constructor)) static void begin(void) {
   unsynced = getenv("XFC_FAULTS_UNSYNCED");
   if ((value = getenv("XFC_FAULTS_RECORD")))
     record = (int)syscall(SYS_openat, AT_FDCWD, value, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  unsetenv("LD_PRELOAD"); // a process that this one starts is not looked at
 }
 
 // The absolute path of a name, in `path`; false where it lies outside of the folder.
@@ -123,6 +122,8 @@ static int before(struct operation *operation) {
     return 0;
   else if (is("kill-before"))
     die();
+  else if (is("term"))
+    raise(SIGTERM);
   else if (is("EIO"))
     error = EIO;
   else if (is("EINTR"))

@@ -11,12 +11,16 @@ config.test_format = lit.formats.ShTest(execute_external=False)
 config.suffixes = [".mlir", ".test", ".json"]
 config.excludes = ["Inputs"]
 config.test_source_root = os.path.dirname(__file__)
-# tests/sanitizers passes another folder for the tests' output, and may pass one with other tools.
+# tests/sanitizers passes another folder for the tests' output, may pass one with other tools, and says what is instrumented.
 config.test_exec_root = lit_config.params.get("output", os.path.join(config.xfc_binary_dir, "tests", "lit"))
 
 tools = lit_config.params.get("tools", os.path.join(config.xfc_binary_dir, "bin"))
 config.environment["PATH"] = os.pathsep.join([config.llvm_tools_dir, os.environ["PATH"]])
 python = os.environ.get("XFC_TEST_PYTHON", config.python)
+
+if "sanitized" in lit_config.params:
+    config.available_features.add("sanitized")
+    config.environment["XFC_SANITIZED"] = "1"
 
 # Tests compile many models that share kernels; with this cache, a build of the compiler generates the code of each kernel once.
 caches = os.path.join(config.test_exec_root, "cache")

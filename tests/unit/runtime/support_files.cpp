@@ -167,11 +167,14 @@ TEST_F(SupportFiles, PagesThatWereNotWrittenAreGivenBack) {
 TEST_F(SupportFiles, AFileThatIsCutOffInUseIsAnError) {
   writeFile(in("a"), std::string(100000, 'x'));
   auto use = [&] {
+    Unfinished::removeOnSignals();
     endWhereFilesAreCutOff();
+    FileWriter unfinished(in("b"));
     MappedFile file(in("a"));
     fs::resize_file(in("a"), 50000);
     volatile char last = file.contents().back();
     (void)last;
   };
   EXPECT_EXIT(use(), testing::ExitedWithCode(1), "error: " + in("a") + " was truncated while in use");
+  EXPECT_EQ(namesIn(folder), (std::vector<std::string>{"a"}));
 }

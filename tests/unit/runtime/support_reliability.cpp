@@ -4,9 +4,9 @@
 #include "support/CommandLine.h"
 #include "support/Files.h"
 #include "support/Interrupt.h"
-#include "support/Progress.h"
+#include "support/TemporaryFolder.h"
+#include "support/Uncaught.h"
 #include <algorithm>
-#include <cmath>
 #include <csignal>
 #include <cstring>
 #include <fcntl.h>
@@ -96,6 +96,98 @@ TEST_F(Reliability, OnlyOurOwnAbandonedFilesGo) {
   living.write("whole");
   living.commit();
   EXPECT_EQ(readFile(in("last.safetensors")), "whole");
+}
+
+// A file, and a folder with all that is in it, but not what was finished before.
+TEST_F(Reliability, ASignalRemovesWhatIsUnfinished) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP})
+    for (const int noted : {0, 1}) { // the second signal, where the first is recorded
+      const pid_t child = fork();
+      if (child == 0) {
+        Unfinished::removeOnSignals();
+        const FileLock lock(in("lock"), "");
+        FileWriter file(in("file"));
+        file.write("x");
+        const TemporaryFolder part = TemporaryFolder::beginningWith(in("folder."));
+        makeFolder(part.file("a/b"));
+        writeFile(part.file("a/b/c"), "x");
+        fs::create_directory_symlink(folder, part.file("a/link"));
+        writeFile(in("finished"), "x");
+        std::optional<InterruptGuard> guard;
+        if (noted)
+          guard.emplace();
+        for (int i = 0; i <= noted; ++i)
+          raise(signal);
+        _exit(0);
+      }
+      int status = 0;
+      ASSERT_EQ(waitpid(child, &status, 0), child);
+      EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == signal) << status;
+      EXPECT_EQ(namesIn(folder), (std::vector<std::string>{"finished"})) << signal << " " << noted;
+      fs::remove(in("finished"));
+    }
+  // What is ignored stays ignored.
+  const pid_t child = fork();
+  if (child == 0) {
+    std::signal(SIGHUP, SIG_IGN);
+    Unfinished::removeOnSignals();
+    raise(SIGHUP);
+    _exit(7);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 7) << status;
+}
+
+// Where two signals reach two threads, neither ends the process while the other removes.
+TEST_F(Reliability, ASecondSignalWaitsForTheRemoval) {
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    Unfinished::removeOnSignals();
+    const TemporaryFolder part = TemporaryFolder::beginningWith(in("folder."));
+    for (int i = 0; i < 500; ++i)
+      std::ofstream(part.file(std::to_string(i)));
+    std::thread other([] {
+      for (;;)
+        pause();
+    });
+    (void)!write(ready[1], "x", 1);
+    for (;;)
+      pause();
+  }
+  char byte;
+  ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  kill(child, SIGINT);
+  kill(child, SIGTERM);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status)) << status;
+  EXPECT_EQ(namesIn(folder), std::vector<std::string>());
+  close(ready[0]), close(ready[1]);
+}
+
+// A process that is forked leaves the files of its parent alone. What nobody catches removes them too.
+TEST_F(Reliability, WhoEndsAProcessRemovesItsFilesOnly) {
+  const pid_t child = fork();
+  if (child == 0) {
+    Unfinished::removeOnSignals();
+    reportUncaught();
+    FileWriter file(in("file"));
+    if (const pid_t forked = fork(); forked == 0)
+      raise(SIGTERM);
+    else
+      waitpid(forked, nullptr, 0);
+    if (namesIn(folder).size() != 1)
+      _exit(2);
+    (void)!freopen("/dev/null", "w", stderr);
+    std::thread([] { throw Error("in a thread"); }).join();
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 1) << status;
+  EXPECT_EQ(namesIn(folder), std::vector<std::string>());
 }
 
 TEST_F(Reliability, OneProcessHoldsALock) {
@@ -237,12 +329,9 @@ TEST(Interrupt, TheFirstSignalIsNotedAndTheSecondEnds) {
     const InterruptGuard guard;
     raise(SIGHUP);
     EXPECT_EQ(interrupted(), 0);
+    raise(SIGTERM);
+    raise(SIGHUP); // ignored even now
+    EXPECT_EQ(interrupted(), SIGTERM);
   }
   std::signal(SIGHUP, SIG_DFL);
-}
-
-TEST(Duration, OfAnyNumber) {
-  EXPECT_EQ(duration(-5), "0:00");
-  EXPECT_EQ(duration(std::nan("")), "0:00");
-  EXPECT_EQ(duration(1e300), duration(1e12));
 }

@@ -1209,6 +1209,7 @@ TEST_F(TrainRun, ProgressThatNoRunWritesIsRefused) {
   std::vector<std::pair<std::string, std::string>> odd = {{"batch", "-1"},
                                                           {"step", "-7"},
                                                           {"epoch", "1e300"},
+                                                          {"epoch", "2147483649"},
                                                           {"accumulate", "0"},
                                                           {"step", "2.5"},
                                                           {"batch_tokens", "\"x\""},

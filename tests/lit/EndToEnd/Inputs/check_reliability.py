@@ -1,6 +1,6 @@
 """check_reliability.py TRANSLATOR OTHER WORDED XFC WORK_FOLDER: checks that a hostile environment does no damage. OTHER is a model of equal shapes that
 computes something else, WORDED one with the vocabulary one.model. The folder holds ids in `a` and `b`, text in `text`, and two vocabularies of equal size,
-one.model and two.model. Plain Python."""
+one.model and two.model. With XFC_SANITIZED, nothing is checked that the memory of the sanitizers would change. Plain Python."""
 import glob
 import json
 import os
@@ -16,6 +16,7 @@ import tensors  # noqa: E402
 
 translator, other, worded, xfc, work = sys.argv[1:]
 failures = []
+sanitized = "XFC_SANITIZED" in os.environ
 
 
 def expect(holds, what):
@@ -246,7 +247,7 @@ def check_streams():
         time.sleep(0.5)
     expect(process.communicate()[0] == whole, "windows are sampled otherwise than one file")
 
-    counts = [20000, 400000]
+    counts = [20000] if sanitized else [20000, 400000]
     for lines in counts:
         with open(path(f"lines-{lines}"), "wb") as file:
             file.write(b"5 6\n" * lines)
@@ -264,7 +265,7 @@ def check_streams():
         # Kept lines would take 15 MB more: none is shorter than the string that holds it, of 32 bytes.
         expect(peaks[-1] < peaks[0] + (4 << 10), f"{verb[:2]} of {counts} lines: {peaks} kB")
     expect(read("many.out").count(b"\n") == counts[-1], "lines of the output are missing")
-    limit = 900 << 20
+    limit = resource.RLIM_INFINITY if sanitized else 900 << 20
     with open(path("huge"), "wb") as file:
         file.write(b"5 " * 13000000 + b"\n6 7\n")
     begin = time.monotonic()
