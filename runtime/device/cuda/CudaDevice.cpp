@@ -1,17 +1,16 @@
 // A GPU of NVIDIA's: kernels of the executable's cubin or PTX, launched as graphs over GPU memory.
 #include "device/cuda/CudaDevice.h"
 #include "device/cuda/Driver.h"
+#include "device/cuda/Events.h"
 #include "device/cuda/Peers.h"
 #include "device/cuda/Staging.h"
 #include "trace/Trace.h"
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <chrono>
 #include <cstring>
 #include <map>
 #include <optional>
-#include <thread>
 
 namespace xfc::cuda {
 namespace {
@@ -73,52 +72,6 @@ public:
 private:
   const Driver &driver;
   void *memory = nullptr;
-};
-
-class OwnedEvent {
-public:
-  explicit OwnedEvent(const Driver &driver, unsigned flags = flag::eventDisableTiming) : driver(driver) {
-    driver.createEvent(&event, flags);
-  }
-  OwnedEvent(const OwnedEvent &) = delete;
-  ~OwnedEvent() { driver.destroyEvent.result(event); }
-  operator Event() const { return event; }
-
-private:
-  const Driver &driver;
-  Event event = nullptr;
-};
-
-// How the host waits for the GPU. While the GPU exchanges memory with those of other processes, work that it waits for
-// may never complete, which the driver does not notice.
-class HostWait {
-public:
-  explicit HostWait(const Driver &driver) : driver(driver) {}
-  void forEvent(Event event) const {
-    using namespace std::chrono_literals;
-    if (!peers)
-      return driver.synchronizeEvent(event);
-    for (int64_t tries = 0;; ++tries) {
-      if (const Result found = driver.queryEvent.result(event); found == 0)
-        return;
-      else if (found != error::notReady)
-        driver.queryEvent(event); // throws, with the reason
-      peers->check();
-      if (tries >= 200)
-        std::this_thread::sleep_for(50us);
-    }
-  }
-  void forStream(Stream stream) const {
-    if (!peers)
-      return driver.synchronizeStream(stream);
-    const OwnedEvent reached(driver);
-    driver.recordEvent(reached, stream);
-    forEvent(reached);
-  }
-  CudaPeers *peers = nullptr;
-
-private:
-  const Driver &driver;
 };
 
 class CudaReadback : public Readback {
@@ -448,12 +401,6 @@ struct CudaDevice::State {
     return std::make_unique<CudaMemory>(driver, bytes, what, stream);
   }
 
-  double secondsBetween(Event begin, Event end) const {
-    float milliseconds = 0;
-    driver.elapsedTime(&milliseconds, begin, end);
-    return milliseconds * 1e-3;
-  }
-
   void issue(LaunchList &list, const Program *program, const Counts &counts, std::vector<LaunchTiming> *timings,
              Trace *trace) {
     if (!timings && !trace)
@@ -469,13 +416,13 @@ struct CudaDevice::State {
     list.runTimed(stream, wait, [&](const Launch &launch, Event begin, Event end) {
       TraceEvent event = eventOf(*launch.kernel, program, launch.step, counts, launch.merges);
       if (timings)
-        timings->push_back({launch.kernel, launch.step, secondsBetween(begin, end), event.flops, event.bytes});
+        timings->push_back({launch.kernel, launch.step, secondsBetween(driver, begin, end), event.flops, event.bytes});
       if (!trace)
         return;
       event.launch = trace->newLaunches();
       event.chunks = event.allChunks = launch.chunks;
-      event.begin = passed + static_cast<int64_t>(secondsBetween(anchor, begin) * 1e9);
-      event.end = passed + static_cast<int64_t>(secondsBetween(anchor, end) * 1e9);
+      event.begin = passed + static_cast<int64_t>(secondsBetween(driver, anchor, begin) * 1e9);
+      event.end = passed + static_cast<int64_t>(secondsBetween(driver, anchor, end) * 1e9);
       trace->add(trace->gpu(), event);
     });
   }
@@ -702,7 +649,7 @@ std::unique_ptr<Peers> CudaDevice::join(const std::string &group, int rank, int 
     s.nccl.emplace();
   GroupId id;
   group.copy(id.bytes, sizeof id.bytes);
-  return std::make_unique<CudaPeers>(s.driver, *s.nccl, s.stream, id, rank, size, s.wait.peers);
+  return std::make_unique<CudaPeers>(s.driver, *s.nccl, s.stream, id, rank, size, s.wait, trace);
 }
 
 void CudaDevice::prepare(const Program &program) {

@@ -7,18 +7,18 @@
 namespace xfc::cuda {
 
 CudaPeers::CudaPeers(const Driver &driver, const Nccl &nccl, Stream computes, const GroupId &group, int rank, int size,
-                     CudaPeers *&known)
-    : known(known), driver(driver), nccl(nccl), computes(computes) {
+                     HostWait &host, Trace *const &trace)
+    : host(host), trace(trace), driver(driver), nccl(nccl), computes(computes) {
   nccl.joinRank(&communicator, size, group, rank);
   driver.createStream(&exchanges, flag::streamNonBlocking);
   for (Event *event : {&given, &exchanged})
     driver.createEvent(event, flag::eventDisableTiming);
-  known = this;
+  host.peers = this;
 }
 
 CudaPeers::~CudaPeers() {
   using namespace std::chrono_literals;
-  known = nullptr;
+  host.peers = nullptr;
   Result found = driver.recordEvent.result(exchanged, exchanges);
   if (found == 0 && std::uncaught_exceptions() == 0)
     while ((found = driver.queryEvent.result(exchanged)) == error::notReady && failure() == 0)
@@ -34,8 +34,12 @@ CudaPeers::~CudaPeers() {
 }
 
 void CudaPeers::start(std::span<const Part> sends, std::span<const Part> receives) {
+  if (trace)
+    timeNext();
   driver.recordEvent(given, computes);
   driver.waitForEvent(exchanges, given, 0);
+  if (trace)
+    driver.recordEvent(timed.back()->begin, exchanges);
   nccl.beginGroup();
   for (const Part &part : sends)
     if (part.bytes > 0)
@@ -44,11 +48,43 @@ void CudaPeers::start(std::span<const Part> sends, std::span<const Part> receive
     if (part.bytes > 0)
       nccl.receive(part.data, static_cast<size_t>(part.bytes), Nccl::bytes, part.rank, communicator, exchanges);
   nccl.endGroup();
+  if (!trace)
+    return;
+  for (const auto &parts : {sends, receives})
+    for (const Part &part : parts)
+      timed.back()->bytes += static_cast<double>(part.bytes);
+  driver.recordEvent(timed.back()->end, exchanges);
+}
+
+// An event that the host knows to be reached ties the GPU's clock to the host's.
+void CudaPeers::timeNext() {
+  if (timed.empty()) {
+    anchor = std::make_unique<OwnedEvent>(driver, 0);
+    driver.recordEvent(*anchor, exchanges);
+    host.forEvent(*anchor);
+    anchored = trace->now();
+  }
+  timed.push_back(std::make_unique<Timed>(driver));
+}
+
+void CudaPeers::addTimed() {
+  const auto at = [&](Event event) {
+    return anchored + static_cast<int64_t>(secondsBetween(driver, *anchor, event) * 1e9);
+  };
+  for (const auto &each : timed)
+    trace->add(
+        trace->ranks(),
+        {.kind = "exchange", .name = "exchange", .bytes = each->bytes, .begin = at(each->begin), .end = at(each->end)});
+  timed.clear();
 }
 
 void CudaPeers::wait() {
   driver.recordEvent(exchanged, exchanges);
   driver.waitForEvent(computes, exchanged, 0);
+  if (trace && !timed.empty()) {
+    host.forEvent(exchanged);
+    addTimed();
+  }
 }
 
 Nccl::Result CudaPeers::failure() const {

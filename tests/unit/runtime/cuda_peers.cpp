@@ -89,10 +89,12 @@ std::string message(const std::function<void()> &run) {
 } // namespace
 
 // Each process sends two parts of different sizes to each of the others, larger than a socket takes at once, several
-// times; the sum of what came is right, and what the device is given after wait() sees it.
+// times; the sum of what came is right, and what the device is given after wait() sees it. Each exchange is traced.
 TEST(CudaPeers, EveryPartArrives) {
   constexpr int64_t size = 3, first = 70001, second = 3, part = first + second;
   together(size, [&](cuda::CudaDevice &device, Peers &peers, int rank) {
+    Trace trace(1);
+    device.traceTo(&trace);
     std::vector<float> mine(part * size);
     for (int turn = 0; turn < 3; ++turn) {
       for (int64_t i = 0; i < part * size; ++i)
@@ -114,6 +116,14 @@ TEST(CudaPeers, EveryPartArrives) {
         const int64_t other = i / part, at = rank * part + i % part; // its place at the sender
         ASSERT_EQ(got[i], other == rank ? 0 : static_cast<float>(1000000 * other + 7 * turn + at % 1000)) << i;
       }
+    }
+    device.traceTo(nullptr);
+    const std::vector<TraceEvent> &exchanges = trace.events(trace.ranks());
+    ASSERT_EQ(exchanges.size(), 3U);
+    for (size_t turn = 0; turn < 3; ++turn) {
+      EXPECT_EQ(exchanges[turn].bytes, 2 * (size - 1) * part * 4);
+      EXPECT_LE(turn == 0 ? 0 : exchanges[turn - 1].end, exchanges[turn].begin);
+      EXPECT_LE(exchanges[turn].begin, exchanges[turn].end);
     }
   });
 }

@@ -274,7 +274,11 @@ if mode == "cuda":
     run(command("factored", 1, **factored))
     run(command("factored2", 2, **factored))
     run(command("whole", 1, steps=2, **plain))
-    run(command("parts", 2, steps=1, **plain))
+    run(command("parts", 2, steps=1, trace=path("trace.json"), trace_steps="1:1", **plain))
+    for rank in range(2):  # the timeline has what NCCL exchanges: gradients, and the parameters that were updated
+        sent = [event for event in timeline("trace.json") if event["pid"] == rank and event["cat"] == "exchange" and event["tid"] != 0]
+        print(f"rank {rank}: {len(sent)} exchanges between GPUs, of {sum(event['args'].get('bytes', 0) for event in sent)} bytes")
+        assert sent and all(event["dur"] >= 0 and event["args"]["bytes"] > 0 for event in sent), sent
     run(command("parts", 1, steps=2, resume=True, **plain))
     for one, other in (("factored", "factored2"), ("whole", "parts")):
         for name in ("last.safetensors", "state/training.safetensors"):
