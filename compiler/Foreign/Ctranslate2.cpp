@@ -662,6 +662,7 @@ private:
                                                         "sentencepiece.model", "spm.model", "target.spm.model"})};
     if (exists(given.from + "/tokenizer.json")) {
       vocabularies = vocabulariesOfFolder(given.from, "", given.sourceLanguage, given.targetLanguage);
+      notes.insert(notes.end(), vocabularies.notes.begin(), vocabularies.notes.end());
       return;
     }
     std::string made[2];

@@ -49,6 +49,7 @@ ForeignFiles readHuggingFace(const ForeignOptions &options) {
   files.model = family.read(config, files.weights);
   files.vocabularies = vocabulariesOfFolder(options.from, config.at("model_type", "").string(), options.sourceLanguage,
                                             options.targetLanguage);
+  files.model.notes.insert(files.model.notes.end(), files.vocabularies.notes.begin(), files.vocabularies.notes.end());
   const std::string searched = options.from + "/generation_config.json";
   const Config generation(exists(searched) ? searched : config.file());
   takeTokens(generation, files.model.description);

@@ -13,12 +13,45 @@ namespace {
 using Json = nlohmann::ordered_json;
 constexpr int64_t mostTokens = 1 << 22;
 
-// M2M100's languages in the order of their ids, which its files need not list.
+// The languages of families whose files need not list them, in the order of their ids.
 constexpr std::string_view m2mLanguages =
     "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi "
     "hr ht hu hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms my ne nl no ns "
     "oc or pa pl ps pt ro ru sd si sk sl so sq sr ss su sv sw ta th tl tn tr uk ur uz vi wo xh yi yo zh "
     "zu";
+constexpr std::string_view mbartLanguages =
+    "ar_AR cs_CZ de_DE en_XX es_XX et_EE fi_FI fr_XX gu_IN hi_IN it_IT ja_XX kk_KZ ko_KR lt_LT lv_LV my_MM ne_NP "
+    "nl_XX ro_RO ru_RU si_LK tr_TR vi_VN zh_CN";
+constexpr std::string_view mbart50Languages = // after those of mBART
+    "af_ZA az_AZ bn_IN fa_IR he_IL hr_HR id_ID ka_GE km_KH mk_MK ml_IN mn_MN mr_IN pl_PL ps_AF pt_XX sv_SE sw_KE "
+    "ta_IN te_IN th_TH tl_XX uk_UA ur_PK xh_ZA gl_ES sl_SI";
+constexpr std::string_view nllbLanguages =
+    "ace_Arab ace_Latn acm_Arab acq_Arab aeb_Arab afr_Latn ajp_Arab aka_Latn amh_Ethi apc_Arab arb_Arab ars_Arab "
+    "ary_Arab arz_Arab asm_Beng ast_Latn awa_Deva ayr_Latn azb_Arab azj_Latn bak_Cyrl bam_Latn ban_Latn bel_Cyrl "
+    "bem_Latn ben_Beng bho_Deva bjn_Arab bjn_Latn bod_Tibt bos_Latn bug_Latn bul_Cyrl cat_Latn ceb_Latn ces_Latn "
+    "cjk_Latn ckb_Arab crh_Latn cym_Latn dan_Latn deu_Latn dik_Latn dyu_Latn dzo_Tibt ell_Grek eng_Latn epo_Latn "
+    "est_Latn eus_Latn ewe_Latn fao_Latn pes_Arab fij_Latn fin_Latn fon_Latn fra_Latn fur_Latn fuv_Latn gla_Latn "
+    "gle_Latn glg_Latn grn_Latn guj_Gujr hat_Latn hau_Latn heb_Hebr hin_Deva hne_Deva hrv_Latn hun_Latn hye_Armn "
+    "ibo_Latn ilo_Latn ind_Latn isl_Latn ita_Latn jav_Latn jpn_Jpan kab_Latn kac_Latn kam_Latn kan_Knda kas_Arab "
+    "kas_Deva kat_Geor knc_Arab knc_Latn kaz_Cyrl kbp_Latn kea_Latn khm_Khmr kik_Latn kin_Latn kir_Cyrl kmb_Latn "
+    "kon_Latn kor_Hang kmr_Latn lao_Laoo lvs_Latn lij_Latn lim_Latn lin_Latn lit_Latn lmo_Latn ltg_Latn ltz_Latn "
+    "lua_Latn lug_Latn luo_Latn lus_Latn mag_Deva mai_Deva mal_Mlym mar_Deva min_Latn mkd_Cyrl plt_Latn mlt_Latn "
+    "mni_Beng khk_Cyrl mos_Latn mri_Latn zsm_Latn mya_Mymr nld_Latn nno_Latn nob_Latn npi_Deva nso_Latn nus_Latn "
+    "nya_Latn oci_Latn gaz_Latn ory_Orya pag_Latn pan_Guru pap_Latn pol_Latn por_Latn prs_Arab pbt_Arab quy_Latn "
+    "ron_Latn run_Latn rus_Cyrl sag_Latn san_Deva sat_Beng scn_Latn shn_Mymr sin_Sinh slk_Latn slv_Latn smo_Latn "
+    "sna_Latn snd_Arab som_Latn sot_Latn spa_Latn als_Latn srd_Latn srp_Cyrl ssw_Latn sun_Latn swe_Latn swh_Latn "
+    "szl_Latn tam_Taml tat_Cyrl tel_Telu tgk_Cyrl tgl_Latn tha_Thai tir_Ethi taq_Latn taq_Tfng tpi_Latn tsn_Latn "
+    "tso_Latn tuk_Latn tum_Latn tur_Latn twi_Latn tzm_Tfng uig_Arab ukr_Cyrl umb_Latn urd_Arab uzn_Latn vec_Latn "
+    "vie_Latn war_Latn wol_Latn xho_Latn ydd_Hebr yor_Latn yue_Hant zho_Hans zho_Hant zul_Latn";
+
+std::vector<std::string> words(std::string_view text) {
+  std::vector<std::string> words;
+  for (size_t begin = 0, end = 0; begin < text.size(); begin = end + 1) {
+    end = std::min(text.find(' ', begin), text.size());
+    words.emplace_back(text.substr(begin, end - begin));
+  }
+  return words;
+}
 
 class Folder {
 public:
@@ -26,22 +59,33 @@ public:
     for (const char *file : {"special_tokens_map.json", "tokenizer_config.json"})
       if (has(file))
         within(file, [&] { readSettings(JsonFields::parsed(readFile(path(file)))); });
+    kind = kindOfTokenizer();
   }
 
   FolderVocabularies read(const std::string &sourceLanguage, const std::string &targetLanguage) {
-    const std::string source = sourceLanguage.empty() ? settings["src_lang"] : sourceLanguage,
-                      target = targetLanguage.empty() ? settings["tgt_lang"] : targetLanguage;
+    source = sourceLanguage.empty() ? settings["src_lang"] : sourceLanguage;
+    target = targetLanguage.empty() ? settings["tgt_lang"] : targetLanguage;
+    FolderVocabularies result = vocabularies();
+    result.notes = std::move(notes);
+    return result;
+  }
+
+private:
+  std::string path(const std::string &file) const { return folder + "/" + file; }
+  bool has(const std::string &file) const { return exists(path(file)); }
+
+  FolderVocabularies vocabularies() {
     if (has("source.spm") && has("vocab.json"))
       return marian();
     if (has("tokenizer.json"))
-      return inLanguages(readFile(path("tokenizer.json")), "tokenizer.json", source, target);
+      return inLanguages(readFile(path("tokenizer.json")), "tokenizer.json");
     const std::string model = has("sentencepiece.bpe.model") ? "sentencepiece.bpe.model"
                               : has("spiece.model")          ? "spiece.model"
                                                              : "";
     if (!model.empty() && has("vocab.json"))
-      return m2m(model, source, target);
+      return m2m(model);
     if (!model.empty())
-      return modelType.ends_with("t5") ? t5(model) : fairseq(model, source, target);
+      return modelType.ends_with("t5") ? t5(model) : fairseq(model);
     if (has("vocab.json") && has("merges.txt"))
       return {byteLevel(), ""};
     for (const char *other : {"vocab.txt", "merges.txt", "vocab.json", "tokenizer.model", "spiece.vocab", "bpe.codes"})
@@ -50,9 +94,44 @@ public:
     return {};
   }
 
-private:
-  std::string path(const std::string &file) const { return folder + "/" + file; }
-  bool has(const std::string &file) const { return exists(path(file)); }
+  // The class of transformers that reads the folder: what tokenizer_config.json or else config.json names, or that of
+  // the family.
+  std::string kindOfTokenizer() const {
+    std::string kind = named("tokenizer_class", "");
+    if (kind.empty() && has("config.json"))
+      within("config.json", [&] {
+        const JsonFields config = JsonFields::parsed(readFile(path("config.json")));
+        if (config.has("tokenizer_class"))
+          kind = config.string("tokenizer_class");
+      });
+    if (kind.ends_with("Fast"))
+      kind.resize(kind.size() - std::string("Fast").size());
+    if (kind.empty() && modelType == "mbart")
+      kind = "MBartTokenizer";
+    if (kind.empty() && modelType == "m2m_100")
+      kind = has("vocab.json") ? "M2M100Tokenizer" : "NllbTokenizer";
+    return kind;
+  }
+
+  // Takes for languages that nothing names those which transformers takes. `knows` says whether the tokenizer has one.
+  template <typename Knows> void completeLanguages(Knows knows) {
+    static const std::map<std::string, std::string> languages = {{"MBartTokenizer", "en_XX"},
+                                                                 {"MBart50Tokenizer", "en_XX"},
+                                                                 {"M2M100Tokenizer", "en"},
+                                                                 {"NllbTokenizer", "eng_Latn"}};
+    const auto found = languages.find(kind);
+    const std::string none = folder + ": no src_lang in a tokenizer_config.json, ",
+                      name = "; name it by --source-language";
+    if (source.empty() && found != languages.end() && knows(found->second)) {
+      source = found->second;
+      notes.push_back(none + "so source lines are in " + source + ", which " + kind + " takes then" + name);
+    } else if (source.empty() && found != languages.end()) {
+      notes.push_back(none + "and the tokenizer does not have " + found->second + ", which " + kind +
+                      " takes then, so source lines are not marked with a language" + name);
+    }
+    if (target.empty())
+      target = source;
+  }
 
   // Prefixes errors with the file's name.
   template <typename Work> void within(const std::string &file, Work work) const {
@@ -117,6 +196,10 @@ private:
       map.tokens.resize(id + 1);
     map.tokens[id] = token;
   }
+  static void append(MappedSentencePiece &map, const std::string &token) {
+    if (find(map, token) < 0)
+      map.tokens.push_back(token);
+  }
   static int32_t find(const MappedSentencePiece &map, const std::string &token) {
     const auto found = std::find(map.tokens.begin(), map.tokens.end(), token);
     return found == map.tokens.end() || token.empty() ? -1 : static_cast<int32_t>(found - map.tokens.begin());
@@ -160,43 +243,54 @@ private:
   }
 
   // If vocab.json has no languages, their tokens follow its own.
-  FolderVocabularies m2m(const std::string &model, const std::string &source, const std::string &target) {
+  FolderVocabularies m2m(const std::string &model) {
     const std::map<std::string, int64_t> ids = idsOf("vocab.json");
     MappedSentencePiece map = mapped(model, ids);
     const bool theirs = std::any_of(moreSpecial.begin(), moreSpecial.end(),
                                     [](const std::string &token) { return token.starts_with("__"); });
-    for (size_t begin = 0, end = 0; !theirs && end < m2mLanguages.size(); begin = end + 1) {
-      end = std::min(m2mLanguages.find(' ', begin), m2mLanguages.size());
-      moreSpecial.push_back("__" + std::string(m2mLanguages.substr(begin, end - begin)) + "__");
-    }
+    if (!theirs)
+      for (const std::string &language : words(m2mLanguages))
+        moreSpecial.push_back("__" + language + "__");
     for (const std::string &token : moreSpecial)
-      if (token.starts_with("__") && find(map, token) < 0)
-        map.tokens.push_back(token);
+      if (token.starts_with("__"))
+        append(map, token);
     finish(map, "vocab.json");
-    return inLanguages(map, model, "__" + source + "__", "__" + target + "__", source.empty(), target.empty());
+    return inLanguages(map, model, "__");
   }
 
-  // fairseq's ids, one more than SentencePiece's: <s>, <pad>, </s>, <unk>, pieces, languages.
-  FolderVocabularies fairseq(const std::string &model, const std::string &source, const std::string &target) {
+  // fairseq's ids, one more than SentencePiece's: <s>, <pad>, </s>, <unk>, pieces, languages, <mask>, other tokens.
+  FolderVocabularies fairseq(const std::string &model) {
     MappedSentencePiece map;
     map.model = readFile(path(model));
     map.tokens = {"<s>", "<pad>", "</s>", "<unk>"};
     const std::unique_ptr<Tokenizer> pieces = makeTokenizer(map.model, path(model));
     for (int32_t id = 3; id < pieces->size(); ++id)
       map.tokens.push_back(pieces->piece(id));
-    for (const std::string &token : moreSpecial)
-      if (find(map, token) < 0)
-        map.tokens.push_back(token);
-    map.tokens.emplace_back("<mask>");
+    // All models of mBART have its languages. Those of NLLB may have a list of their own.
+    std::vector<std::string> more = moreSpecial;
+    if (kind.starts_with("MBart"))
+      more = words(mbartLanguages);
+    else if (kind == "NllbTokenizer" && more.empty())
+      more = words(nllbLanguages);
+    if (kind == "MBart50Tokenizer")
+      for (const std::string &language : words(mbart50Languages))
+        more.push_back(language);
+    more.emplace_back("<mask>");
+    more.insert(more.end(), moreSpecial.begin(), moreSpecial.end());
+    for (const std::string &token : more)
+      append(map, token);
+    moreSpecial = more;
     finish(map, model);
-    return inLanguages(map, model, source, target, source.empty(), target.empty());
+    return inLanguages(map, model, "");
   }
 
-  FolderVocabularies inLanguages(MappedSentencePiece &map, const std::string &file, const std::string &source,
-                                 const std::string &target, bool noSource, bool noTarget) const {
-    auto write = [&](const std::string &language, bool none) {
-      if (!none) {
-        const int32_t id = find(map, language);
+  // The token of a language is its name with `around` on both sides.
+  FolderVocabularies inLanguages(MappedSentencePiece &map, const std::string &file, const std::string &around) {
+    const auto idOf = [&](const std::string &language) { return find(map, around + language + around); };
+    completeLanguages([&](const std::string &language) { return idOf(language) >= 0; });
+    auto write = [&](const std::string &language) {
+      if (!language.empty()) {
+        const int32_t id = idOf(language);
         if (id < 0)
           throw Error(path(file) + ": the tokenizer has no language " + language +
                       "; give one of those of the model's description, or add additional_special_tokens to "
@@ -205,7 +299,7 @@ private:
       }
       return checked(map.written(), file);
     };
-    FolderVocabularies result{write(source, noSource), write(target, noTarget)};
+    FolderVocabularies result{write(source), write(target)};
     if (result.target == result.source)
       result.target.clear();
     return result;
@@ -228,16 +322,18 @@ private:
 
   // Places the language token: before the line, but after eos in the first models that had such tokens.
   Frame framed(int32_t language, int32_t eos) const {
-    const std::string &kind = named("tokenizer_class", "");
-    const bool behind = kind.starts_with("MBartTokenizer") ||
-                        (kind.starts_with("Nllb") && flags.at("legacy_behaviour")) ||
-                        (kind.empty() && modelType == "mbart");
+    const bool behind = kind == "MBartTokenizer" ||
+                        (kind == "NllbTokenizer" && flags.contains("legacy_behaviour") && flags.at("legacy_behaviour"));
     return behind ? Frame{{}, {eos, language}} : Frame{{language}, {eos}};
   }
 
-  FolderVocabularies inLanguages(const std::string &contents, const std::string &file, const std::string &source,
-                                 const std::string &target) const {
+  FolderVocabularies inLanguages(const std::string &contents, const std::string &file) {
     std::unique_ptr<Tokenizer> tokenizer = makeTokenizer(contents, path(file));
+    const auto knows = [&](const std::string &language) {
+      const int32_t id = tokenizer->idOf(language);
+      return id >= 0 && id != tokenizer->special().unk;
+    };
+    completeLanguages(knows);
     if (source.empty() && target.empty())
       return {contents, ""};
     // Sorted: an object that keeps the order of its keys compares a new key with all others, and a vocabulary has many.
@@ -246,7 +342,7 @@ private:
       const int32_t id = tokenizer->idOf(language), eos = tokenizer->special().eos;
       if (language.empty() || eos < 0)
         return contents;
-      if (id < 0 || id == tokenizer->special().unk)
+      if (!knows(language))
         throw Error(path(file) + ": the tokenizer has no language " + language);
       nlohmann::json single = nlohmann::json::array(), special = nlohmann::json::object();
       auto add = [&](int32_t token) {
@@ -310,7 +406,9 @@ private:
     return contents;
   }
 
-  std::string folder, modelType;
+  std::string folder, modelType, kind;
+  std::string source, target; // languages
+  std::vector<std::string> notes;
   std::map<std::string, std::string> settings;
   std::map<std::string, bool> flags;
   int64_t extraIds = 100;

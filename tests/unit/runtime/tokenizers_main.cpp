@@ -1,6 +1,6 @@
 // Prints, for each line of standard input, its ids in a vocabulary with their frame, and the text decoded from them,
-// each on a line. Or converts the vocabularies of a Hugging Face folder to vocab.model and target-vocab.model.
-// tokenizers_check.py compares the output with the original tokenizers.
+// each on a line. Or converts the vocabularies of a Hugging Face folder to vocab.model and target-vocab.model, and
+// prints the notes on standard error. tokenizers_check.py compares the output with the original tokenizers.
 //
 //     runtime_tokenize VOCABULARY
 //     runtime_tokenize FOLDER MODEL_TYPE SOURCE_LANGUAGE TARGET_LANGUAGE OUT_FOLDER
@@ -16,6 +16,8 @@ int main(int count, char **arguments) {
       const xfc::FolderVocabularies read =
           xfc::vocabulariesOfFolder(arguments[1], arguments[2], arguments[3], arguments[4]);
       const std::string out = arguments[5];
+      for (const std::string &note : read.notes)
+        std::fprintf(stderr, "%s\n", note.c_str());
       xfc::writeFile(out + "/vocab.model", read.source);
       if (!read.target.empty())
         xfc::writeFile(out + "/target-vocab.model", read.target);

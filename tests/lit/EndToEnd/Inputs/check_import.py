@@ -57,7 +57,7 @@ def check(name, model, tokenizer=None, language=None, published=None, **save):
     run(xfc, "compile", imported, "-o", translator, "--mode", "decode")
 
     generator = torch.Generator().manual_seed(5)
-    pad, eos, start = config.pad_token_id, config.eos_token_id, model.generation_config.decoder_start_token_id
+    pad, eos, start = config.pad_token_id, settings.eos_token_id, settings.decoder_start_token_id
     target_vocabulary = model.get_output_embeddings().weight.shape[0]
     special = {pad, eos, start, getattr(config, "bos_token_id", None)}
     source, source_mask = ragged(generator, config.vocab_size, special, pad)
@@ -355,6 +355,12 @@ def check_languages():
         found = run(translator, "translate", "--model", imported, "--input", source, *flags).splitlines()
         expect(found == wanted and len(set(wanted)) > 1, f"languages {flags}: translate gives {found}, generate {wanted}")
         print(f"languages {flags}: {wanted}")
+    with open(os.path.join(folder, "tokenizer_config.json")) as file:
+        settings = json.load(file)
+    with open(os.path.join(folder, "tokenizer_config.json"), "w") as file:
+        json.dump(settings | dict(src_lang=None, tgt_lang=None), file)
+    notes = completed(xfc, "import", folder, "-o", imported + ".default").stderr
+    expect("so source lines are in en_XX, which MBart50Tokenizer takes then" in notes and "--source-language" in notes, f"languages: import says {notes}")
 
 
 def check_text():
