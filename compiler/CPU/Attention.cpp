@@ -46,8 +46,8 @@ private:
 };
 
 AttentionKernel::AttentionKernel(KernelBuilder &k, AttentionOp op)
-    : k(k), op(op), tiles(k), heads(static_cast<int64_t>(op.getHeads())), keyDim(op.getKeyDim()),
-      valueDim(op.getValueDim()) {
+    : k(k), op(op), tiles(k, op.getCompute(), std::max(op.getKeyDim(), keyBlock)),
+      heads(static_cast<int64_t>(op.getHeads())), keyDim(op.getKeyDim()), valueDim(op.getValueDim()) {
   scoreStride = keyBlock + 16; // not a power of two, so that rows spread over the cache's sets
   rate = op.getRate().convertToDouble();
   wantsLse = !op.getLse().use_empty();
@@ -66,13 +66,19 @@ Backend::KernelInfo AttentionKernel::emit() {
   maxima = area(queryBlock);
   sums = area(queryBlock);
   factors = area(keyBlock);
+  Value rounded = area(tiles.sizeOfRounded(queryBlock));
   if (op.getBias()) {
     const int64_t distances = cast<RankedTensorType>(op.getBias().getType()).getDimSize(0);
     bias.emplace(k, at, area(Distances::size(distances)), distances);
     bias->copyIn(op.getBiasMutable(), heads);
   }
   // A single query (decoding) reads keys and values in place: packing them would cost more than it saves.
-  k.when(k.equal(at.queries, k.index(1)), [&] { single(at); }, [&] { blocks(at); });
+  k.when(
+      k.equal(at.queries, k.index(1)), [&] { single(at); },
+      [&] {
+        tiles.prepare(rounded, queryBlock);
+        blocks(at);
+      });
   return {{Partition::Unit::Sequences, 1, heads}, size * k.bytes()};
 }
 
@@ -129,9 +135,9 @@ Values AttentionKernel::dots(Value last, const RowAt &keyRow, Value first) {
   for (int64_t i = 0; i < keys; ++i)
     addresses.push_back(keyRow(k.min(k.add(first, i), last)));
   products = k.features(keyDim, products, [&](Value f, int64_t used, Values s) {
-    Value x = k.load(k.offset(queries, f), k.lanes());
+    Value x = tiles.rounded(k.load(k.offset(queries, f), k.lanes()));
     for (int64_t i = 0; i < keys; ++i)
-      s[i] = k.fma(x, k.loadPart(k.offset(addresses[i], f), used), s[i]);
+      s[i] = k.fma(x, tiles.rounded(k.loadPart(k.offset(addresses[i], f), used)), s[i]);
     return s;
   });
   // The first steps of the reduction tree in `single`, until a product fits a register.
@@ -172,9 +178,9 @@ void AttentionKernel::single(HeadOfSequence &at) {
       for (int64_t g = f; g < std::min(valueDim, f + together * lanes); g += lanes)
         accumulators.push_back(k.load(k.offset(outputs, g), lanes));
       accumulators = k.loop(zero, count, 1, accumulators, [&](Value c, Values s) {
-        Value weight = k.broadcast(k.load(k.offset(scores, c))), from = k.offset(valueRow(c), f);
+        Value weight = tiles.rounded(k.broadcast(k.load(k.offset(scores, c)))), from = k.offset(valueRow(c), f);
         for (size_t g = 0; g < s.size(); ++g)
-          s[g] = k.fma(weight, k.load(k.offset(from, g * lanes), lanes), s[g]);
+          s[g] = k.fma(weight, tiles.rounded(k.load(k.offset(from, g * lanes), lanes)), s[g]);
         return s;
       });
       for (size_t g = 0; g < accumulators.size(); ++g)
@@ -271,9 +277,8 @@ void AttentionKernel::finish(HeadOfSequence &at, Value firstQuery, Value count) 
 
 } // namespace
 
-// Only the matrix units of GPUs have attention that rounds its operands.
 static std::optional<Backend::KernelInfo> emitAttention(KernelBuilder &k, AttentionOp op) {
-  if (op.getCompute())
+  if (!AttentionTiles::computesIn(k, op.getCompute()))
     return std::nullopt;
   return AttentionKernel(k, op).emit();
 }

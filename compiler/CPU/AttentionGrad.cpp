@@ -43,8 +43,9 @@ private:
 };
 
 AttentionGradKernel::AttentionGradKernel(KernelBuilder &k, AttentionGradOp op)
-    : k(k), op(op), tiles(k), keyHeads(op.getKeyHeads()), sharing(static_cast<int64_t>(op.getHeads()) / keyHeads),
-      keyDim(op.getKeyDim()), valueDim(op.getValueDim()) {
+    : k(k), op(op), tiles(k, op.getCompute(), std::max({op.getKeyDim(), op.getValueDim(), keyBlock, queryBlock})),
+      keyHeads(op.getKeyHeads()), sharing(static_cast<int64_t>(op.getHeads()) / keyHeads), keyDim(op.getKeyDim()),
+      valueDim(op.getValueDim()) {
   keyStride = tiles.padded(keyDim);
   valueStride = tiles.padded(valueDim);
   pairStride = keyBlock + 16; // not a power of two, so that rows spread over the cache's sets
@@ -70,6 +71,7 @@ Backend::KernelInfo AttentionGradKernel::emit() {
   dKeys = area(keyBlock * keyStride);
   dValues = area(keyBlock * valueStride);
   factors = area(keyBlock);
+  tiles.prepare(area(tiles.sizeOfRounded(keyBlock)), keyBlock);
   if (op.getBias()) {
     const int64_t distances = cast<RankedTensorType>(op.getBias().getType()).getDimSize(0);
     auto line = [&] { return Distances(k, at, area(Distances::size(distances)), distances); };
@@ -173,7 +175,7 @@ void AttentionGradKernel::gradientRow(HeadOfSequence &at, Value firstQuery, Valu
   Value pRow = k.offset(probabilities, k.mul(r, pairStride)), gRow = k.offset(gradients, k.mul(r, pairStride));
   Value outputRow = at.rows(k, output, valueDim, row)(zero), dRow = k.offset(dOutputs, k.mul(r, valueStride));
   Values product = k.features(valueDim, ValueRange{k.splat(0)}, [&](Value f, int64_t used, Values s) -> Values {
-    return {k.fma(k.loadPart(k.offset(outputRow, f), used), k.load(k.offset(dRow, f), lanes), s[0])};
+    return {k.fma(k.loadPart(k.offset(outputRow, f), used), tiles.rounded(k.load(k.offset(dRow, f), lanes)), s[0])};
   });
   Value inner = k.broadcast(k.sum(product[0]));
   Value logSum = k.broadcast(k.load(at.rows(k, lse, 1, row)(zero)));
@@ -202,9 +204,8 @@ void AttentionGradKernel::gradientRow(HeadOfSequence &at, Value firstQuery, Valu
 
 } // namespace
 
-// Only the matrix units of GPUs have attention that rounds its operands.
 static std::optional<Backend::KernelInfo> emitAttentionGrad(KernelBuilder &k, AttentionGradOp op) {
-  if (op.getCompute())
+  if (!AttentionTiles::computesIn(k, op.getCompute()))
     return std::nullopt;
   return AttentionGradKernel(k, op).emit();
 }

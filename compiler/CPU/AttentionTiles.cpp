@@ -6,10 +6,33 @@ using namespace mlir;
 
 namespace xfc {
 
+AttentionTiles::AttentionTiles(KernelBuilder &k, std::optional<ComputeType> compute, int64_t widest) : k(k) {
+  if (compute)
+    tiling.emplace(k, widest, productsFor(k, compute));
+}
+
+// A sequence has fewer rows than the kernels of weights take together, so tiles always have all their rows.
+static int64_t tiledRows(int64_t rows) { return (rows + Tiling::tile - 1) / Tiling::tile * Tiling::tile; }
+
+int64_t AttentionTiles::sizeOfRounded(int64_t rows) const {
+  return tiling ? tiledRows(rows) * tiling->stride + (tiling->stride - Tiling::tile) * tiling->panel : 0;
+}
+
+void AttentionTiles::prepare(Value scratch, int64_t rows) {
+  if (!tiling)
+    return;
+  left = scratch;
+  right = k.offset(scratch, tiledRows(rows) * tiling->stride);
+  configureTiles(k, *tiling, k.index(Tiling::tile));
+}
+
 int64_t AttentionTiles::padded(int64_t features) const {
   KernelBuilder::SumLanes wide(k);
-  return (features + k.lanes() - 1) / k.lanes() * k.lanes();
+  const int64_t unit = tiling ? tiling->panel : k.lanes();
+  return (features + unit - 1) / unit * unit;
 }
+
+Value AttentionTiles::rounded(Value x) const { return tiling ? roundToBF16(k, x) : x; }
 
 Value AttentionTiles::vectorsOf(Value count) { return k.div(k.add(count, k.index(k.lanes() - 1)), k.lanes()); }
 
@@ -335,10 +358,49 @@ std::string AttentionTiles::driver(bool transposed) {
   return name;
 }
 
+// Like `driver`, with two more arguments: where to put the rounded operands. The left one is rounded once, as rows of
+// pairs; of the right one, a panel of columns at a time, which stays in the first cache while it is multiplied.
+std::string AttentionTiles::roundingDriver(bool transposed) {
+  const Tiling &t = *tiling;
+  std::string name = std::string("rounding_product_") + (transposed ? "t" : "n") + std::to_string(t.stride);
+  Type ptr = k.ptr, i64 = k.i64;
+  k.helper(name, {ptr, i64, ptr, i64, ptr, i64, i64, i64, i64, k.i1, ptr, ptr}, [&](ValueRange args) {
+    const int64_t lanes = k.lanes();
+    Value a = args[0], aStride = args[1], b = args[2], bStride = args[3], c = args[4], cStride = args[5];
+    Value rows = args[6], vectors = args[7], depth = args[8], accumulate = args[9], as = args[10], bs = args[11];
+    Value zero = k.index(0), one = k.index(1), units = t.units(k, depth);
+    if (transposed)
+      transposeLeft(k, t, a, aStride, depth, rows, as, {});
+    else
+      k.loop(zero, rows, 1, [&](Value row) {
+        Value from = k.offset(a, k.mul(row, aStride)), to = k.offset(as, k.mul(row, t.stride));
+        auto convert = [&](Value u, llvm::function_ref<Value(Value f)> load) {
+          Value f = k.mul(u, t.pair), first = load(f), second = load(k.add(f, lanes));
+          k.store(adjacentPairsOfBF16(k, first, second), k.offset(to, u));
+        };
+        Value whole = k.mul(k.div(depth, 2 * lanes), lanes); // units of vectors without padding
+        k.loop(zero, whole, lanes,
+               [&](Value u) { convert(u, [&](Value f) { return k.load(k.offset(from, f), lanes); }); });
+        k.loop(whole, units, lanes, [&](Value u) {
+          convert(u, [&](Value f) { return k.loadMasked(k.offset(from, f), k.lanesBelow(f, depth)); });
+        });
+      });
+    k.loop(zero, k.mul(vectors, lanes), t.panel, [&](Value column) {
+      packRight(k, t, k.offset(b, column), bStride, depth, /*rounds=*/true, bs, one, zero);
+      multiplyPanels(k, t, {as, k.index(t.stride), 1, {}}, {bs, zero, {}, {}}, 1, units, k.offset(c, column), cStride,
+                     rows, accumulate, [](Value, int64_t) {});
+    });
+  });
+  return name;
+}
+
 void AttentionTiles::product(Matrix a, bool transposed, Matrix b, Matrix c, Value rows, Value vectors, Value depth,
                              Value accumulate) {
-  k.invoke(driver(transposed),
-           {a.data, a.stride, b.data, b.stride, c.data, c.stride, rows, vectors, depth, accumulate});
+  SmallVector<Value> arguments = {a.data,   a.stride, b.data,  b.stride, c.data,
+                                  c.stride, rows,     vectors, depth,    accumulate};
+  if (tiling)
+    arguments.append({left, right});
+  k.invoke(tiling ? roundingDriver(transposed) : driver(transposed), arguments);
 }
 
 //===--------------------------------------------------------------------------------------------------------===//

@@ -3,6 +3,7 @@
 
 #include "Codegen/KeyPositions.h"
 #include "KernelBuilder.h"
+#include "MicroKernel.h"
 #include <functional>
 
 namespace xfc {
@@ -91,13 +92,27 @@ private:
 class AttentionTiles {
 public:
   explicit AttentionTiles(KernelBuilder &k) : k(k) {}
+  // With a compute type, products round their operands to it and multiply by tiles of AMX. `widest` is the largest
+  // inner dimension of a product.
+  AttentionTiles(KernelBuilder &k, std::optional<ComputeType> compute, int64_t widest);
+  // Whether there are products for a compute type: there are none by vectors, which gain too little by it.
+  static bool computesIn(const KernelBuilder &k, std::optional<ComputeType> compute) {
+    return !compute || productsFor(k, compute) == Products::Tiles;
+  }
+  // Elements of scratch in which products keep rounded operands, for up to `rows` rows; 0 without a compute type.
+  int64_t sizeOfRounded(int64_t rows) const;
+  // Called once in a kernel, before its products: that scratch, for as many rows.
+  void prepare(mlir::Value scratch, int64_t rows);
 
-  // Features rounded up to vectors of 64 bytes, in which sums over them are taken (SumLanes).
+  // Features rounded up to vectors of 64 bytes, in which sums over them are taken (SumLanes), or to the columns that
+  // tiles multiply together.
   int64_t padded(int64_t features) const;
+  // A vector rounded to the compute type, if there is one, for what is multiplied without `product`.
+  mlir::Value rounded(mlir::Value x) const;
   // The number of vectors that `count` elements take.
   mlir::Value vectorsOf(mlir::Value count);
 
-  // scratch[j] = factor * row(j), padded with zeros to `padded(features)`; a null factor is 1.
+  // scratch[j] = factor * row(j), padded with zeros to a whole vector; a null factor is 1.
   void copyIn(mlir::Value scratch, int64_t stride, const RowAt &row, mlir::Value count, int64_t features,
               mlir::Value factor = {});
   // scratch[f][j] = row(j)[f]; columns from `count` to the next whole vector repeat the last row.
@@ -111,7 +126,9 @@ public:
     mlir::Value data, stride;
   };
   // c [rows, vectors x lanes] = a b, or c += a b; a is [rows, depth], or [depth, rows] if transposed. Each element
-  // is one chain of fused multiply-adds over `depth`, however the rows and columns are tiled.
+  // is one chain of fused multiply-adds over `depth`, however the rows and columns are tiled. With a compute type,
+  // tiles of 16 rows and 32 columns are computed as a whole: operands are read and c is overwritten up to the next
+  // multiple, but no number beyond `depth`, the rows and the columns counts within them.
   void product(Matrix a, bool transposed, Matrix b, Matrix c, mlir::Value rows, mlir::Value vectors, mlir::Value depth,
                mlir::Value accumulate);
 
@@ -123,7 +140,10 @@ public:
 private:
   std::string tile(bool transposed, int64_t rows, int64_t columns);
   std::string driver(bool transposed);
+  std::string roundingDriver(bool transposed);
   KernelBuilder &k;
+  std::optional<Tiling> tiling; // of products that round
+  mlir::Value left, right;      // their operands: rows of pairs, and a panel of pairs
 };
 
 } // namespace xfc

@@ -48,11 +48,22 @@ Backend::PackInfo CPUBackend::emitPack(RankedTensorType weight, Packing packing,
 
 void CPUBackend::addLowering(OpPassManager &manager) const { addLoweringToLLVM(manager); }
 
+// Up to 32 threads can share the rows of a norm; their partial sums take a thirty-second of the traffic of 2,048 rows.
+static TargetTraits traitsWith(int64_t attentionProducts) {
+  return {.withoutFusions = {},
+          .normGradParts = 32,
+          .computeTypes = {ComputeType::bf16, ComputeType::int8},
+          .attentionProducts = attentionProducts};
+}
+
 const TargetTraits &cpuTraits() {
-  // Up to 32 threads can share the rows of a norm; their partial sums take a thirty-second of the traffic of 2,048
-  // rows.
-  static const TargetTraits traits = {
-      .withoutFusions = {}, .normGradParts = 32, .computeTypes = {ComputeType::bf16, ComputeType::int8}};
+  static const TargetTraits traits = traitsWith(0);
+  return traits;
+}
+
+// A narrower head would leave a part of each tile empty.
+const TargetTraits &tilesTraits() {
+  static const TargetTraits traits = traitsWith(32);
   return traits;
 }
 

@@ -22,5 +22,7 @@ private:
 };
 
 const TargetTraits &cpuTraits();
+// A CPU with AMX, whose kernels for attention multiply by tiles in bf16.
+const TargetTraits &tilesTraits();
 
 } // namespace xfc

@@ -415,7 +415,7 @@ static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGr
   // AMX multiplies so fast that loading and storing the sums, once per block, would take half of the L2 cache's
   // bandwidth; with 256, a panel of x and two tiles of rows of dy still share the L1 cache.
   const Products products = gradientProductsFor(k, op.getCompute());
-  const bool tiled = isTiled(products);
+  const bool tiled = isTiled(products), rounds = op.getCompute().has_value();
   const int64_t depth = tiled ? 256 : 128;
   const Tiling t(k, depth, products);
   RankedTensorType type = op.getDweight().getType();
@@ -432,14 +432,13 @@ static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGr
   // A column of dy holds `depth` times the micro-kernel's rows. It is stored in overlapping vectors, no wider than
   // necessary (rounding needs whole ones), and has room for the excess of the last one. Its size is an odd number of
   // cache lines, so that columns spread over the cache's sets.
-  const int64_t line = 64 / k.bytes(),
-                width = op.getCompute() ? lanes : std::min<int64_t>(lanes, llvm::PowerOf2Ceil(t.rows));
+  const int64_t line = 64 / k.bytes(), width = rounds ? lanes : std::min<int64_t>(lanes, llvm::PowerOf2Ceil(t.rows));
   const int64_t vectors = upTo(t.rows, width),
                 tileStride =
                     tiled ? t.rows * t.stride : (upTo((t.depth - 1) * t.rows + vectors * width, line) | 1) * line;
   // The first tile's product packs each panel if packing is a plain copy, without rounding or masks, and the tile is
   // whole.
-  const bool packing = !op.getCompute() && in % t.panel == 0 && (out % height == 0 || out % height >= t.rows);
+  const bool packing = !rounds && in % t.panel == 0 && (out % height == 0 || out % height >= t.rows);
   // Whole panels, and whole tiles of AMX, accumulate in place; others accumulate in scratch and are copied.
   const bool inPlace = in % t.panel == 0 && (!tiled || out % Tiling::tile == 0) && !op.getDweight().use_empty();
 
@@ -469,14 +468,6 @@ static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGr
     if (t.pair > 1)
       k.when(k.less(k.mul(whole, t.pair), count), [&] { body(whole, false); });
   };
-  // A vector of `n` units whose first row is at `from`.
-  auto unitOf = [&](Value from, int64_t n, Value stride, bool whole, Value mask = {}) {
-    auto load = [&](Value at) { return mask ? k.loadMasked(at, mask) : k.load(at, n); };
-    Value first = load(from);
-    if (t.pair > 1)
-      return pairOfBF16(k, first, whole ? load(k.offset(from, stride)) : k.splat(0));
-    return op.getCompute() ? roundToBF16(k, first) : first;
-  };
 
   configureTiles(k, t, k.index(Tiling::tile));
   whenBias(
@@ -499,8 +490,11 @@ static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGr
               to = k.offset(a, k.mul(u, t.rows));
         k.loop(k.index(0), usedTiles, 1, [&](Value tile) {
           Value source = k.offset(from, k.mul(tile, t.rows)), target = k.offset(to, k.mul(tile, tileStride));
-          for (int64_t v = 0; v < vectors; ++v)
-            k.store(unitOf(k.offset(source, v * width), width, dyStride, whole), k.offset(target, v * width));
+          for (int64_t v = 0; v < vectors; ++v) {
+            Value at = k.offset(source, v * width);
+            Value second = t.pair > 1 && whole ? k.load(k.offset(at, dyStride), width) : k.splat(0);
+            k.store(unitsOf(k, t, k.load(at, width), second, rounds), k.offset(target, v * width));
+          }
         });
       });
     };
@@ -535,25 +529,7 @@ static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGr
     }
     Value xFrom = k.offset(k.offset(x, k.mul(row, xStride)), i0);
     if (!packing)
-      eachUnit(count, [&](Value u, bool whole) {
-        Value from = k.offset(xFrom, k.mul(k.mul(u, t.pair), xStride));
-        k.loop(k.index(0), panels, 1, [&](Value p) {
-          Value source = k.offset(from, k.mul(p, t.panel)),
-                to = k.offset(b, k.add(k.mul(p, panelStride), k.mul(u, t.panel)));
-          for (int64_t v = 0; v < t.vectors; ++v) {
-            Value mask = in % t.panel ? k.lanesBelow(k.add(k.mul(p, t.panel), v * lanes), inputs) : Value();
-            k.store(unitOf(k.offset(source, v * lanes), lanes, xStride, whole, mask), k.offset(to, v * lanes));
-          }
-        });
-      });
-    // The units that fill up the last tile.
-    if (tiled)
-      k.loop(k.div(k.add(count, t.pair - 1), t.pair), units, 1, [&](Value u) {
-        k.loop(k.index(0), panels, 1, [&](Value p) {
-          for (int64_t v = 0; v < t.vectors; ++v)
-            k.store(k.splat(0), k.offset(b, k.add(k.add(k.mul(p, panelStride), k.mul(u, t.panel)), v * lanes)));
-        });
-      });
+      packRight(k, t, xFrom, xStride, count, rounds, b, panels, k.index(panelStride), in % t.panel ? inputs : Value());
     Value accumulate = k.less(k.index(0), row);
     k.loop(k.index(0), panels, 1, [&](Value p) {
       Ahead ahead = [&](Value tile, int64_t) {

@@ -109,6 +109,10 @@ static Value roundedWords(KernelBuilder &k, Value x) {
 }
 
 Value roundToBF16(KernelBuilder &k, Value x) {
+  if (k.set.bf16) {
+    Value rounded = arith::TruncFOp::create(k.b, k.vectorType(k.lanes(), k.b.getBF16Type()), x);
+    return arith::ExtFOp::create(k.b, x.getType(), rounded);
+  }
   return floats(k, arith::AndIOp::create(k.b, roundedWords(k, x), word(k, 0xffff0000)));
 }
 
@@ -127,6 +131,10 @@ static Value roundedTogether(KernelBuilder &k, Value first, Value second) {
                                        k.b.getStringAttr("llvm.x86.avx512bf16.cvtne2ps2bf16.512"),
                                        ValueRange{second, first})
       .getResult(0);
+}
+
+Value adjacentPairsOfBF16(KernelBuilder &k, Value first, Value second) {
+  return LLVM::BitcastOp::create(k.b, first.getType(), roundedTogether(k, first, second));
 }
 
 Value pairOfBF16(KernelBuilder &k, Value first, Value second) {
@@ -255,6 +263,44 @@ void transposeLeft(KernelBuilder &k, const Tiling &t, Value from, Value stride, 
     });
   });
   k.invoke(name, arguments);
+}
+
+Value unitsOf(KernelBuilder &k, const Tiling &t, Value first, Value second, bool rounds) {
+  if (t.pair > 1)
+    return pairOfBF16(k, first, second);
+  return rounds ? roundToBF16(k, first) : first;
+}
+
+void packRight(KernelBuilder &k, const Tiling &t, Value from, Value stride, Value rows, bool rounds, Value to,
+               Value panels, Value panelStride, Value columns) {
+  const int64_t lanes = k.lanes();
+  // Units of rows of which the first `given` exist.
+  auto pack = [&](Value begin, Value end, int64_t given) {
+    k.loop(begin, end, 1, [&](Value u) {
+      Value source = k.offset(from, k.mul(k.mul(u, t.pair), stride)), target = k.offset(to, k.mul(u, t.panel));
+      k.loop(k.index(0), panels, 1, [&](Value p) {
+        for (int64_t v = 0; v < t.vectors; ++v) {
+          Value column = k.add(k.mul(p, t.panel), v * lanes);
+          Value mask = columns ? k.lanesBelow(column, columns) : Value();
+          auto load = [&](int64_t row) {
+            if (row >= given)
+              return k.splat(0);
+            Value at = k.offset(k.offset(source, k.mul(stride, row)), column);
+            return mask ? k.loadMasked(at, mask) : k.load(at, lanes);
+          };
+          Value first = load(0), second = load(1);
+          k.store(given ? unitsOf(k, t, first, second, rounds) : first,
+                  k.offset(k.offset(target, k.mul(p, panelStride)), v * lanes));
+        }
+      });
+    });
+  };
+  Value whole = k.div(rows, t.pair), some = k.div(k.add(rows, t.pair - 1), t.pair);
+  pack(k.index(0), whole, t.pair);
+  if (t.pair > 1)
+    pack(whole, some, 1);
+  if (isTiled(t.products))
+    pack(some, t.units(k, rows), 0);
 }
 
 //===--------------------------------------------------------------------------------------------------------===//

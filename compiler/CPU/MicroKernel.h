@@ -122,9 +122,19 @@ void copyLeft(KernelBuilder &k, const Tiling &t, mlir::Value from, mlir::Value t
 // whole groups of 16 columns.
 void transposeLeft(KernelBuilder &k, const Tiling &t, mlir::Value from, mlir::Value stride, mlir::Value rows,
                    mlir::Value columns, mlir::Value to, mlir::Value sums);
+// A right operand whose rows are not weights: copies `rows` rows of elements, starting at `from`, into `panels` panels,
+// starting at `to` and `panelStride` apart, with zeros to the end of the last unit, and of the last tile. Elements that
+// are no pairs are rounded to bf16 if `rounds` is set. Reads whole panels, or only the first `columns` columns if that
+// is given.
+void packRight(KernelBuilder &k, const Tiling &t, mlir::Value from, mlir::Value stride, mlir::Value rows, bool rounds,
+               mlir::Value to, mlir::Value panels, mlir::Value panelStride, mlir::Value columns = {});
+// A vector of units of two rows, rounded in the same way. The second row counts only in pairs.
+mlir::Value unitsOf(KernelBuilder &k, const Tiling &t, mlir::Value first, mlir::Value second, bool rounds);
 // roundToBF16 rounds a vector of f32 to the nearest bf16, ties to even, and returns it as f32; pairOfBF16 rounds two
-// vectors and combines them into one of pairs. With AVX512-BF16, denormal numbers become zeros.
+// vectors and combines them into one of pairs, each of one element of both; and adjacentPairsOfBF16, for which there
+// must be AVX512-BF16, into one of pairs of neighbors. With AVX512-BF16, denormal numbers become zeros.
 mlir::Value roundToBF16(KernelBuilder &k, mlir::Value x);
 mlir::Value pairOfBF16(KernelBuilder &k, mlir::Value first, mlir::Value second);
+mlir::Value adjacentPairsOfBF16(KernelBuilder &k, mlir::Value first, mlir::Value second);
 
 } // namespace xfc

@@ -562,10 +562,11 @@ def XFC_AttentionOp : XFC_Op<"attention", [Differentiable, Kernel, Fused, Produc
   let description = [{
     q [Nq, H*key_dim], k [Nk, G*key_dim], v [Nk, G*value_dim]; result [Nq, H*value_dim]; lse [Nq, H] is the
     log-sum-exp of each query's scaled scores, which the gradient needs (0 if the query sees no key). The third result,
-    if there is one, is the probabilities before dropout. `in bf16` rounds q, k, v and, where they are multiplied,
-    the probabilities, which kernels round before dividing by their sum; GPUs have kernels for it. `bias`, if given, is a
-    table of xfc.distance_bias. G, the number of heads of k and v, divides H: several heads of q may share one (xfc.scores). With
-    `reach`, a query sees only keys at most that many positions before or after it, and no other keys are read.
+    if there is one, is the probabilities before dropout. `in bf16` rounds scale * q, k, v and, where they are
+    multiplied, the probabilities, which are rounded after dropout and before dividing by their sum; GPUs and CPUs with
+    AMX have kernels for it. `bias`, if given, is a table of xfc.distance_bias. G, the number of heads of k and v, divides
+    H: several heads of q may share one (xfc.scores). With `reach`, a query sees only keys at most that many positions
+    before or after it, and no other keys are read.
   }];
   let arguments = !con((ins XFC_FloatRows:$q, XFC_FloatRows:$k, XFC_FloatRows:$v, Optional<XFC_Tensor>:$bias), AttentionAttributes);
   let results = (outs XFC_FloatRows:$result, XFC_FloatRows:$lse, Optional<XFC_Pairs>:$weights);
@@ -579,7 +580,10 @@ def XFC_AttentionOp : XFC_Op<"attention", [Differentiable, Kernel, Fused, Produc
 
 def XFC_AttentionGradOp : XFC_Op<"attention_grad", [NoGradient, Kernel, Fused, ProductOpInterface]> {
   let summary = "dq, dk, dv of xfc.attention; probabilities are recomputed from lse (Dao et al., 2022, algorithm 4)";
-  let description = [{ With a bias, dbias is the gradient of the scores, summed as in xfc.sum_distances. }];
+  let description = [{
+    With a bias, dbias is the gradient of the scores, summed as in xfc.sum_distances. `in bf16` rounds doutput, scale * q, k,
+    v and, where they are multiplied, the probabilities after dropout and the gradients of the scores.
+  }];
   let arguments = !con((ins XFC_FloatRows:$doutput, XFC_FloatRows:$q, XFC_FloatRows:$k, XFC_FloatRows:$v,
                             XFC_FloatRows:$output, XFC_FloatRows:$lse, Optional<XFC_Tensor>:$bias), AttentionAttributes);
   let results = (outs XFC_FloatRows:$dq, XFC_FloatRows:$dk, XFC_FloatRows:$dv, Optional<XFC_FloatRows>:$dbias);

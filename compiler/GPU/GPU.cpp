@@ -102,7 +102,7 @@ const TargetTraits &gpuTraits() {
       // This many blocks nearly fill two waves on 132 multiprocessors; their sums are 1 % of the size of 65,536 rows.
       .normGradParts = 512,
       .computeTypes = {ComputeType::bf16},
-      .attentionProducts = true,
+      .attentionProducts = 1,
       .refusedDtype = "f64",
       .refusal = "CUDA code cannot compute in f64; use --dtype f32 or bf16, or --target cpu"};
   return traits;

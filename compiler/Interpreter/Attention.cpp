@@ -232,18 +232,26 @@ struct AttentionReference {
   AttentionReference(Op op, const xfc_shape &shape, const Tensor *bias)
       : shape(shape), queries(op.getQ().getType().getSet()), keys(op.getK().getType().getSet()),
         structure(op.getStructure()), heads(op.getHeads()), id(op.getId()), scale(op.getScale().convertToDouble()),
-        rate(op.getRate().convertToDouble()), reach(op.getReach()), bias(bias) {}
+        rate(op.getRate().convertToDouble()), reach(op.getReach()), compute(op.getCompute()), bias(bias) {}
 
   const xfc_shape &shape;
   RowSet queries, keys;
   int64_t structure, heads, id;
   double scale, rate;
   std::optional<uint64_t> reach;
+  std::optional<ComputeType> compute;
   const Tensor *bias;
 
+  // The queries as they are multiplied: scaled, then rounded.
+  Tensor scaled(Tensor q) const {
+    for (double &x : q.data)
+      x *= scale;
+    return rounded(std::move(q), compute);
+  }
+  // `q` are scaled queries.
   double score(const Pair &pair, int64_t h, const Tensor &q, const Tensor &k) const {
     int64_t width = q.features() / heads;
-    double score = scale * dot(q.row(pair.query) + h * width, k.row(pair.key) + keyFeature(k, h, heads, width), width);
+    double score = dot(q.row(pair.query) + h * width, k.row(pair.key) + keyFeature(k, h, heads, width), width);
     if (bias) {
       const Entry entry = entryOf(shape, pair, queries, keys);
       score += bias->row(entry.distance)[2 * h + entry.after];
@@ -268,9 +276,9 @@ struct AttentionReference {
 
 static LogicalResult evaluateOp(AttentionOp op, const xfc_shape &shape, ArrayRef<Tensor> operands,
                                 SmallVectorImpl<Tensor> &results) {
-  const Tensor q = rounded(operands[0], op.getCompute()), k = rounded(operands[1], op.getCompute()),
-               v = rounded(operands[2], op.getCompute());
   AttentionReference reference(op, shape, op.getBias() ? &operands[3] : nullptr);
+  const Tensor q = reference.scaled(operands[0]), k = rounded(operands[1], op.getCompute()),
+               v = rounded(operands[2], op.getCompute());
   Tensor o = zeros(shape, op.getResult().getType()), lse = zeros(shape, op.getLse().getType()), weights;
   if (op.getWeights())
     weights = zeros(shape, op.getWeights().getType());
@@ -288,11 +296,13 @@ static LogicalResult evaluateOp(AttentionOp op, const xfc_shape &shape, ArrayRef
   const int64_t width = op.getValueDim();
   reference.forEach([&](const Pair &pair, int64_t h) {
     const double *values = v.row(pair.key) + keyFeature(v, h, reference.heads, width);
-    double p = std::exp(reference.score(pair, h, q, k) - lse.row(pair.query)[h]);
+    const double score = reference.score(pair, h, q, k);
     if (op.getWeights())
-      weights.data[pair.element(h, reference.heads)] = p;
+      weights.data[pair.element(h, reference.heads)] = std::exp(score - lse.row(pair.query)[h]);
+    const double weight =
+        rounded(std::exp(score - largest.row(pair.query)[h]) * reference.factor(pair, h), op.getCompute());
     for (int64_t f = 0; f < width; ++f)
-      o.row(pair.query)[h * width + f] += p * reference.factor(pair, h) * values[f];
+      o.row(pair.query)[h * width + f] += weight / sum.row(pair.query)[h] * values[f];
   });
   results.append({std::move(o), std::move(lse)});
   if (op.getWeights())
@@ -304,10 +314,10 @@ static LogicalResult evaluateOp(AttentionOp op, const xfc_shape &shape, ArrayRef
 // ds = p (dp - sum over keys of p dp), dq = scale ds k, dk = scale ds^T q. The sum equals do . o of the head.
 static LogicalResult evaluateOp(AttentionGradOp op, const xfc_shape &shape, ArrayRef<Tensor> operands,
                                 SmallVectorImpl<Tensor> &results) {
-  const Tensor dout = rounded(operands[0], op.getCompute()), q = rounded(operands[1], op.getCompute()),
+  AttentionReference reference(op, shape, op.getBias() ? &operands[6] : nullptr);
+  const Tensor dout = rounded(operands[0], op.getCompute()), q = reference.scaled(operands[1]),
                k = rounded(operands[2], op.getCompute()), v = rounded(operands[3], op.getCompute());
   const Tensor &o = operands[4], &lse = operands[5];
-  AttentionReference reference(op, shape, op.getBias() ? &operands[6] : nullptr);
   Tensor dq = zeros(shape, op.getDq().getType()), dk = zeros(shape, op.getDk().getType()),
          dv = zeros(shape, op.getDv().getType()), dbias;
   if (op.getDbias())
@@ -318,17 +328,18 @@ static LogicalResult evaluateOp(AttentionGradOp op, const xfc_shape &shape, Arra
                   valueFirst = keyFeature(v, h, reference.heads, valueWidth);
     double p = std::exp(reference.score(pair, h, q, k) - lse.row(pair.query)[h]), factor = reference.factor(pair, h);
     const double *dorow = dout.row(pair.query) + h * valueWidth;
+    const double weight = rounded(p * factor, op.getCompute());
     for (int64_t f = 0; f < valueWidth; ++f)
-      dv.row(pair.key)[valueFirst + f] += p * factor * dorow[f];
+      dv.row(pair.key)[valueFirst + f] += weight * dorow[f];
     double dp = factor * dot(dorow, v.row(pair.key) + valueFirst, valueWidth);
     double dscore = p * (dp - dot(dorow, o.row(pair.query) + h * valueWidth, valueWidth));
-    double ds = reference.scale * dscore;
+    const double ds = rounded(dscore, op.getCompute());
     if (op.getDbias()) {
       const Entry entry = entryOf(shape, pair, reference.queries, reference.keys);
       dbias.row(pair.query - pair.queryOffset + entry.distance)[2 * h + entry.after] += dscore;
     }
     for (int64_t f = 0; f < keyWidth; ++f) {
-      dq.row(pair.query)[h * keyWidth + f] += ds * k.row(pair.key)[keyFirst + f];
+      dq.row(pair.query)[h * keyWidth + f] += reference.scale * ds * k.row(pair.key)[keyFirst + f];
       dk.row(pair.key)[keyFirst + f] += ds * q.row(pair.query)[h * keyWidth + f];
     }
   });

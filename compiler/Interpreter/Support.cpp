@@ -34,6 +34,11 @@ static double roundToBF16(double x) {
   return std::abs(rounded) < 0x1p128 ? rounded : std::copysign(INFINITY, x);
 }
 
+double rounded(double x, std::optional<ComputeType> type) {
+  assert(type != ComputeType::int8 && "int8 has a factor for each row");
+  return type ? roundToBF16(x) : x;
+}
+
 Tensor rounded(Tensor operand, std::optional<ComputeType> type) {
   if (type == ComputeType::bf16)
     for (double &x : operand.data)

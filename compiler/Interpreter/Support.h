@@ -14,6 +14,8 @@ Tensor zeros(const xfc_shape &shape, mlir::Type type);
 
 // The operand of a product, rounded to the compute type if there is one.
 Tensor rounded(Tensor operand, std::optional<ComputeType> type);
+// The same for a single number, which is defined for bf16 only.
+double rounded(double x, std::optional<ComputeType> type);
 
 // log(sum(exp(x))) of n numbers.
 double logSumExp(const double *x, int64_t n);

@@ -178,10 +178,14 @@ public:
 
 private:
   static bool isPlain(const std::string &cpu) { return InstructionSet::named(cpu).plain; }
+  static bool hasTiles(const std::string &cpu) { return InstructionSet::named(cpu).amx; }
   PassTarget passTarget(Target target) const {
     if (target == Target::CUDA)
       return PassTarget::cuda;
-    return llvm::any_of(options.cpus, isPlain) ? PassTarget::plain : PassTarget::cpu;
+    // All images have the same program.
+    return llvm::any_of(options.cpus, isPlain)    ? PassTarget::plain
+           : llvm::all_of(options.cpus, hasTiles) ? PassTarget::amx
+                                                  : PassTarget::cpu;
   }
 
   // Runs the passes of a stage.

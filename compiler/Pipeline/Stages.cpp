@@ -97,7 +97,17 @@ void registerStage(Stage stage, StringRef name, StringRef summary) {
 } // namespace
 
 const TargetTraits &traitsOf(PassTarget target) {
-  return target == PassTarget::cuda ? gpuTraits() : target == PassTarget::plain ? plainTraits() : cpuTraits();
+  switch (target) {
+  case PassTarget::cpu:
+    return cpuTraits();
+  case PassTarget::amx:
+    return tilesTraits();
+  case PassTarget::plain:
+    return plainTraits();
+  case PassTarget::cuda:
+    return gpuTraits();
+  }
+  llvm_unreachable("not a target");
 }
 
 const std::vector<std::string> &fusions() {

@@ -10,8 +10,8 @@
 
 namespace xfc {
 
-// The target that passes are chosen for. `plain` is the CPU, compiled by upstream passes alone.
-enum class PassTarget { cpu, plain, cuda };
+// The target that passes are chosen for: `amx` is a CPU with tiles, `plain` one that upstream passes alone compile for.
+enum class PassTarget { cpu, amx, plain, cuda };
 const TargetTraits &traitsOf(PassTarget target);
 
 // The values of --dtype: the type of matrix products; f64 is the type of everything.
@@ -26,6 +26,7 @@ struct StageOptions : mlir::PassPipelineOptions<StageOptions> {
   Option<PassTarget> target{*this, "target", llvm::cl::desc("what to generate code for"),
                             llvm::cl::init(PassTarget::cpu),
                             llvm::cl::values(clEnumValN(PassTarget::cpu, "cpu", "a CPU"),
+                                             clEnumValN(PassTarget::amx, "amx", "a CPU with AMX"),
                                              clEnumValN(PassTarget::plain, "plain", "a CPU, by upstream passes only"),
                                              clEnumValN(PassTarget::cuda, "cuda", "an NVIDIA GPU"))};
   Option<DataType> dtype{

@@ -239,9 +239,9 @@ def FuseEpilogue : Pass<"xfc-fuse-epilogue", "::mlir::func::FuncOp"> {
 def SetComputeType : Pass<"xfc-set-compute-type", "::mlir::ModuleOp"> {
   let summary = "Makes products round their operands to a type before they multiply";
   let description = [{
-    This changes every product of the module, except those of attention unless the option `attention` is set. With `variants`, it
-    changes only copies of those functions, where they exist; a copy's name is the function's name, a dot, and the type. It is an
-    error if a product is not defined in the type: gradients in int8, products of f64.
+    This changes every product of the module; those of attention only with the option `attention`, and if they are defined in the type.
+    With `variants`, it changes only copies of those functions, where they exist; a copy's name is the function's name, a dot, and the
+    type. It is an error if another product is not defined in the type: gradients in int8, products of f64.
 
     ```mlir
     func.func @encode(%x, %w) { %y = xfc.linear %x, %w }
@@ -257,7 +257,8 @@ def SetComputeType : Pass<"xfc-set-compute-type", "::mlir::ModuleOp"> {
            [{::llvm::cl::values(clEnumValN(::xfc::ComputeType::bf16, "bf16", "the nearest bf16"),
                                 clEnumValN(::xfc::ComputeType::int8, "int8", "integers, with a factor for each row"))}]>,
     ListOption<"variants", "variants", "std::string", "functions of which a copy is changed instead; if there are none, all functions are changed">,
-    Option<"attention", "attention", "bool", /*default=*/"false", "change products of attention, too, for targets that have kernels for it">];
+    Option<"attention", "attention", "int64_t", /*default=*/"0",
+           "change products of attention, too, if heads have at least this many features; 0: never">];
   let statistics = [Statistic<"changed", "products changed", "products that round their operands">];
 }
 

@@ -33,9 +33,13 @@ struct SetComputeType : impl::SetComputeTypeBase<SetComputeType> {
   }
 
 private:
+  template <typename Op> bool excludes(Op op) const {
+    return op && (!attention || !op.computesIn(type) || std::min(op.getKeyDim(), op.getValueDim()) < attention);
+  }
   void mark(func::FuncOp function) {
     function.walk([&](ProductOpInterface product) {
-      if (!attention && isa<AttentionOp, AttentionGradOp>(product.getOperation()))
+      Operation *op = product;
+      if (excludes(dyn_cast<AttentionOp>(op)) || excludes(dyn_cast<AttentionGradOp>(op)))
         return;
       product.setComputeAttr(ComputeTypeAttr::get(&getContext(), type));
       if (failed(verifyComputeType(product)))

@@ -1,7 +1,9 @@
 // RUN: %xfc-opt %s --xfc-set-compute-type=type=bf16 | FileCheck %s --check-prefix=ALL
 // RUN: %xfc-opt %s --xfc-set-compute-type="type=int8 variants=encode,decode_step" | FileCheck %s --check-prefix=VARIANT
 // RUN: %xfc-opt %s --xfc-set-compute-type="type=bf16 variants=encode" --xfc-set-compute-type="type=int8 variants=encode" | FileCheck %s --check-prefix=TWO
-// RUN: %xfc-opt %s --xfc-set-compute-type="type=bf16 attention=true" | FileCheck %s --check-prefix=ATTENTION
+// RUN: %xfc-opt %s --xfc-set-compute-type="type=bf16 attention=4" | FileCheck %s --check-prefix=ATTENTION
+// RUN: %xfc-opt %s --xfc-set-compute-type="type=bf16 attention=5" | FileCheck %s --check-prefix=ALL
+// RUN: %xfc-opt %s --xfc-set-compute-type="type=int8 variants=attention attention=1" | FileCheck %s --check-prefix=INTEGERS
 
 !rows = !xfc.rows<source, 8xf32>
 !weight = tensor<8x8xf32>
@@ -18,10 +20,15 @@
 // ALL: xfc.attention_grad {{.*}}, %{{[a-z0-9#]+}} {heads
 // ALL-NOT: func.func
 
-// With attention=true, the type of attention's products is set, too.
+// With attention=4, the type of attention's products is set, too, because heads have 4 features.
 // ATTENTION-LABEL: func.func @attention(
 // ATTENTION: xfc.attention %{{.*}}, %{{.*}}, %{{.*}} in bf16 {heads
 // ATTENTION: xfc.attention_grad {{.*}} in bf16 {heads
+
+// Attention is not defined in int8.
+// INTEGERS-LABEL: func.func @attention.int8(
+// INTEGERS: xfc.attention %{{.*}}, %{{.*}}, %{{[a-z0-9]+}} {heads
+// INTEGERS: xfc.attention_grad {{.*}}, %{{[a-z0-9#]+}} {heads
 
 // Each variant is a copy with the same arguments, results and attributes.
 // VARIANT-LABEL: func.func @encode(

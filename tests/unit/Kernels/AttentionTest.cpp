@@ -1,6 +1,7 @@
-// Tests attention on a GPU, in f32 and with bf16 operands: head dimensions, ragged lengths, and bits that depend only
-// on the row's own sequence.
+// Tests attention on a GPU, in f32 and with bf16 operands, and by tiles of AMX: head dimensions, ragged lengths, and
+// bits that depend only on the row's own sequence.
 #include "KernelTest.h"
+#include "TileEmulator.h"
 #include <cmath>
 
 using namespace xfc;
@@ -15,9 +16,20 @@ protected:
     return "!xfc.rows<" + set + ", " + std::to_string(features) + "xf32>";
   }
 
-  // Relative to the largest value of a result. The expected results round bf16 operands in the same way, except for q,
-  // which a kernel first multiplies by the scale; probabilities are also rounded, to 2^-9, so sums of them are off by a
-  // fraction of that.
+  void SetUp() override {
+    if (const std::string missing = GetParam().missing(); !missing.empty())
+      GTEST_SKIP() << "this CPU lacks " << missing;
+  }
+  // The same options for the target.
+  static Options on(Options options) {
+    options.device = GetParam().device;
+    options.cpu = GetParam().cpu;
+    return options;
+  }
+
+  // Relative to the largest value of a result. The expected results round operands to bf16 in the same places; but an
+  // f32 close to a tie may round to the other neighbor than the f64, kernels for GPUs scale scores for exp2, and with
+  // several blocks of keys, probabilities are rounded relative to the largest score so far.
   double tolerance(bool gradient = false) const { return GetParam().compute.empty() ? 1e-5 : gradient ? 2e-2 : 1e-2; }
 
   // An attention op with these numbers of heads and dimensions.
@@ -74,23 +86,25 @@ protected:
     }
   };
 
-  void check(const Batch &batch, const Case &c, int64_t extraStride) {
+  // Both directions, with these tolerances.
+  void check(const Batch &batch, const Case &c, int64_t extraStride, double forwards, double backwards) {
     SCOPED_TRACE(c.forward(in));
     std::vector<Tensor> saved;
-    Options options{.device = Device::GPU,
-                    .extraStride = extraStride,
-                    .immediates = {9},
-                    .set = [&](int64_t, Tensor &t) { saved.push_back(t); }};
+    Options options =
+        on({.extraStride = extraStride, .immediates = {9}, .set = [&](int64_t, Tensor &t) { saved.push_back(t); }});
     Outcome forward;
     ASSERT_NO_THROW(forward = runKernel(batch, c.forward(in), c.operands(), options));
-    expectClose(forward, tolerance(), "forward");
+    expectClose(forward, forwards, "forward");
     // The gradient recomputes the probabilities from o and lse, which must match its operands.
     options.set = [&](int64_t operand, Tensor &t) {
       if (operand >= 1)
         t = operand <= 3 ? saved[operand - 1] : operand <= 5 ? forward.expected[operand - 4] : saved[3];
     };
     ASSERT_NO_THROW(
-        expectClose(runKernel(batch, c.gradient(in), c.gradientOperands(), options), tolerance(true), "gradient"));
+        expectClose(runKernel(batch, c.gradient(in), c.gradientOperands(), options), backwards, "gradient"));
+  }
+  void check(const Batch &batch, const Case &c, int64_t extraStride) {
+    check(batch, c, extraStride, tolerance(), tolerance(true));
   }
 };
 
@@ -126,15 +140,15 @@ TEST_P(Attention, Bias) {
   check(shorter, {"target", "target", "causal", 1, 64, 64, false, false, 80}, 0);
   check(shorter, {"source", "source", "padding", 1, 128, 80, true, false, 70}, 8);
   const Case returned{"source", "source", "padding", 2, 16, 16, false, true, 80};
-  ASSERT_NO_THROW(expectClose(runKernel(shorter, returned.forward(in), returned.operands(), {.device = Device::GPU}),
-                              tolerance(), "weights"));
+  ASSERT_NO_THROW(
+      expectClose(runKernel(shorter, returned.forward(in), returned.operands(), on({})), tolerance(), "weights"));
 }
 
 // If the gradients of some operands are unused, the others and that of the bias have the same bits.
 TEST_P(Attention, BiasWithUnusedResults) {
   const Batch batch({70, 3}, {1, 1});
   const Case c{"source", "source", "padding", 2, 8, 8, false, false, 70};
-  Options options{.device = Device::GPU, .evaluate = false};
+  Options options = on({.evaluate = false});
   const Outcome all = runKernel(batch, c.gradient(in), c.gradientOperands(), options);
   for (const auto &unused : std::vector<std::vector<int>>{{3}, {0}, {1, 2}, {0, 1, 2}}) {
     options.unused = unused;
@@ -157,8 +171,7 @@ TEST_P(Attention, ReturnedWeights) {
                         Case{"target", "target", "causal", 2, 5, 7, false, true}}) {
     SCOPED_TRACE(c.forward(in));
     ASSERT_NO_THROW(
-        expectClose(runKernel(batch, c.forward(in), c.operands(), {.device = Device::GPU, .immediates = {9}}),
-                    tolerance(), "forward"));
+        expectClose(runKernel(batch, c.forward(in), c.operands(), on({.immediates = {9}})), tolerance(), "forward"));
   }
 }
 
@@ -166,7 +179,7 @@ TEST_P(Attention, ReturnedWeights) {
 TEST_P(Attention, UnusedResults) {
   const Batch batch({70, 3}, {20, 66});
   const Case c{"target", "source", "padding", 2, 16, 16, true};
-  const Options all{.device = Device::GPU, .immediates = {9}, .evaluate = false};
+  const Options all = on({.immediates = {9}, .evaluate = false});
   auto without = [&](std::vector<int> unused) {
     Options options = all;
     options.unused = unused;
@@ -196,7 +209,7 @@ TEST_P(Attention, Decoding) {
                         Case{"target", "cache", "causal", 4, 20, 20, false, false, 230, 2},
                         Case{"target", "cache", "reach = 70 : i64", 2, 5, 7, false, false, 200}})
     for (int stride : {0, 3}) {
-      const Options options{.device = Device::GPU, .extraStride = stride, .unused = {1}, .decodingStep = true};
+      const Options options = on({.extraStride = stride, .unused = {1}, .decodingStep = true});
       ASSERT_NO_THROW(expectClose(runKernel(batch, c.forward(in), c.operands(), options), tolerance(), c.forward(in)));
     }
 }
@@ -206,8 +219,8 @@ TEST_P(Attention, DecodingWithWeights) {
   const Batch batch({9, 70}, {1, 1}, 301, /*training=*/false, 0, {65, 3});
   for (int distances : {0, 80}) {
     const Case c{"target", "cache", "", 2, 16, 16, false, true, distances};
-    ASSERT_NO_THROW(expectClose(runKernel(batch, c.forward(in), c.operands(), {.device = Device::GPU, .unused = {1}}),
-                                tolerance(), "weights"));
+    ASSERT_NO_THROW(
+        expectClose(runKernel(batch, c.forward(in), c.operands(), on({.unused = {1}})), tolerance(), "weights"));
   }
 }
 
@@ -220,9 +233,7 @@ TEST_P(Attention, BitsOfAHypothesis) {
       for (size_t i = 0; i < t.data.size(); ++i) // all queries are equal
         t.data[i] = std::sin((operand ? i : i % t.features()) * 0.37 + operand);
     };
-    return runKernel(batch, c.forward(in), c.operands(),
-                     {.device = Device::GPU, .unused = {1}, .evaluate = false, .set = set})
-        .kernel[0];
+    return runKernel(batch, c.forward(in), c.operands(), on({.unused = {1}, .evaluate = false, .set = set})).kernel[0];
   };
   const std::vector<int> counts = {1, 200, 64, 63, 130};
   const Tensor all = run(counts);
@@ -231,7 +242,7 @@ TEST_P(Attention, BitsOfAHypothesis) {
         << counts[i] << " keys";
 }
 
-// The last sequence of a batch has the same bits when computed alone, and so has its first query (as in decoding).
+// The last sequence of a batch has the same bits when computed alone, and on a GPU its first query (as in decoding).
 TEST_P(Attention, BitsOfASequence) {
   const Batch many({7, 66, 90}, {5, 31, 70}, 40, true, 0), alone({90}, {70}, 40, true, 2),
       first({90}, {1}, 40, true, 2);
@@ -250,18 +261,19 @@ TEST_P(Attention, BitsOfASequence) {
   };
   auto forward = [&](const Batch &batch, int64_t queries) {
     return runKernel(batch, c.forward(in), c.operands(),
-                     {.device = Device::GPU, .immediates = {9}, .evaluate = false, .set = numbers({queries, 90, 90})});
+                     on({.immediates = {9}, .evaluate = false, .set = numbers({queries, 90, 90})}));
   };
   const Outcome a = forward(many, 70), b = forward(alone, 70), one = forward(first, 1);
   for (int i = 0; i < 2; ++i) {
     EXPECT_TRUE(endsWith(a.kernel[i], b.kernel[i])) << "result " << i;
-    EXPECT_TRUE(std::equal(one.kernel[i].data.begin(), one.kernel[i].data.end(), b.kernel[i].data.begin()))
-        << "result " << i << ", one query";
+    if (GetParam().device == Device::GPU) {
+      EXPECT_TRUE(std::equal(one.kernel[i].data.begin(), one.kernel[i].data.end(), b.kernel[i].data.begin()))
+          << "result " << i << ", one query";
+    }
   }
   auto gradient = [&](const Batch &batch) {
-    return runKernel(
-        batch, c.gradient(in), c.gradientOperands(),
-        {.device = Device::GPU, .immediates = {9}, .evaluate = false, .set = numbers({70, 70, 90, 90, 70, 70})});
+    return runKernel(batch, c.gradient(in), c.gradientOperands(),
+                     on({.immediates = {9}, .evaluate = false, .set = numbers({70, 70, 90, 90, 70, 70})}));
   };
   const Outcome g = gradient(many), h = gradient(alone);
   for (int i = 0; i < 3; ++i)
@@ -278,7 +290,7 @@ TEST_P(Attention, BitsOfASequenceWithABias) {
       for (int64_t j = 0; j < f; ++j)
         t.data[(n - 90 + i) * f + j] = std::sin(i * 31.7 + j * 1.3 + operand);
   };
-  const Options options{.device = Device::GPU, .immediates = {9}, .evaluate = false, .set = numbers};
+  const Options options = on({.immediates = {9}, .evaluate = false, .set = numbers});
   auto same = [&](const std::string &text, const std::vector<std::string> &operands, int results) {
     const Outcome a = runKernel(many, text, operands, options), b = runKernel(alone, text, operands, options);
     for (int i = 0; i < results; ++i) {
@@ -292,5 +304,63 @@ TEST_P(Attention, BitsOfASequenceWithABias) {
 
 const Target targets[] = {{.device = Device::GPU}, {.device = Device::GPU, .compute = "bf16"}};
 INSTANTIATE_TEST_SUITE_P(GPU, Attention, testing::ValuesIn(targets), nameOf);
+const Target tiles[] = {{.cpu = "x86-64-v4+amx", .compute = "bf16"}};
+INSTANTIATE_TEST_SUITE_P(Tiles, Attention, testing::ValuesIn(tiles), nameOf);
+
+class TiledAttention : public Attention {
+protected:
+  // What the emulator executes for an op.
+  static TileCounts countsOf(const Batch &batch, const std::string &op, const std::vector<std::string> &operands,
+                             Options options = {}) {
+    options.evaluate = false;
+    CompiledOp kernel(op, operands, on(options));
+    const TileCounts before = emulatedTiles();
+    kernel.run(batch);
+    return emulatedTiles() - before;
+  }
+};
+
+// 32 queries, 32 keys and a head of 64 features are 8 products of tiles each of the two times, or five, that pairs are
+// multiplied.
+TEST_P(TiledAttention, LoadsEachTileOnceForTwoProducts) {
+  if (prepareTiles() != TileUnit::Emulator)
+    GTEST_SKIP() << "tiles are executed by the CPU, which does not count them";
+  const Batch batch({32}, {32});
+  const Case c{"target", "source", "", 1, 64, 64};
+  const TileCounts forward = countsOf(batch, c.forward(in), c.operands());
+  EXPECT_EQ(forward.products, 2 * 8);
+  EXPECT_EQ(forward.loads, 2 * 8 + 8); // and the outputs so far
+  EXPECT_EQ(forward.stores, 4 + 8);
+  EXPECT_EQ(forward.configurations, 1);
+  const TileCounts gradient = countsOf(batch, c.gradient(in), c.gradientOperands());
+  EXPECT_EQ(gradient.products, 5 * 8);
+  EXPECT_EQ(gradient.loads, 5 * 8 + 2 * 8); // and the dk and dv so far
+  EXPECT_EQ(gradient.stores, 2 * 4 + 3 * 8);
+  EXPECT_EQ(gradient.configurations, 1);
+}
+
+// A single query, as in decoding, is multiplied by vectors.
+TEST_P(TiledAttention, LeavesTilesAloneForASingleQuery) {
+  const Batch batch({1}, {1}, 40, /*training=*/false, 0, {30});
+  const Case c{"target", "cache", "", 1, 64, 64};
+  const TileCounts counts = countsOf(batch, c.forward(in), c.operands(), {.unused = {1}, .decodingStep = true});
+  EXPECT_EQ(counts.configurations, 0);
+  EXPECT_EQ(counts.products, 0);
+}
+
+// Every number is rounded where the interpreter rounds it: with so few of them, none is close to a tie, and results
+// agree as they do in f32. One query is multiplied by vectors.
+TEST_P(TiledAttention, RoundsLikeTheInterpreter) {
+  const Batch batch({7, 5}, {9, 1});
+  check(batch, {"target", "source", "", 1, 32, 40, true}, 0, 1e-5, 2e-5);
+}
+
+// More keys than a block has, in the forward pass as well.
+TEST_P(TiledAttention, AddsUpBlocksOfKeys) {
+  const Batch batch({300, 2}, {50, 1});
+  check(batch, {"target", "source", "padding", 1, 40, 32, true}, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(AMX, TiledAttention, testing::ValuesIn(tiles), nameOf);
 
 } // namespace

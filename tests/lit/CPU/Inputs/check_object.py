@@ -1,8 +1,8 @@
 """check_object.py OBJECT CPU IMAGE [KIND...]: checks the symbols of an object, its vector registers, and that the loops of the
 matrix micro-kernels contain all their products and do not access the stack, except for prefetch addresses. The micro-kernels must be of the given
 kinds (elements, widened, pairs, tiles, quads, dots, dottiles; default elements). Those of tiles must load each tile right before the first product that
-needs it, with prefetches between the products; the kernels that call them must configure tiles once, outside of loops, and release them; and a gradient of
-a weight must transpose its operand without spilling. Needs llvm-readelf and llvm-objdump."""
+needs it, with prefetches between the products; the kernels that call them must configure tiles once, outside of loops, and release them, and so must gradients of
+weights and attention in bf16; and a gradient of a weight must transpose its operand without spilling. Needs llvm-readelf and llvm-objdump."""
 import re
 import subprocess
 import sys
@@ -116,7 +116,7 @@ for name in configuring:
 if bool(tiled) != bool(configuring):
     failures.append(f"{len(tiled)} micro-kernels of tiles, but {len(configuring)} kernels that configure tiles")
 if "tiles" in kinds and any("weight_grad" in name for name in functions):
-    if strays := [name for name in functions if "linear_weight_grad" in name and name not in configuring]:
+    if strays := [name for name in functions if re.search("linear_weight_grad|attention.*_bf16", name) and name not in configuring]:
         failures.append(f"{strays[0]} does not multiply by tiles")
     # For 32 rows of 16 columns: halves of rows from memory, in pairs of vectors that are rounded, and three rounds of interleaving.
     MOST = {"vcvtne2ps2bf16": 16, "vpunpck[lh]wd": 48, "vinsertf64x4": 32}
