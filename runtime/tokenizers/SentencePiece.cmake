@@ -52,8 +52,7 @@ if(NOT EXISTS ${sp_folder}/unpacked-${sp_hash})
   file(TOUCH ${sp_folder}/unpacked-${sp_hash})
 endif()
 
-# Darts' commonPrefixSearch() returns the number of matches, which may exceed the room for results: bound the loops over
-# the results by the room.
+# Replaces a text of a file by one that the file does not contain before.
 function(sp_patch file old new)
   file(READ ${file} text)
   string(FIND "${text}" "${new}" patched)
@@ -66,8 +65,15 @@ function(sp_patch file old new)
     file(WRITE ${file} "${text}")
   endif()
 endfunction()
+# Darts' commonPrefixSearch() returns the number of matches, which may exceed the room for results: bound the loops over
+# the results by the room.
 sp_patch(${sp_root}/src/normalizer.cc "k < num_nodes; ++k" "k < num_nodes && k < kMaxTrieResultsSize; ++k")
 sp_patch(${sp_root}/src/normalizer.cc "i < num_nodes; ++i" "i < num_nodes && i < kResultSize; ++i")
+# A list counts its new element before it allocates it. If memory is out, the list's destructor deletes that element too:
+# let it find null there.
+sp_patch(${sp_root}/third_party/protobuf-lite/google/protobuf/repeated_field.h
+  "  ++rep_->allocated_size;\n  typename TypeHandler::Type* result ="
+  "  rep_->elements[rep_->allocated_size++] = nullptr;\n  typename TypeHandler::Type* result =")
 
 file(GLOB sp_protobuf ${sp_root}/third_party/protobuf-lite/*.cc)
 list(TRANSFORM sp_protobuf REPLACE ".*/" "")

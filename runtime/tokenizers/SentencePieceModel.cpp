@@ -182,9 +182,9 @@ std::unique_ptr<sentencepiece::SentencePieceProcessor> loadSentencePieceModel(st
   auto loads = [&] {
     try {
       return model->LoadFromSerializedProto({bytes.data(), bytes.size()}).ok();
-    } catch (const std::bad_alloc &) {
-      throw;
-    } catch (const std::exception &) { // thrown by the library's tables of pieces
+    } catch (const std::exception &thrown) { // by the library's tables of pieces, where memory is out too
+      if (std::string_view(thrown.what()).ends_with("std::bad_alloc"))
+        throw std::bad_alloc();
       return false;
     }
   };

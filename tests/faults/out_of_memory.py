@@ -28,6 +28,9 @@ COMMANDS = {
     "train": ["train", "--format", "ids", *PAIRS, "--out", "run", "--steps", "3", "--save-every", "2", "--batch-tokens", "60", "--threads", "2",
               "--valid-source", "../a", "--valid-target", "../b", "--valid-every", "2"],
     "translate": ["translate", *MODEL, "--input", "../a", "--output", "translations", "--beam", "2"],
+    "words": ["translate", "--weights", "../run/last.safetensors", "--vocab", "../vocab.model", "--threads", "2", "--input", "../text", "--output",
+              "translations", "--beam", "2"],
+    "encode": ["encode", "--vocab", "../vocab.model", "--input", "../text", "--output", "ids"],
     "score": ["score", *MODEL, *PAIRS],
     "evaluate": ["evaluate", *MODEL, *PAIRS],
     "average": ["average", "../run/last.safetensors", "../run/best.safetensors", "--output", "average.safetensors"],
@@ -48,6 +51,11 @@ class Bench:
         for name in ("a", "b"):
             lines = (" ".join(str(generator.randrange(4, 40)) for _ in range(generator.randint(1, 6))) for _ in range(12))
             (self.work / name).write_text("".join(line + "\n" for line in lines))
+        words = ("".join(generator.choices("abcdefghijklmnop", k=generator.randint(1, 5))) for _ in range(1000))
+        (self.work / "text").write_text("".join(" ".join(line) + "\n" for line in zip(*[words] * 5)))
+        subprocess.run([options.xfc, "vocab", "--input", self.work / "text", "--size", "40", "-o", self.work / "vocab.model"], check=True,
+                       stderr=subprocess.DEVNULL)
+        (self.work / "text").write_text("".join((self.work / "text").read_text().splitlines(True)[:12]))
         shutil.rmtree(self.work / "run", ignore_errors=True)
         self.run("train")
         shutil.move(self.case / "run", self.work / "run")

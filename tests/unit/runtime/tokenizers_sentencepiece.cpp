@@ -1,9 +1,11 @@
 // Tests damaged SentencePiece models: they are refused, or used without reading outside their tables.
+#include "allocations.h"
 #include "support/Files.h"
 #include "tokenizers/SentencePieceModel.h"
 #include "tokenizers/Tokenizer.h"
 #include <cstring>
 #include <gtest/gtest.h>
+#include <new>
 #include <random>
 #include <sentencepiece_trainer.h>
 
@@ -111,6 +113,21 @@ TEST(SentencePieceModel, EmptyPiecesAndOddScoresAreRefused) {
             "a piece has no finite score");
   for (size_t size : {1u, 10u, 1000u})
     EXPECT_FALSE(use(trained().substr(0, size))) << size;
+}
+
+// Wherever memory runs out while a model is loaded, what was made until then is released.
+TEST(SentencePieceModel, LoadsWithoutMemoryOrThrows) {
+  const std::string &model = trained();
+  int64_t number = 0;
+  do {
+    failingAllocation = allocations + ++number;
+    try {
+      loadSentencePieceModel(model);
+    } catch (const std::bad_alloc &) {
+    }
+  } while (allocations >= failingAllocation);
+  failingAllocation = 0;
+  EXPECT_GT(number, 60); // more than there are pieces
 }
 
 // Random changed bytes, most of them in the tables: no lookup leaves the tables, and no exception other than Error
