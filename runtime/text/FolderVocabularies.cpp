@@ -88,7 +88,8 @@ private:
       return modelType.ends_with("t5") ? t5(model) : fairseq(model);
     if (has("vocab.json") && has("merges.txt"))
       return {byteLevel(), ""};
-    for (const char *other : {"vocab.txt", "merges.txt", "vocab.json", "tokenizer.model", "spiece.vocab", "bpe.codes"})
+    for (const char *other : {"vocab.txt", "merges.txt", "vocab.json", "source.spm", "target.spm", "tokenizer.model",
+                              "spiece.vocab", "bpe.codes"})
       if (has(other))
         return {"", "", path(other)};
     return {};
@@ -378,6 +379,8 @@ private:
     for (std::string line; lines.next(line);)
       if (!line.empty() && !(lines.number() == 1 && line.starts_with("#version")))
         merges.push_back(line);
+    if (lines.number() == 0)
+      throw Error(path("merges.txt") + ": is empty; expected the pairs of tokens that are merged, one per line");
     Json tokens = Json::array();
     const std::string bos = named("bos_token", "<s>"), eos = named("eos_token", "</s>");
     for (const std::string &token :

@@ -6,8 +6,8 @@ their format, from models of transformers, and must import as the same model as 
 """
 import json
 import os
+import shutil
 import struct
-import subprocess
 import sys
 
 import numpy as np
@@ -15,20 +15,14 @@ import torch
 import transformers
 from safetensors.numpy import load_file, save_file
 
-from foreign_checks import expect, failures, path, run, work, xfc
+from foreign_checks import check_cut, expect, failures, path, refused, run, xfc
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
 torch.set_num_threads(1)
 
 
-def refused(what, source, *parts):
-    """Import fails with exit status 1 and a message with these parts, and leaves no files."""
-    result = subprocess.run([xfc, "import", source, "-o", path("refused")], capture_output=True, text=True)
-    expect(result.returncode == 1, f"{what}: exit status {result.returncode}")
-    expect(result.stderr.count("\n") == 1 and all(part in result.stderr for part in parts), f"{what}: {result.stderr!r}, not {parts}")
-    left = [name for name in os.listdir(work) if name.startswith("refused")]
-    expect(not left, f"{what}: left {left}")
+HUGE = 10 ** 9
 
 
 def write(name, text):
@@ -272,10 +266,33 @@ np.savez(path("bad.npz"), a=np.ones(3))
 refused("no options", path("bad.npz"), "has no array 'special:model.yml'")
 with open(path("post", "model.npz"), "rb") as file:
     whole = file.read()
-for size in (0, 30, len(whole) // 2, len(whole) - 1):
-    with open(path("bad.npz"), "wb") as file:
-        file.write(whole[:size])
-    refused(f"{size} bytes", path("bad.npz"), "damaged zip archive")
+with open(path("bad.npz"), "wb") as file:
+    file.write(whole[:30])
+refused("30 bytes", path("bad.npz"), "damaged zip archive")
+check_cut(path("post"), lists=("decoder.yml",))
+
+# 10^9 for each number of the YAML files, which is refused with the file and the key.
+checked = []
+for key, value in post.options.items():
+    for i, number in enumerate(value if isinstance(value, list) else [value]):
+        if isinstance(number, int) and not isinstance(number, bool):
+            post.save("bad.npz", **{key: value[:i] + [HUGE] + value[i + 1 :] if isinstance(value, list) else HUGE})
+            refused(f"{key} {HUGE}", path("bad.npz"), f"error: {path('bad.npz')}: special:model.yml:", f": {key}: ", str(HUGE))
+            checked.append(key)
+yaml = {"decoder.yml": ["beam-size", "normalize", "word-penalty"], "vocab.yml": ["null", "w10"],
+        "model.npz.yml": ["transformer-dropout", "transformer-dropout-attention", "transformer-dropout-ffn", "label-smoothing"]}
+write("post/model.npz.yml", "".join(f"{key}: 0.1\n" for key in yaml["model.npz.yml"]))
+for name, keys in yaml.items():
+    with open(path("post", name), encoding="utf-8") as file:
+        before = file.read()
+    for key in keys:
+        lines = [line for line in before.splitlines() if not line.startswith(f"{key}: ")] + [f"{key}: {HUGE}"]
+        write(os.path.join("post", name), "\n".join(lines) + "\n")
+        refused(f"{name}, {key} {HUGE}", path("post"), f"error: {path('post', name)}:{len(lines)}: {key}: ", str(HUGE))
+        checked.append(key)
+    write(os.path.join("post", name), before)
+run(xfc, "import", path("post"), "-o", path("post.again"))
+print(f"10^9 is refused: {checked}")
 
 
 # CTranslate2.
@@ -461,9 +478,17 @@ save_ctranslate2("bad", variables, aliases, config | {"decoder_start_token": Non
 refused("no start", path("bad"), "config.json: decoder_start_token: null")
 save_ctranslate2("bad", variables, aliases, config | {"eos_token": "<end>"}, tokens)
 refused("no eos", path("bad"), "has no token <end>")
-with open(path("bad", "model.bin"), "r+b") as file:
-    file.truncate(2000)
-refused("truncated", path("bad"), "damaged CTranslate2 model: at byte ")
+save_ctranslate2("bad", variables, aliases, config, tokens)
+check_cut(path("bad"))
+# 10^9 for each number that the converters write; nothing reads the form of weights of fewer bits if there are none.
+numbers = {"layer_norm_epsilon": 1e-6, "quantization_type": 0, "quantization_bits": 0, "quantization_group_size": 0}
+for key in numbers:
+    save_ctranslate2("bad", variables, aliases, config | numbers | {key: HUGE}, tokens)
+    if key in ("quantization_bits", "quantization_group_size"):
+        imported_as("bad")
+        shutil.rmtree(path("bad.imported"))
+    else:
+        refused(f"{key} {HUGE}", path("bad"), f"error: {path('bad', 'config.json')}: {key}: ", str(HUGE))
 os.mkdir(path("empty"))
 refused("an empty folder", path("empty"), "contains no model of a known kind", "Hugging Face", "CTranslate2", "Marian")
 

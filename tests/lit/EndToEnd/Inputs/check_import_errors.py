@@ -1,7 +1,8 @@
 """Checks what `xfc import` says about bad input: check_import_errors.py XFC WORK_FOLDER.
 
 Every number of every family's config.json and generation_config.json is replaced by 10^9, one at a time: one line must name the file and the
-key, unless nothing reads the key, and nothing may be written. Pickles and tokenizers of unknown kinds are called by their names.
+key, unless nothing reads the key, and nothing may be written. Sizes that contradict the weights are refused with both shapes, files that are cut
+off by their names; pickles and tokenizers of unknown kinds are called by theirs.
 """
 import json
 import os
@@ -11,8 +12,9 @@ import sys
 
 import torch
 
-from foreign_checks import expect, failures, path, run, xfc
+from foreign_checks import check_cut, expect, failures, path, refused, run, xfc
 from foreign_models import bart, marian, t5
+from foreign_tokenizers import m2m_tokenizer, marian_tokenizer, t5_tokenizer
 
 HUGE = 10 ** 9
 # What no part of an import reads: initial values, other tasks, and tokens that the other of the two files gives.
@@ -23,19 +25,6 @@ UNREAD = {"config.json": {"init_std", "classifier_dropout", "initializer_factor"
 def write(file, value):
     with open(file, "w") as out:
         json.dump(value, out)
-
-
-def refused(what, source, *parts):
-    """The import fails with one line that has these parts, and leaves nothing behind."""
-    out = path("out")
-    result = subprocess.run([xfc, "import", source, "-o", out], capture_output=True, text=True)
-    left = [name for name in os.listdir(path()) if name.startswith("out")]
-    expect(result.returncode == 1 and result.stderr.count("\n") == 1 and all(part in result.stderr for part in parts),
-           f"{what}: exit status {result.returncode}, {result.stderr}")
-    expect(not left, f"{what}: leaves {left}")
-    for name in left:
-        shutil.rmtree(path(name))
-    return result.returncode
 
 
 def places(value, at=()):
@@ -84,6 +73,69 @@ folders = [check_numbers(name, model) for name, model in (
     ("marian", marian()), ("bart", bart("Bart")), ("mbart", bart("MBart")), ("m2m", bart("M2M100")), ("t5", t5("T5")), ("mt5", t5("MT5")),
     ("umt5", t5("UMT5")))]
 
+# Configs that contradict the weights: another size, the tensor that does not have it, and both shapes.
+CONTRADICTIONS = {
+    "marian": {"d_model": (48, "shared.weight", [61, 24], [61, 48]), "vocab_size": (62, "shared.weight", [61, 24], [62, 24]),
+               "encoder_ffn_dim": (41, "fc1.weight", [40, 24], [41, 24]), "decoder_ffn_dim": (39, "fc1.weight", [40, 24], [39, 24])},
+    "bart": {"max_position_embeddings": (33, "embed_positions.weight", [34, 24], [35, 24])},
+    "mbart": {"d_model": (21, "shared.weight", [61, 24], [61, 21])},
+    "m2m": {"vocab_size": (60, "shared.weight", [61, 24], [60, 24])},
+    "t5": {"d_kv": (11, "q.weight", [30, 24], [33, 24]), "num_heads": (2, "relative_attention_bias.weight", [8, 3], [8, 2]),
+           "d_ff": (41, "wi.weight", [40, 24], [41, 24]), "relative_attention_num_buckets": (10, "relative_attention_bias.weight", [8, 3], [10, 3])}}
+for name, contradictions in CONTRADICTIONS.items():
+    folder = path(name)
+    file = os.path.join(folder, "config.json")
+    with open(file) as text:
+        before = json.load(text)
+    for key, (value, tensor, found, required) in contradictions.items():
+        write(file, before | {key: value})
+        refused(f"{key} {value}", folder, f"error: {folder}/model.safetensors: '", f"{tensor}' has shape {found}, but {file} requires {required}")
+    layers = "num_layers" if name == "t5" else "encoder_layers"
+    write(file, before | {layers: 3})
+    refused("a layer too many", folder, f"error: {folder}/model.safetensors: '", ".2.", f"] is missing but required by {file}")
+    write(file, before | {layers: 1})
+    refused("a layer too few", folder, f"error: {folder}/model.safetensors: '", f"] is not part of the model that {file} describes")
+    write(file, before)
+
+
+# Files that are cut off: the weights in shards, and the tokenizers' files of each kind.
+def with_tokenizer(name, model, tokenizer):
+    """A folder of the model and its tokenizer, which is one of transformers or a folder of files."""
+    model.save_pretrained(path(name), max_shard_size="20KB")
+    if isinstance(tokenizer, str):
+        shutil.copytree(tokenizer, path(name), dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.vocab"))
+    else:
+        tokenizer.save_pretrained(path(name))
+    return path(name)
+
+
+byte_level = path("bytes.tokenizer")
+os.makedirs(byte_level)
+write(os.path.join(byte_level, "vocab.json"), {token: i for i, token in enumerate(["<s>", "<pad>", "</s>", "<unk>", "a", "b", "c", "ab", "abc"])})
+with open(os.path.join(byte_level, "merges.txt"), "w") as out:
+    out.write("#version: 0.2\na b\nab c\n")
+write(os.path.join(byte_level, "special_tokens_map.json"), {"eos_token": "</s>"})
+tokenizer = marian_tokenizer(path("marian.tokenizer"))
+last = len(tokenizer) - 1
+check_cut(with_tokenizer("cut-marian", marian(vocab_size=len(tokenizer), pad_token_id=last, decoder_start_token_id=last), path("marian.tokenizer")))
+check_cut(with_tokenizer("cut-bart", bart("Bart"), byte_level), lists=("merges.txt",))
+with open(path("cut-bart", "merges.txt"), "w"):
+    pass
+refused("no merges", path("cut-bart"), f"error: {path('cut-bart')}/merges.txt: is empty")
+tokenizer = m2m_tokenizer()
+check_cut(with_tokenizer("cut-m2m", bart("M2M100", vocab_size=140), path("m2m.tokenizer")))
+tokenizer = t5_tokenizer()
+model = t5("T5", vocab_size=len(tokenizer))
+check_cut(with_tokenizer("cut-spiece", model, path("t5.tokenizer")))
+check_cut(with_tokenizer("cut-t5", model, tokenizer))
+
+# A tokenizer.json of a kind that is not read, as BERT's, is refused with the name of the kind.
+with open(path("cut-t5", "tokenizer.json")) as text:
+    wordpiece = json.load(text)
+wordpiece["model"] = {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100, "vocab": {"[UNK]": 0}}
+write(path("cut-t5", "tokenizer.json"), wordpiece)
+refused("WordPiece", path("cut-t5"), f"error: {path('cut-t5')}/tokenizer.json: model.type: unknown model; expected BPE or Unigram, found \"WordPiece\"")
+
 # Pickles, in a folder with a config, in one without, and alone; in today's format of PyTorch and in its first one.
 weights = {"weight": torch.zeros(2)}
 os.makedirs(path("pickles"))
@@ -99,7 +151,7 @@ for file in ("checkpoint.pth", "old.bin"):
     os.rename(path("kept"), os.path.join(folders[0], "model.safetensors"))
 
 # Tokenizers that are not read: the model takes ids, and a note names the file.
-for file in ("vocab.txt", "merges.txt", "vocab.json", "tokenizer.model"):
+for file in ("vocab.txt", "merges.txt", "vocab.json", "source.spm", "tokenizer.model"):
     shutil.copytree(folders[1], path("tokenizer"))
     with open(path("tokenizer", file), "w") as out:
         out.write("{}")

@@ -1,5 +1,6 @@
-"""Helpers of check_import.py, check_training.py, check_containers.py and check_ctranslate2.py: they read the arguments XFC WORK_FOLDER, run commands, and collect failures."""
+"""Helpers of the scripts that check imports and exports: they read the arguments XFC WORK_FOLDER, run commands, and collect failures."""
 import os
+import shutil
 import subprocess
 import sys
 
@@ -21,3 +22,40 @@ def run(*command, **options):
 def expect(holds, what):
     if not holds:
         failures.append(what)
+
+
+def refused(what, source, *parts):
+    """Import fails with exit status 1 and one line that has these parts, and leaves nothing behind."""
+    before = set(os.listdir(work))
+    result = subprocess.run([xfc, "import", source, "-o", path("refused")], capture_output=True, text=True)
+    expect(result.returncode == 1 and result.stderr.count("\n") == 1 and all(part in result.stderr for part in parts),
+           f"{what}: exit status {result.returncode}, {result.stderr!r}, not {parts}")
+    left = set(os.listdir(work)) - before
+    expect(not left, f"{what}: leaves {left}")
+    for name in left:
+        shutil.rmtree(path(name))
+
+
+def check_cut(folder, lists=()):
+    """Of each file of a folder nothing is left, or half, or all but its last byte: the import refuses the file by its name, unless only blanks
+    are lost. What is left of the `lists`, which are lists of lines, may be a list, too."""
+    refusals = 0
+    for name in sorted(os.listdir(folder)):
+        file = os.path.join(folder, name)
+        with open(file, "rb") as whole:
+            contents = whole.read()
+        for size in (0, len(contents) // 2, len(contents) - 1):
+            with open(file, "wb") as cut:
+                cut.write(contents[:size])
+            imported = subprocess.run([xfc, "import", folder, "-o", path("cut")], capture_output=True).returncode == 0
+            shutil.rmtree(path("cut"), ignore_errors=True)
+            if contents[size:].strip() and not (imported and name in lists):
+                refused(f"{name}, {size} of {len(contents)} bytes", folder, f"error: {file}:")
+                refusals += 1
+            else:
+                expect(imported, f"{name}, {size} of {len(contents)} bytes: is refused")
+        with open(file, "wb") as whole:
+            whole.write(contents)
+    run(xfc, "import", folder, "-o", path("cut"))
+    shutil.rmtree(path("cut"))
+    print(f"{folder}: {refusals} files that are cut off are refused")
