@@ -1,7 +1,7 @@
-"""Checks `xfc import` of Marian's .npz and of CTranslate2's folders: check_containers.py XFC WORK_FOLDER.
+"""Checks `xfc import` of Marian's .npz and of CTranslate2's folders: check_containers.py XFC WORK_FOLDER DRIVERS.
 
 Neither program is needed. Marian's Transformer is computed below, from its definition, on weights that numpy.savez writes; the
-logits and greedy translations of the imported model are compared with it. CTranslate2's folders are written below, following
+logits and greedy translations of the imported model are compared with it, and one with Marian's recurrent cell does the same on a GPU. CTranslate2's folders are written below, following
 their format, from models of transformers, and must import as the same model as those.
 """
 import json
@@ -15,7 +15,7 @@ import torch
 import transformers
 from safetensors.numpy import load_file, save_file
 
-from foreign_checks import check_cut, expect, failures, path, refused, run, xfc
+from foreign_checks import check_cut, expect, failures, path, refused, run, same_on_gpu, xfc
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
@@ -241,7 +241,9 @@ expect(model["generation"] == {"beam": 4, "length_penalty": 1.0, "length_penalty
 other = Marian(4, (29, 37), decoder=2, pre=True, tied=False, trained=16, norm=True)
 check_marian("pre", other, "pre.npz", compressed=True)
 ssru = Marian(5, (31, 31), decoder=2, ssru=True)
-check_marian("ssru", ssru, "ssru.npz")
+imported, _ = check_marian("ssru", ssru, "ssru.npz")
+run(xfc, "compile", imported, "-o", path("ssru.gpu"), "--target", "cpu,cuda")
+same_on_gpu(path("ssru.gpu"), os.path.join(imported, "model.safetensors"), path("ssru.devices"), max(ssru.vocab))
 check_marian("ssru.pre", Marian(6, (29, 37), decoder=2, pre=True, tied=False, ssru=True, projected=True), "ssru.pre.npz")
 
 for key, value in (("type", "s2s"), ("transformer-decoder-autoreg", "average-attention"), ("transformer-ffn-activation", "gelu"),

@@ -1,9 +1,9 @@
-"""Checks that imported models train: check_training.py XFC WORK_FOLDER.
+"""Checks that imported models train: check_training.py XFC WORK_FOLDER DRIVERS.
 
 For one small model of each family, the loss and the gradients of `forward --gradients` are PyTorch's, of the model of transformers with the
 labels that are pad ignored, and in f64 those of the program without fusion and of the interpreter. Then five steps of training: their first
 loss is PyTorch's, too, with the label smoothing of the config; and when the trained model is exported and the export imported, it has the
-same bytes, the same scores, and in a run that goes on from it (`--init`) the same first loss.
+same bytes, the same scores, and in a run that goes on from it (`--init`) the same first loss. A T5 does the same on a GPU.
 """
 import json
 import os
@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 
-from foreign_checks import expect, failures, path, run, xfc
+from foreign_checks import expect, failures, path, run, same_on_gpu, xfc
 from foreign_models import bart, marian, of_unit_logits, ragged, randomize, t5, untied
 
 build = os.path.dirname(xfc)
@@ -170,12 +170,12 @@ def check_steps(name, model, imported, translator, source, lengths, target):
     print(f"{name}: losses {first:.3f}, {on[0]:.3f} after five steps")
 
 
-def check_training(name, model):
+def check_training(name, model, gpu=False):
     of_unit_logits(model)
     folder, imported, translator = (path(name + end) for end in ("", ".imported", ".translator"))
     model.save_pretrained(folder)
     run(xfc, "import", folder, "-o", imported)
-    run(xfc, "compile", imported, "-o", translator, "--mode", "train,decode")
+    run(xfc, "compile", imported, "-o", translator, "--mode", "train,decode", *("--target", "cpu,cuda") * gpu)
     config = model.config
     generator = torch.Generator().manual_seed(11)
     pad, eos, start = config.pad_token_id, config.eos_token_id, model.generation_config.decoder_start_token_id
@@ -185,6 +185,8 @@ def check_training(name, model):
     batch = source, mask.sum(1).tolist(), target
     check_gradients(name, model, imported, translator, *batch)
     check_steps(name, model, imported, translator, *batch)
+    if gpu:
+        same_on_gpu(translator, os.path.join(imported, "model.safetensors"), path(name + ".devices"), pad)
 
 
 STILL = dict(dropout=0.0, attention_dropout=0.0, activation_dropout=0.0)
@@ -192,7 +194,7 @@ check_training("marian", randomize(marian(**STILL, label_smoothing=0.25), 1))
 check_training("bart", randomize(bart("Bart", **STILL), 2))
 check_training("mbart", randomize(bart("MBart", **STILL, scale_embedding=True, decoder_start_token_id=2), 3))
 check_training("m2m", randomize(bart("M2M100", **STILL), 4))
-check_training("t5", randomize(t5("T5", dropout_rate=0.0), 5))
+check_training("t5", randomize(t5("T5", dropout_rate=0.0), 5), gpu=True)
 check_training("t5-1.1", randomize(untied(t5("T5", dict(feed_forward_proj="gated-gelu", tie_word_embeddings=False), dropout_rate=0.0)), 6))
 check_training("umt5", randomize(t5("UMT5", dropout_rate=0.0), 7))
 sys.exit("\n".join(failures) or 0)

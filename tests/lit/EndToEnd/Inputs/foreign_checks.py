@@ -1,10 +1,10 @@
-"""Helpers of the scripts that check imports and exports: they read the arguments XFC WORK_FOLDER, run commands, and collect failures."""
+"""Helpers of the scripts that check imports and exports: they read the arguments XFC WORK_FOLDER [DRIVERS], run commands, and collect failures."""
 import os
 import shutil
 import subprocess
 import sys
 
-xfc, work = sys.argv[1:]
+xfc, work, *drivers = sys.argv[1:]
 failures = []
 
 
@@ -17,6 +17,11 @@ def run(*command, **options):
     if result.returncode != 0:
         sys.exit(f"{command}: exit status {result.returncode}\n{result.stderr}")
     return result
+
+
+def same_on_gpu(translator, weights, folder, pad):
+    """The executable does on a GPU what it does on the CPU. DRIVERS holds the PTX interpreter's libcuda.so.1."""
+    run(sys.executable, os.path.join(os.path.dirname(__file__), "compare_devices.py"), translator, weights, *drivers, folder, pad)
 
 
 def expect(holds, what):
