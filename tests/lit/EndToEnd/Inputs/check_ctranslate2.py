@@ -3,7 +3,7 @@
 Makes small models of many forms with random weights, and exports them. CTranslate2 must give the translations of the executable,
 greedily and by beams, with nearly the same scores; and the exported folder, imported and exported again, must hold the same bytes. Then
 trains models on text, which must be translated the same, too; those of a family of transformers also by way of their folders for
-transformers and CTranslate2's converter.
+transformers, both by `generate` and by what CTranslate2's converter makes of them.
 """
 import importlib.util
 import json
@@ -247,9 +247,25 @@ def compare_text(name, folder, translator, lines, exported, tokens, decode):
         print(f"{name}, beam {beam}: {[''.join(row) for row in found]}")
 
 
+def compare_generate(name, folder, translator, lines, family, tokenizer):
+    """`generate` translates the lines to the text that the executable writes, with the settings that were exported."""
+    import transformers
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(family).eval()
+    batch = tokenizer(lines, return_tensors="pt", padding=True)
+    for beam in (1, 4):
+        ids = model.generate(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], num_beams=beam)
+        answers = run(translator, "translate", "--model", folder, "--beam", beam, input="".join(line + "\n" for line in lines)).stdout
+        # Marian's tokenizer there drops blanks at the end of a line.
+        wanted, found = ([text.rstrip() for text in texts] for texts in (tokenizer.batch_decode(ids, skip_special_tokens=True), answers.splitlines()))
+        expect(found == wanted and len(set(found)) > 2, f"{name}, beam {beam}: generate gives {wanted}, translate {found}")
+    print(f"{name}, generate: {wanted}")
+
+
 def check_text(name, json_model, vocabulary, files, pairs):
-    """Trains a model on text. Its CTranslate2 folder gives the same translations and, if it is one of a family of transformers, so does what
-    CTranslate2's converter makes of its folder for transformers."""
+    """Trains a model on text. Its CTranslate2 folder gives the same translations and, if it is one of a family of transformers, so do its folder
+    for transformers and what CTranslate2's converter makes of that."""
     file, folder, translator, exported, family, converted = (path("text-" + name + end) for end in (
         ".json", "", ".translator", ".ct2", ".hf", ".converted"))
     with open(file, "w") as out:
@@ -271,6 +287,7 @@ def check_text(name, json_model, vocabulary, files, pairs):
     import transformers
     run(xfc, "export", folder, "--to", "hf", "-o", family)
     tokenizer = transformers.AutoTokenizer.from_pretrained(family)
+    compare_generate(name, folder, translator, lines, family, tokenizer)
     tokens = [tokenizer.convert_ids_to_tokens(row) for row in tokenizer(lines).input_ids]
     ctranslate2.converters.TransformersConverter(family).convert(converted)
     compare_text(name + ", converted", folder, translator, lines, converted, tokens, tokenizer.convert_ids_to_tokens)

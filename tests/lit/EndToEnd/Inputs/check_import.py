@@ -3,7 +3,8 @@
 Makes small models of each family with random weights, in three odd sizes, imports and compiles them, and compares logits of ragged
 batches, and the output of `translate` with that of `generate` under the settings saved with the model. Then exports them, which must
 give the original models. A model that was trained by xfc is exported, too. If CTranslate2 is installed, its converter turns a
-folder into its own format, which must import as a model that translates as it does there.
+folder into its own format, which must import as a model that translates as it does there; and an imported model that was trained
+further is exported to it. A library of an imported model translates like the executable.
 """
 import importlib.util
 import json
@@ -13,7 +14,6 @@ import subprocess
 import sys
 import warnings
 
-import sentencepiece
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
@@ -21,6 +21,7 @@ from safetensors.torch import load_file, save_file
 from foreign_checks import expect, failures, work, xfc
 from foreign_checks import run as completed
 from foreign_models import bart, marian, ragged, randomize, sizes, t5, untied
+from foreign_tokenizers import m2m_tokenizer, marian_tokenizer, nllb_tokenizer, t5_tokenizer, text_of, train_pieces
 
 root = os.path.join(os.path.dirname(__file__), "..", "..", "..", "..")
 models = os.path.join(root, "models")
@@ -100,6 +101,7 @@ def check(name, model, tokenizer=None, language=None, published=None, **save):
         compare_text(name, model, tokenizer, imported, translator, ["anna berta", "carl", " Emil  Äö ", "ida julius gustav fritz"])
         if name == "t5":
             check_verbs(name, tokenizer, imported, translator)
+            check_int8(name, model, imported, translator, source, source_mask)
         token = language and tokenizer.convert_ids_to_tokens(settings.forced_bos_token_id)
         check_ctranslate2(name, folder, tokenizer, ["anna berta", "carl", "ida julius gustav fritz"], token)
 
@@ -167,6 +169,29 @@ def check_verbs(name, tokenizer, imported, translator):
     print(f"{name}: encodes and decodes {len(lines)} lines: {origin}")
 
 
+def check_int8(name, model, imported, translator, source, mask):
+    """Translations that are given as prefixes have the log-probabilities of PyTorch, and in int8 nearly these."""
+    lines, given = (os.path.join(work, name + end) for end in (".int8.lines", ".int8.prefixes"))
+    eos, start = model.config.eos_token_id, model.config.decoder_start_token_id
+    prefixes = torch.randint(3, 60, (len(source), 6), generator=torch.Generator().manual_seed(9))
+    for file, rows in ((lines, [row[kept].tolist() for row, kept in zip(source, mask)]), (given, prefixes.tolist())):
+        with open(file, "w") as out:
+            out.writelines(" ".join(map(str, row)) + "\n" for row in rows)
+    target = torch.cat([torch.full((len(source), 1), start), prefixes], 1)
+    with torch.no_grad():
+        logits = model(input_ids=source, attention_mask=mask, decoder_input_ids=target).logits
+    labels = torch.cat([prefixes, torch.full((len(source), 1), eos)], 1)
+    wanted = logits.log_softmax(-1).gather(2, labels[..., None]).sum((1, 2)).tolist()
+    for kind, tolerance in ("f32", 1e-5), ("int8", 1e-2):
+        answers = run(translator, "translate", "--model", imported, "--format", "ids", "--input", lines, "--prefix", given, "--compute-type", kind,
+                      "--beam", 1, "--min-length", 6, "--max-length", 6, "--at-max-length", "eos", "--json").splitlines()
+        best = [json.loads(answer)["hypotheses"][0] for answer in answers]
+        expect([each["ids"] for each in best] == prefixes.tolist(), f"{name}, {kind}: {best} do not begin with {prefixes.tolist()}")
+        error = max(abs(each["log_probability"] / log - 1) for each, log in zip(best, wanted, strict=True))
+        expect(tolerance / 1e3 * (kind == "int8") < error <= tolerance, f"{name}, {kind}: prefixes have the log-probabilities {best}, PyTorch's are {wanted}")
+        print(f"{name}, {kind}: log-probabilities of prefixes within {error:.1e}")
+
+
 def compare_text(name, model, tokenizer, imported, translator, lines):
     """Translates text to text with the tokenizer that was imported with the model."""
     source = os.path.join(work, name + ".lines")
@@ -218,34 +243,6 @@ def check_ctranslate2(name, folder, tokenizer, lines, language=None):
     print(f"{name}: as CTranslate2, {[len(row) for row in wanted]} tokens")
 
 
-def text_of(side):
-    """One side of a corpus that can be learned."""
-    script = os.path.join(os.path.dirname(__file__), "make_text.py")
-    return [pair.split("\t")[side] for pair in run(sys.executable, script, 1, 300).splitlines()]
-
-
-def train_pieces(prefix, text, **options):
-    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(text), model_prefix=prefix, vocab_size=30, minloglevel=2, **options)
-    return prefix + ".model"
-
-
-def marian_tokenizer(folder):
-    """Two SentencePiece models, whose pieces get other ids here, and a token that names a language."""
-    vocabulary = {"</s>": 0, "<unk>": 1, ">>fr<<": 2}
-    os.makedirs(folder)
-    for side, name in enumerate(("source", "target")):
-        file = os.path.join(folder, name + ".spm")
-        os.rename(train_pieces(os.path.join(folder, name), text_of(side)), file)
-        pieces = sentencepiece.SentencePieceProcessor(model_file=file)
-        for i in range(3, len(pieces)):
-            vocabulary.setdefault(pieces.id_to_piece(i), len(vocabulary))
-    vocabulary["<pad>"] = len(vocabulary)
-    for name, contents in (("vocab.json", vocabulary), ("tokenizer_config.json", {"source_lang": "en", "target_lang": "fr"})):
-        with open(os.path.join(folder, name), "w") as file:
-            json.dump(contents, file)
-    return transformers.MarianTokenizer.from_pretrained(folder)
-
-
 def check_trained():
     """A model that was trained by xfc, with interleaved positions, works in transformers."""
     folder, translator, exported = (os.path.join(work, "trained" + end) for end in ("", ".translator", ".exported"))
@@ -283,39 +280,6 @@ def check_trained():
     found = [json.loads(answer)["hypotheses"][0]["ids"] for answer in answers]
     expect(found == wanted and len(set(map(tuple, wanted))) > 2, f"trained: translate gives {found}, generate {wanted}")
     print(f"trained: logits within {error:.1e} of {size:.1f}, {tokenizer.batch_decode(wanted)}")
-
-
-def m2m_tokenizer():
-    """A SentencePiece model, whose pieces get other ids here, with the languages after them."""
-    folder = os.path.join(work, "m2m.tokenizer")
-    os.makedirs(folder)
-    pieces = sentencepiece.SentencePieceProcessor(model_file=train_pieces(os.path.join(folder, "sentencepiece.bpe"), text_of(0) + text_of(1)))
-    vocabulary = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3}
-    for i in range(3, len(pieces)):
-        vocabulary[pieces.id_to_piece(i)] = len(vocabulary)
-    from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES
-    special = {"additional_special_tokens": [f"__{code}__" for code in FAIRSEQ_LANGUAGE_CODES["m2m100"]]}
-    for name, contents in (("vocab.json", vocabulary), ("special_tokens_map.json", special)):
-        with open(os.path.join(folder, name), "w") as file:
-            json.dump(contents, file)
-    return transformers.M2M100Tokenizer.from_pretrained(folder, src_lang="en", tgt_lang="fr")
-
-
-def nllb_tokenizer():
-    folder = os.path.join(work, "nllb.tokenizer")
-    os.makedirs(folder)
-    train_pieces(os.path.join(folder, "sentencepiece.bpe"), text_of(0) + text_of(1))
-    return transformers.NllbTokenizer.from_pretrained(folder, extra_special_tokens=["eng_Latn", "fra_Latn"], src_lang="eng_Latn",
-                                                      tgt_lang="fra_Latn")
-
-
-def t5_tokenizer(name="t5", extra_ids=100, **options):
-    folder = os.path.join(work, name + ".tokenizer")
-    os.makedirs(folder)
-    train_pieces(os.path.join(folder, "spiece"), text_of(0) + text_of(1), pad_id=0, eos_id=1, unk_id=2, bos_id=-1, **options)
-    with open(os.path.join(folder, "tokenizer_config.json"), "w") as file:
-        json.dump({"extra_ids": extra_ids}, file)
-    return transformers.T5Tokenizer.from_pretrained(folder)
 
 
 def translated_into(language, tokenizer, model):
@@ -373,12 +337,67 @@ def check_text():
     model.generation_config.forced_eos_token_id, model.generation_config.suppress_tokens = 0, [pad]
     model.save_pretrained(folder)
     run(xfc, "import", folder, "-o", imported)
-    run(xfc, "compile", imported, "-o", translator, "--mode", "decode")
+    run(xfc, "compile", imported, "-o", translator)
     check_way_back("text", model, folder, imported, tokenizer, dict(input_ids=torch.tensor([[3, 4, 5]]), decoder_input_ids=torch.tensor([[pad, 6]])))
     compare_text("text", model, tokenizer, imported, translator,
                  ["anna berta", ">>fr<< carl  dora!", "Emil Äö", "hans", "ida julius gustav fritz"])
     check_ctranslate2("text", folder, tokenizer, ["anna berta", ">>fr<< carl  dora!", "hans", "ida julius gustav fritz"])
     check_punctuation(folder, imported, translator)
+    check_tuned(imported, translator)
+    check_library(imported, translator, ["anna berta", ">>fr<< carl  dora!", "hans", "ida julius gustav fritz"])
+
+
+def check_tuned(imported, translator):
+    """The imported model is trained further, and exported to CTranslate2, which translates as the executable does."""
+    if not importlib.util.find_spec("ctranslate2"):
+        return
+    import ctranslate2
+    tuned, exported, source = (os.path.join(work, "tuned" + end) for end in ("", ".ct2", ".lines"))
+    files = [os.path.join(work, "tuned." + side) for side in ("source", "target")]
+    lines = text_of(0)[:6]
+    for file, text in zip((*files, source), (text_of(0), text_of(1), lines)):
+        with open(file, "w") as out:
+            out.writelines(line + "\n" for line in text)
+    run(translator, "train", "--source", files[0], "--target", files[1], "--init", os.path.join(imported, "model.safetensors"),
+        "--vocab", os.path.join(imported, "vocab.model"), "--target-vocab", os.path.join(imported, "target-vocab.model"), "--out", tuned,
+        "--steps", 80, "--batch-tokens", 400, "--lr", 3e-3, "--schedule", "constant", "--warmup", 0, "--quiet")
+    run(xfc, "export", tuned, "--to", "ctranslate2", "-o", exported)
+    listed = []
+    for side in ("source", "target"):
+        own, shared = (os.path.join(exported, name + "_vocabulary.json") for name in (side, "shared"))
+        with open(own if os.path.exists(own) else shared) as file:
+            listed.append(json.load(file))
+    rows = [list(map(int, line.split())) for line in run(translator, "encode", "--model", tuned, "--input", source).splitlines()]
+    there = ctranslate2.Translator(exported, device="cpu", compute_type="float32", intra_threads=1)
+    with open(os.path.join(exported, "config.json")) as file:
+        ends = json.load(file)["add_source_eos"]  # then CTranslate2 adds the last token
+    tokens = [[listed[0][i] for i in (row[:-1] if ends else row)] for row in rows]
+    for beam in (1, 3):
+        wanted = there.translate_batch(tokens, beam_size=beam, length_penalty=1, max_decoding_length=20, min_decoding_length=0,
+                                       suppress_sequences=[["<pad>"]] * ("<pad>" in listed[1]))
+        wanted = [result.hypotheses[0] for result in wanted]
+        flags = "--beam", beam, "--max-length", 20, "--at-max-length", "cut", "--length-penalty", 1, "--early-stopping", "true", "--json"
+        before, after = ([[listed[1][i] for i in json.loads(answer)["hypotheses"][0]["ids"]] for answer in run(
+            translator, "translate", "--model", model, "--input", source, *flags).splitlines()] for model in (imported, tuned))
+        expect(after == wanted, f"tuned, beam {beam}: translate gives {after}, CTranslate2 {wanted}")
+        expect(before != after and len(set(map(tuple, after))) > 2, f"tuned: translations {after}, before {before}")
+    print(f"tuned: {wanted}")
+
+
+def check_library(imported, translator, lines):
+    """A library of the imported model, through its functions in C, translates as the executable does."""
+    if "XFC_SANITIZED" in os.environ:
+        return  # Python cannot load a library that is instrumented
+    source, library = os.path.join(work, "library.lines"), os.path.join(work, "imported")
+    with open(source, "w") as file:
+        file.writelines(line + "\n" for line in lines)
+    run(xfc, "compile", imported, "-o", library, "--mode", "decode", "--emit", "lib")
+    for flags in ((), ("--beam", 2, "--max-length", 5)):
+        wanted = run(translator, "translate", "--model", imported, "--input", source, *flags)
+        with open(source) as text:
+            found = completed(sys.executable, os.path.join(root, "docs", "examples", "xfc.py"), os.path.join(work, "libimported.so"), imported, *flags,
+                              stdin=text).stdout
+        expect(found == wanted and len(set(wanted.splitlines())) > 1, f"library {flags}: it gives {found}, the executable {wanted}")
 
 
 def check_punctuation(folder, plain, translator):
