@@ -129,6 +129,15 @@ model = t5("T5", vocab_size=len(tokenizer))
 check_cut(with_tokenizer("cut-spiece", model, path("t5.tokenizer")))
 check_cut(with_tokenizer("cut-t5", model, tokenizer))
 
+# 10^9 for a number of sentinels, an id of a token, and that of a special one.
+for folder, name, key, change in (("cut-spiece", "tokenizer_config.json", "extra_ids", {"extra_ids": HUGE}), ("cut-m2m", "vocab.json", "<s>", {"<s>": HUGE}),
+                                  ("cut-spiece", "tokenizer_config.json", f"added_tokens_decoder.{HUGE}", {"added_tokens_decoder": {HUGE: {"content": "x"}}})):
+    with open(path(folder, name)) as text:
+        before = json.load(text)
+    write(path(folder, name), before | change)
+    refused(f"{name}, {key}", path(folder), f"error: {path(folder, name)}: {key}: expected")
+    write(path(folder, name), before)
+
 # A tokenizer.json of a kind that is not read, as BERT's, is refused with the name of the kind.
 with open(path("cut-t5", "tokenizer.json")) as text:
     wordpiece = json.load(text)
