@@ -1,5 +1,5 @@
 // Ranks over MPI, whose library is loaded at run time: no executable needs it to start.
-#include "ranks/Ranks.h"
+#include "ranks/Watch.h"
 #include <algorithm>
 #include <charconv>
 #include <chrono>
@@ -60,7 +60,7 @@ Launch launchOf() {
 class Mpi : public Ranks {
 public:
   struct Library;
-  Mpi(std::unique_ptr<Library> library, int rank, int size);
+  Mpi(std::unique_ptr<Library> library, std::unique_ptr<Watch> watch, int rank, int size);
   ~Mpi() override;
   int post(std::span<const Part> sends, std::span<const Part> receives) override;
   bool test(int exchange) override;
@@ -78,6 +78,7 @@ private:
   void wait(Handle &request, int from);
   std::unique_ptr<Library> library;
   std::vector<Exchange> exchanges; // by number
+  std::unique_ptr<Watch> watch;
   bool left = false;
 };
 
@@ -176,16 +177,20 @@ std::unique_ptr<Mpi::Library> findLibrary(const std::string &file, const Launch 
               "process with --mpi none");
 }
 
-Mpi::Mpi(std::unique_ptr<Library> begun, int rank, int size) : Ranks(rank, size), library(std::move(begun)) {
+Mpi::Mpi(std::unique_ptr<Library> begun, std::unique_ptr<Watch> watching, int rank, int size)
+    : Ranks(rank, size), library(std::move(begun)), watch(std::move(watching)) {
   tellNames();
+  watch->begin(*this);
 }
 
 Mpi::~Mpi() { leave(); }
 
 void Mpi::leave() {
-  if (!left)
-    library->finalize();
+  if (left)
+    return;
   left = true;
+  watch->stop();
+  library->finalize();
 }
 
 // Spins at first, then yields the core: there may be more processes than cores.
@@ -257,6 +262,7 @@ void Mpi::complete(int number) {
 }
 
 void Mpi::abort() {
+  watch->stop(); // the launcher may end others before this one
   std::fflush(nullptr);
   library->abort(library->world, 1);
   std::_Exit(1);
@@ -268,6 +274,7 @@ std::unique_ptr<Ranks> joinRanks(const std::string &file) {
   const Launch launch = launchOf();
   if (!launch.any || launch.size == 1 || file == "none")
     return oneRank();
+  auto watch = std::make_unique<Watch>();
   std::unique_ptr<Mpi::Library> library = findLibrary(file, launch);
   dlopen(library->file.c_str(), RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD); // its plugins look up its symbols globally
   library->begun = true;
@@ -285,7 +292,7 @@ std::unique_ptr<Ranks> joinRanks(const std::string &file) {
     library->finalize();
     return oneRank();
   }
-  return std::make_unique<Mpi>(std::move(library), rank, size);
+  return std::make_unique<Mpi>(std::move(library), std::move(watch), rank, size);
 }
 
 } // namespace xfc
