@@ -11,6 +11,10 @@ void addPrepare(CLI::App &app) {
   auto options = std::make_shared<PrepareOptions>();
   addPairs(*command, options->text, options->filter);
   command->add_option("--out", options->out, "the file to write")->required();
+  command->add_flag(
+      "--keep-text", options->keepText,
+      "also store the text, for train --sentencepiece-alphas; not with --distribution, --guided-alignment "
+      "or another --format");
   command
       ->add_option("--distribution", options->distribution,
                    "also store, for each label, this many of the most probable tokens under the model, the "
@@ -24,6 +28,10 @@ void addPrepare(CLI::App &app) {
   command->callback([command, options] {
     requirePairs(options->text);
     checkAlignmentType(*command, options->text, options->model.format);
+    if (options->keepText && (options->distribution > 0 || !options->text.alignments.empty()))
+      throw CLI::ExcludesError(options->distribution > 0 ? "--distribution" : "--guided-alignment", "--keep-text");
+    if (options->keepText && options->model.format != Format::Text)
+      throw CLI::ValidationError("--keep-text", "lines of pieces or ids are segmented already; it needs --format text");
     if (options->distribution == 0) {
       for (const char *ofTeacher :
            {"--model", "--weights", "--force-model", "--force-vocab", "--device", "--cuda-image", "--batch-tokens"})

@@ -116,9 +116,6 @@ void checkSampling(const TrainOptions &options) {
   const std::vector<double> &alphas = options.segmentationAlphas;
   if (std::ranges::all_of(alphas, [](double alpha) { return alpha == 0; }))
     return;
-  if (!options.data.empty())
-    throw CLI::ValidationError("--sentencepiece-alphas", "the files of --data hold ids, whose text is gone; give text "
-                                                         "to --source and --target, or --tsv");
   if (options.teacher.distribution > 0)
     throw CLI::ExcludesError("--teacher-distribution", "--sentencepiece-alphas");
   if (options.format != Format::Text)

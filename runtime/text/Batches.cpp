@@ -212,6 +212,7 @@ std::vector<PairsOfCorpus> Batches::plan(int64_t epoch, int64_t pool) const {
   if (corpus.isSampled()) {
     of = std::make_shared<const Corpus>(corpus.sampled(order, epoch));
     std::iota(order.begin(), order.end(), 0);
+    corpus.release(); // of this pool, everything is in what was sampled
   }
   std::vector<PairsOfCorpus> planned;
   for (std::vector<int64_t> &pairs : batchesOf(*of, order, batchTokens, random))

@@ -4,16 +4,18 @@
 
 namespace xfc {
 
-void Corpus::store(std::span<const int32_t> source, std::span<const int32_t> target, Weights weights, Links links) {
+void Corpus::store(std::span<const int32_t> source, std::span<const int32_t> target, Weights weights, Links links,
+                   const PairLines *lines) {
   if (built.empty() || built.back().pairs() == blockPairs)
     built.emplace_back();
   PairBlock &block = built.back();
-  block.add(source, target, weights, {}, links);
+  block.add(source, target, weights, {}, links, lines);
   if (block.pairs() == blockPairs) {
     block.ends.shrink_to_fit();
     block.ids.shrink_to_fit();
     block.weights.shrink_to_fit();
     block.links.shrink_to_fit();
+    block.text.shrink_to_fit();
   }
 }
 
@@ -28,7 +30,10 @@ void Corpus::viewBuilt(size_t firstBlock, int64_t firstPair, int64_t linksPerLab
                            .weighting = built[i].weighting(),
                            .linksPerLabel = linksPerLabel,
                            .linkEnds = built[i].linkEnds.data(),
-                           .links = built[i].links.data()});
+                           .links = built[i].links.data(),
+                           .prefixes = built[i].prefixes.data(),
+                           .lineEnds = built[i].lineEnds.data(),
+                           .text = built[i].text.data()});
   parts.push_back(std::move(part));
 }
 
@@ -66,9 +71,8 @@ Corpus::Corpus(std::span<const PairFiles> corpora, const VocabularyPair &vocabul
       if (fresh) // a part has blocks of its own
         built.emplace_back();
       fresh = false;
-      store(source, target, weights, reader.links());
-      if (sampler)
-        sampler->add(reader.sourceLine(), reader.targetLine(), reader.sourceFrame(), reader.targetFrame());
+      const PairLines lines = reader.lines();
+      store(source, target, weights, reader.links(), sampler ? &lines : nullptr);
     };
     while (reader.next(std::ref(add))) {
     }
@@ -78,6 +82,10 @@ Corpus::Corpus(std::span<const PairFiles> corpora, const VocabularyPair &vocabul
     if (corpora.size() == 1)
       counts.hash = reader.totals().hash;
   }
+  boundSamples(module);
+}
+
+void Corpus::boundSamples(const Module &module) {
   for (const int side : {XFC_SOURCE, XFC_TARGET}) {
     const int64_t most = side == XFC_SOURCE ? module.maxLength : module.maxTargetLength;
     longestSample[side] = std::min(4 * counts.longest[side], most > 0 ? most : std::numeric_limits<int64_t>::max());
@@ -95,6 +103,15 @@ CorpusTotals Corpus::bounds() const {
   return bounds;
 }
 
+// Of a side that samples.
+std::vector<int32_t> Corpus::sample(size_t pair, int side, int64_t epoch) const {
+  const auto [block, i] = placeOf(pair);
+  const size_t at = 2 * i + (side == XFC_TARGET);
+  const uint32_t begin = at == 0 ? 0 : block.lineEnds[at - 1];
+  return sampler->sample({block.text + begin, block.lineEnds[at] - begin},
+                         sequence(pair, side == XFC_TARGET).first(block.prefixes[at]), pair, side, epoch);
+}
+
 Corpus Corpus::sampled(std::vector<int64_t> pairs, int64_t epoch) const {
   Corpus drawn;
   std::vector<std::array<std::vector<int32_t>, 2>> window; // the sources and targets of a block
@@ -106,7 +123,7 @@ Corpus Corpus::sampled(std::vector<int64_t> pairs, int64_t epoch) const {
         std::vector<int32_t> &ids = window[i][side == XFC_TARGET];
         ids.clear();
         if (sampler->samples(side))
-          ids = sampler->sample(pair, side, epoch);
+          ids = sample(pair, side, epoch);
         if (const auto length = static_cast<int64_t>(ids.size()) - (side == XFC_TARGET);
             ids.empty() || length > longestSample[side]) {
           const std::span<const int32_t> best = sequence(pair, side == XFC_TARGET);
@@ -127,7 +144,11 @@ Corpus Corpus::sampled(std::vector<int64_t> pairs, int64_t epoch) const {
   return drawn;
 }
 
-Corpus::Corpus(const std::vector<std::string> &shardFiles, const VocabularyPair &vocabularies, const Module &module) {
+Corpus::Corpus(const std::vector<std::string> &shardFiles, const VocabularyPair &vocabularies, const Module &module,
+               const EpochSampling &sampling, const Parallel &parallel)
+    : parallel(parallel) {
+  if (sampling.any())
+    sampler = std::make_unique<TextSampler>(vocabularies, module, sampling);
   shards.reserve(shardFiles.size());
   for (const std::string &file : shardFiles) {
     const Shard &shard = shards.emplace_back(file, vocabularies, module);
@@ -135,7 +156,16 @@ Corpus::Corpus(const std::vector<std::string> &shardFiles, const VocabularyPair 
     counts.append(shard.totals());
     if (shardFiles.size() == 1) // so that its hash equals that of the text it was made from
       counts.hash = shard.totals().hash;
+    const Shard::Block &first = shard.blocks().front();
+    if (sampler && !first.text)
+      throw Error(file + ": has no text to be segmented at random (--sentencepiece-alphas); make it again with "
+                         "`prepare --keep-text`");
+    if (sampler && (first.tokensPerLabel > 0 || first.linksPerLabel > 0 ||
+                    (sampler->samples(XFC_TARGET) && first.weighting == Weighting::Word)))
+      throw Error(file + ": has weights of words, links or distributions, which belong to the tokens of one "
+                         "segmentation; train without --sentencepiece-alphas");
   }
+  boundSamples(module);
 }
 
 std::vector<int64_t> Corpus::sizes() const {

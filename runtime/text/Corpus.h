@@ -14,15 +14,17 @@ public:
   Corpus(const PairFiles &files, const VocabularyPair &vocabularies, const Module &module, Format format,
          const PairFilter &filter = {}, const Parallel &parallel = oneByOne);
   // Reads several corpora, one after the other. The data equals that of shards prepared from each of them. With
-  // `sampling`, the text is kept too, so that sampled() can be called. The vocabularies must then outlive the corpus.
+  // `sampling`, the lines are kept too, so that sampled() can be called. The vocabularies must then outlive the corpus.
   Corpus(std::span<const PairFiles> corpora, const VocabularyPair &vocabularies, const Module &module, Format format,
          const PairFilter &filter = {}, const Parallel &parallel = oneByOne, const EpochSampling &sampling = {});
   // Takes sources as the encoder reads them, and targets without start and eos tokens.
   Corpus(const std::vector<std::vector<int32_t>> &sources, const std::vector<std::vector<int32_t>> &targets,
          const Module &module);
   // Opens pairs that were written to shard files, one file after the other. They stay in the files and are read on use.
-  // Throws Error as Shard does.
-  Corpus(const std::vector<std::string> &shardFiles, const VocabularyPair &vocabularies, const Module &module);
+  // With `sampling`, sampled() can be called, as above. Throws Error as Shard does, or if there is sampling and a file
+  // does not hold its lines, or holds what belongs to the tokens of one segmentation.
+  Corpus(const std::vector<std::string> &shardFiles, const VocabularyPair &vocabularies, const Module &module,
+         const EpochSampling &sampling = {}, const Parallel &parallel = oneByOne);
   Corpus(const Corpus &) = delete;
   Corpus(Corpus &&) = default;
 
@@ -117,9 +119,12 @@ private:
     return {block.ids + begin, block.ends[at] - begin};
   }
   std::span<const int32_t> withEnds(size_t pair) const { return sequence(pair, 1); } // a target with its start and eos
-  void store(std::span<const int32_t> source, std::span<const int32_t> target, Weights weights = {}, Links links = {});
+  void store(std::span<const int32_t> source, std::span<const int32_t> target, Weights weights = {}, Links links = {},
+             const PairLines *lines = nullptr);
   void viewBuilt(size_t firstBlock, int64_t firstPair, int64_t linksPerLabel = 0);
   std::vector<int64_t> ofParts(int64_t Shard::Block::*number) const;
+  void boundSamples(const Module &module);
+  std::vector<int32_t> sample(size_t pair, int side, int64_t epoch) const;
 
   CorpusTotals counts;
   int64_t wordsDiffer = 0;

@@ -9,6 +9,7 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace xfc {
@@ -37,6 +38,13 @@ struct Link {
   bool operator==(const Link &) const = default;
 };
 using Links = std::span<const Link>;
+
+// The lines that a pair was read from, and how many ids of each of its sequences precede those of the line, the start
+// of a target included; indexed by XFC_SOURCE and XFC_TARGET. A corpus may have them, to be segmented anew.
+struct PairLines {
+  std::string_view lines[2];
+  uint32_t prefixes[2] = {0, 0};
+};
 
 // Statistics of a set of pairs. The arrays are indexed by XFC_SOURCE and XFC_TARGET; lengths are counted as the model
 // counts them: with eos, and targets without start.
@@ -91,7 +99,8 @@ struct CorpusTotals {
 // for each pair, or one for each id, of which those of labels count; all pairs of a block have the same kind. Unless it
 // is empty, `distributions` holds those of the first pair's labels, then of the second's and so on, and `labelEnds` the
 // number of labels up to the end of each pair. `links` holds those of all pairs, and `linkEnds` their number up to the
-// end of each pair.
+// end of each pair. Unless it is empty, `text` holds the first source's line, the first target's and so on, `lineEnds`
+// the number of bytes up to the end of each, and `prefixes` the number of ids before those of each.
 struct PairBlock {
   std::vector<uint32_t> ends;
   std::vector<int32_t> ids;
@@ -100,13 +109,15 @@ struct PairBlock {
   std::vector<TokenProbability> distributions;
   std::vector<uint32_t> linkEnds;
   std::vector<Link> links;
+  std::vector<uint32_t> prefixes, lineEnds;
+  std::vector<char> text;
 
   int64_t pairs() const { return static_cast<int64_t>(ends.size() / 2); }
   Weighting weighting() const {
     return weights.empty() ? Weighting::None : weights.size() < ids.size() ? Weighting::Sentence : Weighting::Word;
   }
   void add(std::span<const int32_t> source, std::span<const int32_t> target, Weights ofPair = {},
-           Distribution ofLabels = {}, Links aligned = {}) {
+           Distribution ofLabels = {}, Links aligned = {}, const PairLines *readFrom = nullptr) {
     for (std::span<const int32_t> sequence : {source, target}) {
       ids.insert(ids.end(), sequence.begin(), sequence.end());
       if (ids.size() > std::numeric_limits<uint32_t>::max())
@@ -122,6 +133,16 @@ struct PairBlock {
     distributions.insert(distributions.end(), ofLabels.begin(), ofLabels.end());
     links.insert(links.end(), aligned.begin(), aligned.end());
     linkEnds.push_back(static_cast<uint32_t>(links.size()));
+    for (const int side : {XFC_SOURCE, XFC_TARGET}) {
+      if (!readFrom)
+        break;
+      text.insert(text.end(), readFrom->lines[side].begin(), readFrom->lines[side].end());
+      if (text.size() > std::numeric_limits<uint32_t>::max() - sizeof(uint32_t))
+        throw Error("the corpus has " + std::to_string(blockPairs) +
+                    " pairs of more than 4 GB of text; give sentences");
+      lineEnds.push_back(static_cast<uint32_t>(text.size()));
+      prefixes.push_back(readFrom->prefixes[side]);
+    }
   }
   void clear() {
     ends.clear();
@@ -131,6 +152,9 @@ struct PairBlock {
     distributions.clear();
     linkEnds.clear();
     links.clear();
+    prefixes.clear();
+    lineEnds.clear();
+    text.clear();
   }
 };
 

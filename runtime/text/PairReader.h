@@ -87,10 +87,11 @@ public:
   using Use = std::function<void(std::span<const int32_t> source, std::span<const int32_t> target, Weights weights)>;
   bool next(const Use &use);
   // During a call of `use`: the text of the pair.
-  std::string_view sourceLine() const { return used->source; }
-  std::string_view targetLine() const { return used->target; }
-  const Frame &sourceFrame() const { return frameOf(sourceFrames, used->sourceFile); }
-  const Frame &targetFrame() const { return frameOf(targetFrames, used->targetFile); }
+  PairLines lines() const {
+    return {{used->source, used->target},
+            {static_cast<uint32_t>(frameOf(sourceFrames, used->sourceFile).prefix.size()),
+             static_cast<uint32_t>(frameOf(targetFrames, used->targetFile).prefix.size())}};
+  }
   const std::string &place() const { return used->targetWhere; } // of its target: file:line
   Links links() const { return used->links; }                    // of its alignment
   int64_t linksPerLabel() const { return mostLinks; }            // that a label may have; 0: there are no alignments

@@ -21,10 +21,11 @@ struct Header {
   uint8_t weighting, linksPerLabel;
   uint16_t tokensPerLabel;
 };
-constexpr uint32_t newestVersion = 4;
+constexpr uint32_t newestVersion = 5;
 // A file has the first version that can hold what it holds, so that earlier executables can read it.
-Header headerOf(Weighting weighting, int64_t tokensPerLabel, int64_t linksPerLabel) {
-  const uint32_t version = linksPerLabel > 0              ? newestVersion
+Header headerOf(Weighting weighting, int64_t tokensPerLabel, int64_t linksPerLabel, bool withLines) {
+  const uint32_t version = withLines                      ? newestVersion
+                           : linksPerLabel > 0            ? 4
                            : tokensPerLabel > 0           ? 3
                            : weighting != Weighting::None ? 2
                                                           : 1;
@@ -70,16 +71,17 @@ int64_t weightsOf(Weighting weighting, int64_t pairs, int64_t ids) {
 } // namespace
 
 ShardWriter::ShardWriter(const std::string &name, const VocabularyPair &vocabularies, const Module &module,
-                         Format format, Weighting weighting, int64_t tokensPerLabel, int64_t linksPerLabel)
+                         Format format, Weighting weighting, int64_t tokensPerLabel, int64_t linksPerLabel,
+                         bool withLines)
     : file(name), vocabularies(vocabularies), module(module), format(format), weighting(weighting),
-      tokensPerLabel(tokensPerLabel), linksPerLabel(linksPerLabel) {
-  file.write(bytesOf(headerOf(weighting, tokensPerLabel, linksPerLabel)));
+      tokensPerLabel(tokensPerLabel), linksPerLabel(linksPerLabel), withLines(withLines) {
+  file.write(bytesOf(headerOf(weighting, tokensPerLabel, linksPerLabel, withLines)));
   written = sizeof(Header);
 }
 
 void ShardWriter::add(std::span<const int32_t> source, std::span<const int32_t> target, Weights weights,
-                      Distribution distributions, Links links) {
-  block.add(source, target, weights, distributions, links);
+                      Distribution distributions, Links links, const PairLines *lines) {
+  block.add(source, target, weights, distributions, links, withLines ? lines : nullptr);
   for (const auto [token, probability] : distributions)
     ofDistributions.mix(static_cast<uint64_t>(static_cast<uint32_t>(token)) << 32 |
                         std::bit_cast<uint32_t>(probability));
@@ -93,10 +95,15 @@ void ShardWriter::writeBlock() {
     linkCounts.push_back(block.linkEnds.back());
   else
     block.linkEnds.clear();
+  if (withLines) {
+    textSizes.push_back(static_cast<uint32_t>(block.text.size()));
+    block.text.resize((block.text.size() + 3) / 4 * 4);
+  }
   uint32_t sum = 0;
   for (const std::string_view part :
        {bytesOf(block.ends), bytesOf(block.ids), bytesOf(block.weights), bytesOf(block.labelEnds),
-        bytesOf(block.distributions), bytesOf(block.linkEnds), bytesOf(block.links)}) {
+        bytesOf(block.distributions), bytesOf(block.linkEnds), bytesOf(block.links), bytesOf(block.prefixes),
+        bytesOf(block.lineEnds), bytesOf(block.text)}) {
     file.write(part);
     written += part.size();
     sum = crc32c(part, sum);
@@ -115,6 +122,7 @@ void ShardWriter::commit(const CorpusTotals &ofPairs) {
   static_assert(sizeof(Entry) == entrySize);
   file.write(bytesOf(table));
   file.write(bytesOf(linkCounts));
+  file.write(bytesOf(textSizes));
   Footer footer{};
   footer.pairs = totals.pairs;
   footer.skippedLong = totals.skippedLong;
@@ -132,8 +140,9 @@ void ShardWriter::commit(const CorpusTotals &ofPairs) {
   footer.eos = module.eos;
   footer.sourceEos = format == Format::Ids ? Verbatim : module.sourceEos ? Added : None;
   footer.blockPairs = blockPairs;
-  footer.tableSum = crc32c(bytesOf(linkCounts), crc32c(bytesOf(table)));
-  footer.sum = crc32c(bytesOf(footer, summed), crc32c(bytesOf(headerOf(weighting, tokensPerLabel, linksPerLabel))));
+  footer.tableSum = crc32c(bytesOf(textSizes), crc32c(bytesOf(linkCounts), crc32c(bytesOf(table))));
+  footer.sum =
+      crc32c(bytesOf(footer, summed), crc32c(bytesOf(headerOf(weighting, tokensPerLabel, linksPerLabel, withLines))));
   std::memcpy(footer.mark, magic, sizeof magic);
   file.write(bytesOf(footer));
   file.commit();
@@ -176,14 +185,15 @@ void Shard::open(const VocabularyPair &vocabularies, const Module &module) {
   weighting = static_cast<Weighting>(header.weighting);
   tokensPerLabel = header.tokensPerLabel;
   linksPerLabel = header.linksPerLabel;
+  withLines = header.version == newestVersion;
   if (weighting > Weighting::Word || tokensPerLabel > mostProbableTokens ||
-      header.version != headerOf(weighting, tokensPerLabel, linksPerLabel).version)
+      header.version != headerOf(weighting, tokensPerLabel, linksPerLabel, withLines).version)
     damaged("its version is not that of the weights, distributions and links that its header names");
   if (footer.blockPairs != blockPairs || footer.pairs < 1 ||
       footer.pairs > static_cast<int64_t>(contents.size() / sizeof(uint64_t)))
     damaged("its footer counts pairs that it cannot hold");
   const size_t count = static_cast<size_t>((footer.pairs + blockPairs - 1) / blockPairs);
-  const size_t ofBlock = entrySize + (linksPerLabel > 0 ? sizeof(uint32_t) : 0); // in the table
+  const size_t ofBlock = entrySize + ((linksPerLabel > 0) + withLines) * sizeof(uint32_t); // in the table
   if (count > (footerAt - sizeof(Header)) / ofBlock)
     damaged("its footer counts pairs that it cannot hold");
   const size_t tableAt = footerAt - count * ofBlock;
@@ -196,6 +206,8 @@ void Shard::open(const VocabularyPair &vocabularies, const Module &module) {
   counts.hash = footer.hash;
   for (size_t i = 0; linksPerLabel > 0 && i < count; ++i)
     linkCounts.push_back(at<uint32_t>(table, count * entrySize + i * sizeof(uint32_t)));
+  for (size_t i = 0; withLines && i < count; ++i)
+    textSizes.push_back(at<uint32_t>(table, count * (ofBlock - sizeof(uint32_t)) + i * sizeof(uint32_t)));
   int64_t tokens[2] = {0, 0};
   begins.assign(1, sizeof(Header));
   views.reserve(count);
@@ -207,7 +219,7 @@ void Shard::open(const VocabularyPair &vocabularies, const Module &module) {
     begins.push_back(end);
     const int64_t sources = at<uint32_t>(table, i * entrySize + 12), ids = idsOf(i, sources);
     if (ids < 0)
-      damaged("block " + std::to_string(i + 1) + " does not hold its weights, distributions or links");
+      damaged("block " + std::to_string(i + 1) + " does not hold its weights, distributions, links or lines");
     const auto *words = reinterpret_cast<const int32_t *>(contents.data() + begin + ends);
     views.push_back({reinterpret_cast<const uint32_t *>(contents.data() + begin), words,
                      reinterpret_cast<const float *>(words + ids), weighting});
@@ -218,9 +230,16 @@ void Shard::open(const VocabularyPair &vocabularies, const Module &module) {
       view.labelEnds = reinterpret_cast<const uint32_t *>(view.weights + weightsOf(weighting, pairs, ids));
       view.distributions = reinterpret_cast<const TokenProbability *>(view.labelEnds + pairs);
     }
-    if (linksPerLabel > 0) { // at the end of the block
+    // Links, and then lines, are at the end of the block.
+    const auto *const lines = reinterpret_cast<const uint32_t *>(contents.data() + end) - wordsOfLines(i);
+    if (withLines) {
+      view.prefixes = lines;
+      view.lineEnds = view.prefixes + 2 * pairs;
+      view.text = reinterpret_cast<const char *>(view.lineEnds + 2 * pairs);
+    }
+    if (linksPerLabel > 0) {
       view.linksPerLabel = linksPerLabel;
-      view.links = reinterpret_cast<const Link *>(contents.data() + end) - linkCounts[i];
+      view.links = reinterpret_cast<const Link *>(lines) - linkCounts[i];
       view.linkEnds = reinterpret_cast<const uint32_t *>(view.links) - pairs;
     }
     tokens[XFC_SOURCE] += sources;
@@ -270,12 +289,18 @@ int64_t Shard::pairsOf(size_t i) const {
   return std::min(blockPairs, counts.pairs - static_cast<int64_t>(i) * blockPairs);
 }
 
-// Follows from the size of the block and its numbers of source tokens and of links; -1 if no number of ids, with their
-// weights, distributions and links, has that size. A label is an id that is neither of a source nor a start.
+// What the lines of block i take, in words of 4 bytes.
+int64_t Shard::wordsOfLines(size_t i) const {
+  return withLines ? 4 * pairsOf(i) + (static_cast<int64_t>(textSizes[i]) + 3) / 4 : 0;
+}
+
+// Follows from the size of the block and its numbers of source tokens, of links and of bytes of text; -1 if no number
+// of ids, with their weights, distributions, links and lines, has that size. A label is an id that is neither of a
+// source nor a start.
 int64_t Shard::idsOf(size_t i, int64_t sources) const {
   const int64_t pairs = pairsOf(i), words = static_cast<int64_t>(bytesOf(i).size() / sizeof(int32_t)) - 2 * pairs,
                 ofLabel = 2 * tokensPerLabel;
-  const int64_t ofLinks = linksPerLabel > 0 ? pairs + 2 * static_cast<int64_t>(linkCounts[i]) : 0;
+  const int64_t ofLinks = (linksPerLabel > 0 ? pairs + 2 * static_cast<int64_t>(linkCounts[i]) : 0) + wordsOfLines(i);
   const int64_t ofIds = words - (weighting == Weighting::Sentence ? pairs : 0) - (ofLabel > 0 ? pairs : 0) - ofLinks +
                         ofLabel * (sources + pairs),
                 ofId = 1 + (weighting == Weighting::Word ? 1 : 0) + ofLabel, ids = ofIds / ofId;
@@ -319,6 +344,8 @@ void Shard::check(size_t i) const {
     checkDistributions(i);
   if (linksPerLabel > 0)
     checkLinks(i);
+  if (withLines)
+    checkLines(i);
 }
 
 // A pair of block i, for messages.
@@ -391,6 +418,29 @@ void Shard::checkLinks(size_t i) const {
   if (begin != linkCounts[i])
     damaged("block " + std::to_string(i + 1) + " holds " + std::to_string(begin) + " links, but its table says " +
             std::to_string(linkCounts[i]));
+}
+
+// To be called once the block's sequences have been checked.
+void Shard::checkLines(size_t i) const {
+  const Block &view = views[i];
+  uint32_t begin = 0;
+  for (int64_t k = 0; k < 2 * pairsOf(i); ++k) {
+    const auto wrong = [&](const std::string &what) {
+      damaged(placeOf(i, k / 2) + (k % 2 == 0 ? "the source's" : "the target's") + " line " + what);
+    };
+    const uint32_t end = view.lineEnds[k], ids = view.ends[k] - (k == 0 ? 0 : view.ends[k - 1]);
+    if (end < begin || end > textSizes[i])
+      wrong("ends at byte " + std::to_string(end) + ", which is not between " + std::to_string(begin) + " and " +
+            std::to_string(textSizes[i]));
+    if (view.prefixes[k] > ids || view.prefixes[k] < k % 2)
+      wrong("begins after " + std::to_string(view.prefixes[k]) + " of " + std::to_string(ids) + " ids");
+    if (invalidUtf8({view.text + begin, end - begin}) != std::string::npos)
+      wrong("is not valid UTF-8");
+    begin = end;
+  }
+  if (begin != textSizes[i])
+    damaged("block " + std::to_string(i + 1) + " holds " + std::to_string(begin) +
+            " bytes of text, but its table says " + std::to_string(textSizes[i]));
 }
 
 void Shard::requireUnchanged() const {

@@ -18,18 +18,20 @@ Parallel onThreadsOf(Engine &engine) {
 }
 
 void preparePairs(const std::string &out, const PairFiles &text, const PairFilter &filter,
-                  const VocabularyPair &vocabularies, Engine &engine, Format format, ProgressBar &bar, Teacher *teacher,
-                  int64_t distribution) {
+                  const VocabularyPair &vocabularies, Engine &engine, Format format, ProgressBar &bar, bool keepText,
+                  Teacher *teacher, int64_t distribution) {
   const Module &module = engine.module();
   PairReader reader(text, vocabularies, module, format, filter, onThreadsOf(engine));
-  ShardWriter writer(out, vocabularies, module, format, text.weighting(), distribution, reader.linksPerLabel());
+  ShardWriter writer(out, vocabularies, module, format, text.weighting(), distribution, reader.linksPerLabel(),
+                     keepText);
   const CorpusTotals &totals = reader.totals();
   TaughtPairs window; // with a teacher: the pairs of a window, whose distributions are computed together
   while (reader.next([&](std::span<const int32_t> source, std::span<const int32_t> target, Weights weights) {
+    const PairLines lines = reader.lines();
     if (teacher)
       window.add(source, target, weights, reader.links(), reader.place());
     else
-      writer.add(source, target, weights, {}, reader.links());
+      writer.add(source, target, weights, {}, reader.links(), &lines);
   })) {
     if (teacher) {
       const auto distributions = teacher->distributions(window);
@@ -67,7 +69,7 @@ void prepare(const PrepareOptions &options) {
     vocabularies = loadVocabularies(options.model.vocabulary, options.model.targetVocabulary, engine->module());
   }
   ProgressBar bar(options.model.quiet);
-  preparePairs(options.out, options.text, options.filter, vocabularies.pair(), *engine, format, bar,
+  preparePairs(options.out, options.text, options.filter, vocabularies.pair(), *engine, format, bar, options.keepText,
                teacher ? &*teacher : nullptr, options.distribution);
 }
 

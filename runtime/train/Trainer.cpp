@@ -346,8 +346,7 @@ static int64_t sizeOf(const PairFiles &text) {
   return bytes;
 }
 
-// Random segmentations need the text itself.
-bool Trainer::isLarge() const { return prepared.empty() && !sampling().any() && sizeOf(text) > options.textMemory; }
+bool Trainer::isLarge() const { return prepared.empty() && sizeOf(text) > options.textMemory; }
 
 // What the files that prepareData() writes are made from.
 std::string Trainer::factsOfData() const {
@@ -356,7 +355,7 @@ std::string Trainer::factsOfData() const {
   for (const char *flag :
        {"teacher", "teacher-model", "teacher-n-best", "teacher-distribution", "format", "source-prefix",
         "target-prefix", "data-weighting-type", "tsv-weighting", "guided-alignment-type", "filter-length",
-        "filter-ratio", "corpus-weight", "corpus-temperature", "text-memory"})
+        "filter-ratio", "corpus-weight", "corpus-temperature", "text-memory", "sentencepiece-alphas"})
     if (flags.contains(flag))
       facts[flag] = flags[flag];
   facts["vocabularies"] = {model.source->hash(), model.target->hash()};
@@ -415,7 +414,7 @@ void Trainer::prepareData() {
         prepared.push_back(folder.file(format("text-%zu.pairs", i + 1)));
         if (!made)
           preparePairs(prepared.back(), corpora[i], options.filter, {*model.source, *model.target}, *model.engine,
-                       options.format, bar);
+                       options.format, bar, sampling().any());
       }
     }
     if (!made)
@@ -446,7 +445,7 @@ void Trainer::readCorpora() {
   if (prepared.empty())
     corpus.emplace(corpora, vocabularies, module(), options.format, options.filter, parallel, sampling());
   else
-    corpus.emplace(prepared, vocabularies, module());
+    corpus.emplace(prepared, vocabularies, module(), sampling(), parallel);
   checkDistillation();
   checkLinks();
   if (const PairFiles &held = options.validation; !(held.sources.empty() && held.tables.empty())) {

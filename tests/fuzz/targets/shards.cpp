@@ -22,7 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     for (size_t i = 0; i < shard.blocks().size(); ++i) {
       shard.check(i);
       const Shard::Block &block = shard.blocks()[i];
-      uint32_t begin = 0, labels = 0, sources = 0;
+      uint32_t begin = 0, labels = 0, sources = 0, line = 0;
       for (int64_t k = 0; k < 2 * std::min(blockPairs, totals.pairs - static_cast<int64_t>(i) * blockPairs); ++k) {
         for (uint32_t j = begin; j < block.ends[k]; ++j) {
           fuzz::expect(block.ids[j] >= 0 && block.ids[j] < 20, "ids are in the vocabulary");
@@ -55,6 +55,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             fuzz::expect(ofLabel <= block.linksPerLabel, "a label has no more links than the header says");
           }
         }
+        if (block.text) {
+          fuzz::expect(line <= block.lineEnds[k] && block.text + block.lineEnds[k] <= contents.data() + size,
+                       "lines are in the order of their pairs, and lie within the file");
+          fuzz::expect(invalidUtf8({block.text + line, block.lineEnds[k] - line}) == std::string::npos,
+                       "lines are valid UTF-8");
+          fuzz::expect(block.prefixes[k] <= block.ends[k] - begin, "a line's prefix is in its sequence");
+          line = block.lineEnds[k];
+        }
         sources = block.ends[k] - begin;
         tokens[k % 2] += block.ends[k] - begin - k % 2;
         pairs += k % 2;
@@ -73,7 +81,7 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t mos
   constexpr size_t header = 16, footer = 128;
   if (size < header)
     return size;
-  const size_t entry = data[13] > 0 ? 20 : 16; // with links or without
+  const size_t entry = 16 + 4 * ((data[13] > 0) + (data[8] == 5)); // with links, with lines
   if (size < header + entry + footer || random.oneIn(4))
     return size;
   const std::string_view file = fuzz::textOf(data, size);

@@ -570,6 +570,18 @@ protected:
       epochBatches(corpus, 100, 1, 0);
     });
   }
+  // The same if 4 bytes of a file of one block, with links or lines, are changed, and its checksums match.
+  static constexpr size_t header = 16, table = 20, footer = 128;
+  std::string faultOf(std::string contents, size_t at, uint32_t value) {
+    auto put = [&](size_t where, uint32_t number) { std::memcpy(contents.data() + where, &number, sizeof number); };
+    auto sum = [&](size_t begin, size_t end) { return crc32c(std::string_view(contents).substr(begin, end - begin)); };
+    put(at, value);
+    const size_t end = contents.size() - footer, entry = end - table;
+    put(entry + 8, sum(header, entry));
+    put(end + 112, sum(entry, end));
+    put(end + 116, crc32c(std::string_view(contents).substr(end, 116), sum(0, header)));
+    return faultOf(contents);
+  }
 };
 
 void expectSame(const Corpus &a, const Corpus &b, int64_t offset = 0) {
@@ -638,8 +650,8 @@ TEST_F(ShardTest, IsRefusedWhereAnythingIsWrong) {
     EXPECT_NE(faultOf(changed), "no error") << at;
   }
   std::string next = whole;
-  next[8] = 5;
-  EXPECT_NE(faultOf(next).find("version 5, but this executable reads versions up to 4"), std::string::npos);
+  next[8] = 6;
+  EXPECT_NE(faultOf(next).find("version 6, but this executable reads versions up to 5"), std::string::npos);
 }
 
 TEST_F(ShardTest, HoldsWeights) {
@@ -863,18 +875,7 @@ TEST_F(ShardTest, LinksAreChecked) {
 
   // A block's links must be as many as its table says, and end where its pairs say.
   const std::string whole = (fault({{0, 0}}, module), readFile(file("linked")));
-  constexpr size_t header = 16, table = 20, footer = 128;
-  auto changed = [&](size_t at, uint32_t value) {
-    std::string file = whole;
-    auto put = [&](size_t where, uint32_t number) { std::memcpy(file.data() + where, &number, sizeof number); };
-    auto sum = [&](size_t begin, size_t end) { return crc32c(std::string_view(file).substr(begin, end - begin)); };
-    put(at, value);
-    const size_t end = file.size() - footer, entry = end - table;
-    put(entry + 8, sum(header, entry));
-    put(end + 112, sum(entry, end));
-    put(end + 116, crc32c(std::string_view(file).substr(end, 116), sum(0, header)));
-    return faultOf(file);
-  };
+  auto changed = [&](size_t at, uint32_t value) { return faultOf(whole, at, value); };
   const size_t entry = whole.size() - footer - table, linkEnds = entry - sizeof(Link) - 3 * sizeof(uint32_t);
   EXPECT_EQ(changed(linkEnds + 4, 1), "no error");
   EXPECT_NE(changed(linkEnds + 4, 2).find("pair 2, the links end at number 2, which is not between 0 and 1"),
@@ -882,7 +883,41 @@ TEST_F(ShardTest, LinksAreChecked) {
   EXPECT_NE(changed(linkEnds + 8, 0).find("pair 3, the links end at number 0, which is not between 1 and 1"),
             std::string::npos);
   EXPECT_NE(changed(entry + 16, 0).find("is damaged"), std::string::npos);
-  EXPECT_NE(changed(entry + 16, 0xffffffff).find("does not hold its weights, distributions or links"),
+  EXPECT_NE(changed(entry + 16, 0xffffffff).find("does not hold its weights, distributions, links or lines"),
+            std::string::npos);
+}
+
+TEST_F(ShardTest, LinesAreChecked) {
+  const std::vector<int32_t> source = {5, 6, 7}, target = {module.start, 8, module.eos};
+  {
+    ShardWriter writer(file("lines"), {ids, ids}, module, Format::Ids, Weighting::None, 0, 0, true);
+    CorpusTotals totals;
+    for (int i = 0; i < 3; ++i) {
+      const PairLines lines{{"ab", "\u00e9"}, {0, 1}};
+      writer.add(source, target, {}, {}, {}, &lines);
+      totals.add(source, target);
+    }
+    writer.commit(totals);
+  }
+  const std::string whole = readFile(file("lines"));
+  EXPECT_EQ(whole[8], 5);
+  const size_t entry = whole.size() - footer - table, text = entry - 6 * 2, lineEnds = text - 6 * 4,
+               prefixes = lineEnds - 6 * 4;
+  auto changed = [&](size_t at, uint32_t value) {
+    const std::string fault = faultOf(whole, at, value), place = "block 1 of 1, pair ";
+    return fault.find(place) == std::string::npos ? fault : fault.substr(fault.find(place) + place.size());
+  };
+  EXPECT_EQ(changed(lineEnds, 2), "no error");
+  EXPECT_TRUE(
+      changed(lineEnds + 8, 3).starts_with("2, the source's line ends at byte 3, which is not between 4 and 12"));
+  EXPECT_TRUE(changed(lineEnds + 20, 13).starts_with("3, the target's line ends at byte 13, which is not between 10"));
+  EXPECT_NE(changed(lineEnds + 20, 10).find("block 1 holds 10 bytes of text, but its table says 12"),
+            std::string::npos);
+  EXPECT_TRUE(changed(prefixes, 4).starts_with("1, the source's line begins after 4 of 3 ids"));
+  EXPECT_TRUE(changed(prefixes + 12, 0).starts_with("2, the target's line begins after 0 of 3 ids"));
+  EXPECT_TRUE(changed(text + 4, 0x28c36261).starts_with("2, the target's line is not valid UTF-8"));
+  EXPECT_NE(changed(entry + 16, 16).find("is damaged"), std::string::npos);
+  EXPECT_NE(changed(entry + 16, 0xffffffff).find("does not hold its weights, distributions, links or lines"),
             std::string::npos);
 }
 
@@ -997,6 +1032,51 @@ TEST_F(SampledCorpusTest, EpochsDifferInIdsAndNotInText) {
   }
   for (const int same : {sameEpoch, sameSide, sameAsBest})
     EXPECT_LT(same, 100);
+}
+
+// Files that hold their lines are segmented as the text is, after the prefixes of each line.
+TEST_F(SampledCorpusTest, FilesAreSegmentedAsTheirText) {
+  const std::string more = write("more", "abab\nbabab aba\n");
+  PairFiles files{{lines, more}, {lines, more}, {}};
+  files.sourcePrefixes = {"a", "ab b"};
+  files.targetPrefixes = {"bb", "a"};
+  const VocabularyPair both{vocabulary, vocabulary};
+  const auto prepared = [&](const std::string &name, bool withLines, int64_t links = 0) {
+    PairReader reader(files, both, module, Format::Text);
+    const std::string file = (folder / name).string();
+    ShardWriter writer(file, both, module, Format::Text, Weighting::None, 0, links, withLines);
+    while (reader.next([&](auto... pair) {
+      const PairLines lines = reader.lines();
+      writer.add(pair..., {}, {}, &lines);
+    })) {
+    }
+    writer.commit(reader.totals());
+    return file;
+  };
+  const EpochSampling sampling{{0.2, 0.2}, 9};
+  const Corpus text(std::span(&files, 1), both, module, Format::Text, {}, oneByOne, sampling),
+      file({prepared("kept", true)}, both, module, sampling, backwards);
+  ASSERT_EQ(text.size(), 402u);
+  EXPECT_EQ(file.totals().hash, text.totals().hash);
+  EXPECT_EQ(readFile(prepared("plain", false))[8], 1);
+  expectSame(file, Corpus({prepared("plain", false)}, both, module));
+  std::vector<int64_t> all(text.size());
+  std::iota(all.begin(), all.end(), 0);
+  const Corpus drawn = file.sampled(all, 2);
+  expectSame(drawn, text.sampled(all, 2));
+  EXPECT_FALSE(std::ranges::equal(drawn.source(7), file.source(7)));
+  EXPECT_TRUE(textOf(drawn.source(0)).starts_with("a "));
+  EXPECT_TRUE(textOf(drawn.source(401)).starts_with("ab b babab"));
+  EXPECT_TRUE(textOf(drawn.labels(401)).starts_with("a babab"));
+  EXPECT_EQ(file.bounds().longest[XFC_SOURCE], text.bounds().longest[XFC_SOURCE]);
+  EXPECT_EQ(largestBatch(file, 100).rows[XFC_SOURCE], largestBatch(text, 100).rows[XFC_SOURCE]);
+  EXPECT_NE(
+      errorOf([&] { Corpus({prepared("plain", false)}, both, module, sampling); }).find("plain: has no text to be"),
+      std::string::npos);
+  EXPECT_NE(errorOf([&] {
+              Corpus({prepared("linked", true, 1)}, both, module, sampling);
+            }).find("linked: has weights of words, links or distributions"),
+            std::string::npos);
 }
 
 // A pair's segmentation depends on the seed, the epoch and its number.

@@ -21,7 +21,8 @@ def train(out, *more, steps=STEPS, launch=(), status=0):
     """The weights at the end, or the message if the run is refused."""
     out = vocabulary + "-" + out
     resumed = "--resume" in more
-    begin = [] if resumed else ["--source", path("a"), "--target", path("b"), "--vocab", path(vocabulary), "--batch-tokens", 1024, "--warmup", 5]
+    text = [] if "--data" in more else ["--source", path("a"), "--target", path("b")]
+    begin = [] if resumed else [*text, "--vocab", path(vocabulary), "--batch-tokens", 1024, "--warmup", 5]
     limit = [] if "--epochs" in more else ["--steps", steps]
     command = [*launch, translator, "train", "--out", path(out), *limit, "--quiet", *begin, *more]
     result = subprocess.run(list(map(str, command)), capture_output=True, text=True)
@@ -42,6 +43,7 @@ if launcher:
     os.environ.update(OMPI_MCA_btl="self,vader", OMPI_MCA_btl_vader_single_copy_mechanism="none", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMPI_MCA_rmaps_base_oversubscribe="1")
     accumulated = train("accumulated", *alphas(0.2), "--accumulate", 2, "--threads", 1)
     assert train("ranks", *alphas(0.2), "--threads", 1, launch=[launcher[0], "-n", "2"]) == accumulated
+    assert train("ranks-large", *alphas(0.2), "--threads", 1, "--text-memory", "1kB", launch=[launcher[0], "-n", "2"]) == accumulated
     sys.exit()
 
 sampled = train("one", *alphas(0.2), "--threads", 1)
@@ -50,6 +52,16 @@ assert train("two", *alphas(0.2, 0.2), "--threads", 2) == sampled
 for stop in (3, 7): # in the first epoch, and in the second
     train(f"stopped{stop}", *alphas(0.2), "--threads", 1, steps=stop)
     assert train(f"stopped{stop}", "--resume", "--threads", 2) == sampled
+
+# Text that is too large for memory, and prepared pairs that keep their text, give the same.
+train("large", *alphas(0.2), "--text-memory", "1kB", steps=3)
+assert os.path.exists(path(vocabulary + "-large", "text-1.pairs"))
+made = os.stat(path(vocabulary + "-large", "text-1.pairs")).st_ino
+assert train("large", "--resume") == sampled
+assert os.stat(path(vocabulary + "-large", "text-1.pairs")).st_ino == made, "the file was made again"
+subprocess.run([translator, "prepare", "--source", path("a"), "--target", path("b"), "--vocab", path(vocabulary), "--keep-text",
+                "--out", path(vocabulary + "-pairs"), "--quiet"], check=True)
+assert train("kept", "--data", path(vocabulary + "-pairs"), *alphas(0.2)) == sampled
 
 # It changes the result, and so do the seed and the side.
 plain = train("plain")
