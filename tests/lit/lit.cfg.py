@@ -85,8 +85,14 @@ if all(launchers.values()) and all(map(launches, launchers.values())):
 elif os.environ.get("XFC_REQUIRE_MPI"):
     lit_config.fatal("XFC_REQUIRE_MPI is set, but mpiexec.openmpi and mpiexec.mpich do not both start processes here: install openmpi-bin and mpich")
 
+# A launcher and a library of MPI 5's standard ABI, as the Python package mpich has them.
+prefix = os.path.dirname(os.path.dirname(python))
+if glob.glob(os.path.join(prefix, "lib", "libmpi_abi.so.*")) and launches(os.path.join(prefix, "bin", "mpiexec")):
+    config.available_features.add("mpi-abi")
+config.substitutions.append(("%abi", prefix))
+
 # NVIDIA's assembler and disassembler, from a CUDA toolkit or from the Python packages nvidia-cuda-nvcc and triton.
-packages = os.path.join(os.path.dirname(os.path.dirname(python)), "lib/python*/site-packages/")
+packages = os.path.join(prefix, "lib/python*/site-packages/")
 for folder in [os.path.join(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "bin")] + glob.glob(packages + "nvidia/*/bin") + glob.glob(
         packages + "triton/backends/nvidia/bin"):
     config.environment["PATH"] += os.pathsep + folder
