@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 
+import bleu
 import decode
 import imported
 import kernels
@@ -22,7 +23,8 @@ from common import ROOT, SIZES, TYPES, BenchError, machine, multiplies_bf16, tra
 from report import plot_bars, plot_curves
 
 SECTIONS = {"train": (train, "Training"), "decode": (decode, "Decoding"), "kernels": (kernels, "Kernels"), "startup": (startup, "Start-up"),
-            "scaling": (scaling, "How cost grows"), "ranks": (ranks, "Several processes"), "imported": (imported, "Imported models")}
+            "scaling": (scaling, "How cost grows"), "ranks": (ranks, "Several processes"), "imported": (imported, "Imported models"),
+            "bleu": (bleu, "Time to a BLEU")}
 
 
 def parse():
@@ -46,6 +48,12 @@ def parse():
     parser.add_argument("--batch-tokens", type=int, help="most tokens a side in a batch (2048)")
     parser.add_argument("--source", help="text, plain or gzip, for real lengths; without it only fixed lengths are run")
     parser.add_argument("--target", help="its translation, line by line")
+    for task in bleu.TASKS:
+        parser.add_argument(f"--{task.option}", nargs=4, metavar=("SOURCE", "TARGET", "VALID_SOURCE", "VALID_TARGET"),
+                            help=f"bleu: text and held-out text, of which size {task.size} trains on {task.pairs or 'all'} pairs to BLEU {task.bleu:g}")
+    parser.add_argument("--bleu", type=float, help="bleu: the one to reach, in place of these")
+    parser.add_argument("--bleu-minutes", type=float, default=20, help="bleu: most minutes of training for each program (20)")
+    parser.add_argument("--variant", choices=("eager", "sdpa"), default="sdpa", help="bleu: the form of torch (sdpa)")
     parser.add_argument("--xfc", default=os.path.join(ROOT, "build", "bin", "xfc"), help="the compiler")
     parser.add_argument("--output", default=os.path.join(ROOT, "build", "bench"), help="folder for the report (build/bench)")
     parser.add_argument("--quick", action="store_true", help="one short turn of tiny with one thread, to see that all of it works; "
@@ -66,6 +74,8 @@ def parse():
 
 def draw(name, section, data, folder):
     path = os.path.join(folder, f"{name}.svg")
+    if not data:
+        return ""
     if hasattr(section, "bars"):
         plot_bars(path, SECTIONS[name][1], *section.bars(data))
     elif hasattr(section, "lines"):

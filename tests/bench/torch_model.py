@@ -17,6 +17,20 @@ def sinusoids(positions, d):
     return torch.stack([angle.sin(), angle.cos()], 2).flatten(1)
 
 
+def linear(inputs, outputs, parts=1):
+    """A linear layer with the initial values of models/small.json, which has each of the parts as a matrix of its own."""
+    layer = nn.Linear(inputs, parts * outputs)
+    initialize(layer.weight, layer.bias, parts)
+    return layer
+
+
+@torch.no_grad()
+def initialize(weight, bias, parts=1):
+    for part in weight.chunk(parts):
+        part.copy_(nn.init.xavier_uniform_(torch.empty_like(part)))
+    bias.zero_()
+
+
 class Embedding(nn.Module):
     def __init__(self, size, dropout):
         super().__init__()
@@ -38,9 +52,9 @@ class Attention(nn.Module):
         d = size.d_model
         self.heads, self.rate, self.cross = size.heads, dropout, cross
         self.norm = nn.LayerNorm(d)
-        self.q = nn.Linear(d, d) if cross else None
-        self.kv = nn.Linear(d, 2 * d) if cross else nn.Linear(d, 3 * d)
-        self.o = nn.Linear(d, d)
+        self.q = linear(d, d) if cross else None
+        self.kv = linear(d, d, parts=2 if cross else 3)
+        self.o = linear(d, d)
         self.dropout = nn.Dropout(dropout)
 
     def split(self, x, parts):
@@ -67,7 +81,7 @@ class FeedForward(nn.Module):
     def __init__(self, size, dropout):
         super().__init__()
         self.norm = nn.LayerNorm(size.d_model)
-        self.hidden, self.out = nn.Linear(size.d_model, size.d_ff), nn.Linear(size.d_ff, size.d_model)
+        self.hidden, self.out = linear(size.d_model, size.d_ff), linear(size.d_ff, size.d_model)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x):
@@ -95,6 +109,15 @@ class DecoderLayer(nn.Module):
         x = self.cross.attend(x, self.cross.query(x), *self.cross.memory(encoded), mask=mask)
         return self.feed_forward(x)
 
+    def step(self, x, past, memory, mask):
+        """Of the next token; and the keys and values of all tokens so far, of which `past` are those before."""
+        q, *present = self.attention.project(x)
+        if past:
+            present = [torch.cat(pair, 2) for pair in zip(past, present)]
+        x = self.attention.attend(x, q, *present)
+        x = self.cross.attend(x, self.cross.query(x), *memory, mask=mask)
+        return self.feed_forward(x), present
+
 
 class FusedTransformer(nn.Module):
     def __init__(self, size, dropout=0.1):
@@ -103,7 +126,7 @@ class FusedTransformer(nn.Module):
         self.encoder = nn.ModuleList(EncoderLayer(size, dropout) for _ in range(size.layers))
         self.decoder = nn.ModuleList(DecoderLayer(size, dropout) for _ in range(size.layers))
         self.encoder_norm, self.decoder_norm = nn.LayerNorm(size.d_model), nn.LayerNorm(size.d_model)
-        self.output = nn.Linear(size.d_model, size.vocab)
+        self.output = linear(size.d_model, size.vocab)
 
     def encode(self, source, mask=None):
         x = self.source(source)
@@ -119,6 +142,23 @@ class FusedTransformer(nn.Module):
             x = layer(x, encoded, mask)
         return self.output(self.decoder_norm(x))
 
+    def translation(self, source):
+        """Begins translations: a function that takes the next token of each, beginning with bos, and returns the logits of the one after."""
+        mask = (source != PAD)[:, None, None]
+        encoded = self.encode(source, mask)
+        memories = [layer.cross.memory(encoded) for layer in self.decoder]
+        past, length = [None] * len(self.decoder), 0
+
+        def step(tokens):
+            nonlocal length
+            x = self.target(tokens[:, None], length)
+            for i, layer in enumerate(self.decoder):
+                x, past[i] = layer.step(x, past[i], memories[i], mask)
+            length += 1
+            return self.output(self.decoder_norm(x))[:, 0]
+
+        return step
+
 
 class EagerTransformer(nn.Module):
     def __init__(self, size, dropout=0.1):
@@ -126,7 +166,12 @@ class EagerTransformer(nn.Module):
         self.source, self.target = Embedding(size, dropout), Embedding(size, dropout)
         self.transformer = nn.Transformer(size.d_model, size.heads, size.layers, size.layers, size.d_ff, dropout,
                                           batch_first=True, norm_first=True)
-        self.output = nn.Linear(size.d_model, size.vocab)
+        for module in self.transformer.modules():
+            if isinstance(module, nn.MultiheadAttention):
+                initialize(module.in_proj_weight, module.in_proj_bias, 3)
+            elif isinstance(module, nn.Linear):
+                initialize(module.weight, module.bias)
+        self.output = linear(size.d_model, size.vocab)
 
     def forward(self, source, target, padded):
         pads = source == PAD if padded else None
@@ -134,3 +179,21 @@ class EagerTransformer(nn.Module):
         x = self.transformer(self.source(source), self.target(target), tgt_mask=causal, tgt_is_causal=True,
                              src_key_padding_mask=pads, memory_key_padding_mask=pads)
         return self.output(x)
+
+    def translation(self, source):
+        """As FusedTransformer's, but nn.Transformer keeps no keys and values: each step computes those of all tokens again."""
+        pads = source == PAD
+        encoded = self.transformer.encoder(self.source(source), src_key_padding_mask=pads)
+        translations = []
+
+        def step(tokens):
+            translations.append(tokens)
+            causal = nn.Transformer.generate_square_subsequent_mask(len(translations))
+            x = self.transformer.decoder(self.target(torch.stack(translations, 1)), encoded, tgt_mask=causal, tgt_is_causal=True,
+                                         memory_key_padding_mask=pads)
+            return self.output(x[:, -1])
+
+        return step
+
+
+VARIANTS = {"eager": EagerTransformer, "sdpa": FusedTransformer, "compile": FusedTransformer}

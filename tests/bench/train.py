@@ -1,10 +1,9 @@
 """Compares training with torch: eager nn.Transformer, scaled_dot_product_attention with fused Adam, and torch.compile of the latter; in bfloat16,
 torch trains by autocast."""
-import gzip
 import os
-import subprocess
 
 from common import TYPES, BenchError, Contestant, fastest_peer, python_peer, relative, run_json, take_turns, translator
+from corpus import copies, read_lines, vocabulary
 from report import megabytes, percent, ratio, table
 
 VARIANTS = {"eager": "torch eager", "sdpa": "torch SDPA", "compile": "torch compile"}
@@ -12,28 +11,13 @@ TARGETS = {"tiny": (1.8, 2.0), "small": (1.5, 1.7), "base": (1.2, 1.35)}  # fixe
 PAIRS = 30000
 
 
-def open_text(path):
-    return gzip.open(path, "rt", encoding="utf-8") if path.endswith(".gz") else open(path, encoding="utf-8")
-
-
 def pieces(options, vocab):
     """The first pairs of the text as files of ids from a vocabulary of that size, with eos at the end of sources; and their mean lengths."""
     import sentencepiece
 
-    texts = []
-    for side in (options.source, options.target):
-        with open_text(side) as lines:
-            texts.append([line.rstrip("\n") for line, _ in zip(lines, range(PAIRS))])
-    files = [os.path.join(options.work, f"text.{side}") for side in ("source", "target")]
-    for path, lines in zip(files, texts):
-        with open(path, "w", encoding="utf-8") as file:
-            file.writelines(line + "\n" for line in lines)
-    model = os.path.join(options.work, f"{vocab}.model")
-    made = subprocess.run([options.xfc, "vocab", "--input", *files, "--size", str(vocab), "-o", model], capture_output=True, text=True)
-    if made.returncode != 0:
-        raise BenchError(f"{options.xfc} vocab failed:\n{made.stderr}")
-    processor = sentencepiece.SentencePieceProcessor(model_file=model)
-    sources, targets = (processor.encode(lines) for lines in texts)
+    files = copies(options, "text", (options.source, options.target), PAIRS)
+    processor = sentencepiece.SentencePieceProcessor(model_file=vocabulary(options, "text", files, vocab))
+    sources, targets = (processor.encode(read_lines(file)) for file in files)
     pairs = [(s + [processor.eos_id()], t) for s, t in zip(sources, targets) if s and t]
     paths = [os.path.join(options.work, f"ids-{vocab}.{side}") for side in ("source", "target")]
     for path, side in zip(paths, zip(*pairs)):
