@@ -93,7 +93,7 @@ bool isEnding(pid_t process) {
   return fields >> flags && (flags & exiting) != 0;
 }
 
-// What a rank sends to the helper after a line with its name, a tab, and what to say if it is lost.
+// A rank first sends the helper a line: its name, a tab, and what to say if it is lost. Later it sends one of these.
 constexpr char endsWatch = '.', exits = '!';
 
 // The connection of a process that is watched, or -1.

@@ -103,7 +103,7 @@ CorpusTotals Corpus::bounds() const {
   return bounds;
 }
 
-// Of a side that samples.
+// The sequence of a pair on a side that samples, segmented for this epoch.
 std::vector<int32_t> Corpus::sample(size_t pair, int side, int64_t epoch) const {
   const auto [block, i] = placeOf(pair);
   const size_t at = 2 * i + (side == XFC_TARGET);

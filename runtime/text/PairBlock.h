@@ -133,9 +133,9 @@ struct PairBlock {
     distributions.insert(distributions.end(), ofLabels.begin(), ofLabels.end());
     links.insert(links.end(), aligned.begin(), aligned.end());
     linkEnds.push_back(static_cast<uint32_t>(links.size()));
+    if (!readFrom)
+      return;
     for (const int side : {XFC_SOURCE, XFC_TARGET}) {
-      if (!readFrom)
-        break;
       text.insert(text.end(), readFrom->lines[side].begin(), readFrom->lines[side].end());
       if (text.size() > std::numeric_limits<uint32_t>::max() - sizeof(uint32_t))
         throw Error("the corpus has " + std::to_string(blockPairs) +

@@ -289,7 +289,7 @@ int64_t Shard::pairsOf(size_t i) const {
   return std::min(blockPairs, counts.pairs - static_cast<int64_t>(i) * blockPairs);
 }
 
-// What the lines of block i take, in words of 4 bytes.
+// The size of the lines of block i, with their prefixes and ends, in words of 4 bytes.
 int64_t Shard::wordsOfLines(size_t i) const {
   return withLines ? 4 * pairsOf(i) + (static_cast<int64_t>(textSizes[i]) + 3) / 4 : 0;
 }

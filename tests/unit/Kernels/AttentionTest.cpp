@@ -309,7 +309,7 @@ INSTANTIATE_TEST_SUITE_P(Tiles, Attention, testing::ValuesIn(tiles), nameOf);
 
 class TiledAttention : public Attention {
 protected:
-  // What the emulator executes for an op.
+  // Counts the tile instructions that the emulator executes when the op runs.
   static TileCounts countsOf(const Batch &batch, const std::string &op, const std::vector<std::string> &operands,
                              Options options = {}) {
     options.evaluate = false;

@@ -112,7 +112,7 @@ void renormalizeKernel(const xfc_call *call, int64_t row, void *scratch) {
   chooseKernel(call, row, scratch);
   --chosenRows;
   ++renormalizedRows;
-  // Of the three such tokens, one is not among the two best.
+  // Three tokens remain, but only the two best are candidates: the sum needs the whole row.
   Ids source = visible(call->shape, XFC_KEYS(XFC_TARGET_SOURCE, 0, 0), row, buffer<float>(call, 0), call->strides[0]);
   Ids read = visible(call->shape, XFC_KEYS(XFC_TARGET_CACHE, 0, 1), row, buffer<float>(call, 2), call->strides[2]);
   const std::vector<float> all = nextLogProbabilities(source, read);

@@ -126,7 +126,7 @@ TEST_F(Reliability, ASignalRemovesWhatIsUnfinished) {
       EXPECT_EQ(namesIn(folder), (std::vector<std::string>{"finished"})) << signal << " " << noted;
       fs::remove(in("finished"));
     }
-  // What is ignored stays ignored.
+  // A signal that the process ignored before is still ignored.
   const pid_t child = fork();
   if (child == 0) {
     std::signal(SIGHUP, SIG_IGN);
