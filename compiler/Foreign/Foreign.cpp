@@ -169,13 +169,8 @@ ForeignImport importForeign(const ForeignOptions &options) {
     result.bytes += tensor.bytes.size();
   result.readsText = !vocabularies.source.empty();
   if (!result.readsText)
-    model.notes.push_back(
-        (vocabularies.unread.empty()
-             ? options.from + ": has no tokenizer"
-             : vocabularies.unread +
-                   ": is not, or not all of, a tokenizer that is read here (tokenizer.json, vocab.json "
-                   "with merges.txt, SentencePiece models under the names of their families)") +
-        "; the model takes ids (--format ids), or a vocabulary given by --vocab");
+    model.notes.push_back(options.from +
+                          ": has no tokenizer; the model takes ids (--format ids), or a vocabulary given by --vocab");
   result.notes = std::move(model.notes);
   return result;
 }

@@ -387,7 +387,7 @@ private:
   }
 
   // The tokens of a vocabulary by id, and its SentencePiece model, which is the vocabulary itself or a file beside it.
-  TokenList readVocabulary(const std::string &from, bool target) const {
+  TokenList readVocabulary(const std::string &from, bool target) {
     TokenList result{from, {}, "", {}, {}};
     if (from.ends_with(".spm")) {
       result.pieces = from;
@@ -410,6 +410,9 @@ private:
     if (static_cast<int64_t>(result.tokens.size()) > vocab[target])
       throw Error(from + ": has " + std::to_string(result.tokens.size()) + " tokens, but " + options->name() +
                   " allows only " + std::to_string(vocab[target]));
+    if (static_cast<int64_t>(result.tokens.size()) < vocab[target])
+      notes.push_back(from + ": has " + std::to_string(result.tokens.size()) + " tokens, but the model has " +
+                      std::to_string(vocab[target]) + "; the others have no text");
     result.ids = {static_cast<int32_t>(rows - 1), findToken(result.tokens, "<unk>"), -1,
                   findToken(result.tokens, "</s>")};
     for (auto [id, token] : {std::pair{result.ids.unk, "<unk>"}, {result.ids.eos, "</s>"}})

@@ -29,6 +29,15 @@ public:
     const std::string function = feedForward.substr(gated ? std::string("gated-").size() : 0);
     // gated-gelu has always been computed with the tanh approximation of gelu.
     activation = activationStep(config, "feed_forward_proj", gated && function == "gelu" ? "gelu_new" : function);
+    const int64_t buckets = config.integer("relative_attention_num_buckets", 4, 1024, 32),
+                  maxDistance = config.integer("relative_attention_max_distance", 2, maxPositions, 128);
+    if (buckets % 2)
+      config.fail("relative_attention_num_buckets",
+                  std::to_string(buckets) + " is odd; expected an even number, half of it for each direction");
+    if (maxDistance <= buckets / 2) // in the decoder all buckets are for one direction
+      config.fail("relative_attention_max_distance",
+                  std::to_string(maxDistance) + " is not above " + std::to_string(buckets / 2) +
+                      ", the number of buckets that hold one distance each (half of relative_attention_num_buckets)");
     const int64_t vocab = config.integer("vocab_size", 1, mostVocab, first ? 32128 : 250112);
     params = {{"source_vocab", vocab},
               {"target_vocab", vocab},
@@ -40,8 +49,8 @@ public:
               {"d_ff", config.integer("d_ff", 1, mostFeatures, first ? 2048 : 1024)},
               {"dropout", config.number("dropout_rate", 0, 1, /*open=*/true, 0.1)},
               {"norm_eps", config.number("layer_norm_epsilon", 1e-30, 1, false, 1e-6)},
-              {"buckets", config.integer("relative_attention_num_buckets", 4, 1024, 32)},
-              {"max_distance", config.integer("relative_attention_max_distance", 2, maxPositions, 128)},
+              {"buckets", buckets},
+              {"max_distance", maxDistance},
               // The length that the model was trained for; nothing in the weights limits it.
               {"max_length", config.integer("n_positions", 1, maxPositions, 512)}};
   }

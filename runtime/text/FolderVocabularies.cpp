@@ -91,7 +91,11 @@ private:
     for (const char *other : {"vocab.txt", "merges.txt", "vocab.json", "source.spm", "target.spm", "tokenizer.model",
                               "spiece.vocab", "bpe.codes"})
       if (has(other))
-        return {"", "", path(other)};
+        throw Error(
+            path(other) +
+            ": is not, or not all of, a tokenizer that is read here (tokenizer.json, vocab.json with merges.txt, "
+            "SentencePiece models under the names of their families); add what is missing, or import a folder "
+            "without this file: its model takes ids (--format ids), or a vocabulary given by --vocab");
     return {};
   }
 

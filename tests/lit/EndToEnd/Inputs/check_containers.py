@@ -293,7 +293,13 @@ for name, keys in yaml.items():
         refused(f"{name}, {key} {HUGE}", path("post"), f"error: {path('post', name)}:{len(lines)}: {key}: ", str(HUGE))
         checked.append(key)
     write(os.path.join("post", name), before)
-run(xfc, "import", path("post"), "-o", path("post.again"))
+expect("tokens, but" not in run(xfc, "import", path("post"), "-o", path("post.again")).stderr, "all tokens have text")
+with open(path("post", "vocab.yml"), encoding="utf-8") as file:
+    before = file.read()
+write("post/vocab.yml", "".join(before.splitlines(keepends=True)[:-2]))
+expect(f"{path('post', 'vocab.yml')}: has 29 tokens, but the model has 31; the others have no text"
+       in run(xfc, "import", path("post"), "-o", path("post.fewer")).stderr, "two tokens have no text")
+write("post/vocab.yml", before)
 print(f"10^9 is refused: {checked}")
 
 
