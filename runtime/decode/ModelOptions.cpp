@@ -51,10 +51,10 @@ std::unique_ptr<Engine> loadEngine(const ModelOptions &options, std::optional<Pa
   return engine;
 }
 
-// Files of weights record the vocabularies they were trained with.
+// Files of weights record the vocabularies they were trained with, which ids alone do not need.
 void checkVocabulary(const Metadata &metadata, const char *key, const Vocabulary &vocabulary) {
   const auto theirs = metadata.find(key);
-  if (theirs != metadata.end() && theirs->second != vocabulary.hash())
+  if (!vocabulary.bytes().empty() && theirs != metadata.end() && theirs->second != vocabulary.hash())
     throw Error(vocabulary.name() + ": this vocabulary (hash " + vocabulary.hash() +
                 ") is not the one that the weights were trained with (hash " + theirs->second +
                 "); give that one, which train keeps in its folder, or --force-vocab to use this one anyway");
@@ -74,13 +74,13 @@ LoadedVocabularies vocabulariesOf(const ModelOptions &options, const std::option
                                   const Module &module) {
   ModelFiles files = packed ? ModelFiles{"", options.vocabulary, options.targetVocabulary} : modelFiles(options);
   LoadedVocabularies loaded;
-  bool carriesText = packed && !packed->vocabulary.empty();
-  if (options.format == Format::Ids && files.vocabulary.empty() && !carriesText) {
+  // Ids need no vocabulary, and one takes megabytes.
+  if (options.format == Format::Ids && options.vocabulary.empty()) {
     loaded.source = std::make_shared<Vocabulary>(module.sourceVocab);
     loaded.target = std::make_shared<Vocabulary>(module.targetVocab);
     return loaded;
   }
-  if (files.vocabulary.empty() && !carriesText)
+  if (files.vocabulary.empty() && !(packed && !packed->vocabulary.empty()))
     throw Error("no vocabulary: give --vocab FILE, or --format ids if the lines are ids");
 
   auto load = [&](const std::string &file, const std::string &bytes, int64_t expected) {
