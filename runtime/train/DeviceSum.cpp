@@ -28,7 +28,8 @@ void DeviceSum::join() {
       if (all[rank] == all[other])
         throw CommonError(ranks.nameOf(rank) + " uses the same GPU as " + ranks.nameOf(other) +
                           "; start at most one process for each GPU, or let each process see one of its own "
-                          "(CUDA_VISIBLE_DEVICES)");
+                          "(CUDA_VISIBLE_DEVICES); from version 2.30, NCCL lets processes share a GPU if "
+                          "NCCL_MULTI_RANK_GPU_ENABLE is 1");
   group = ranks.broadcast(group);
   // A rank that fails here ends the others, which wait for it.
   memory = device.allocate((1 + ranks.size()) * share * element, "sums of gradients");

@@ -8,9 +8,11 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <optional>
+#include <unistd.h>
 
 namespace xfc::cuda {
 namespace {
@@ -632,7 +634,11 @@ void CudaDevice::copyOnDevice(void *to, const void *from, int64_t bytes) {
 std::string CudaDevice::identity() const {
   Uuid uuid;
   state->driver.getDeviceUuid(&uuid, state->device);
-  return {reinterpret_cast<const char *>(uuid.bytes), sizeof uuid.bytes};
+  std::string identity(reinterpret_cast<const char *>(uuid.bytes), sizeof uuid.bytes);
+  // This variable tells NCCL, from version 2.30, to let processes share a GPU.
+  if (const char *shared = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE"); shared && std::string_view(shared) == "1")
+    identity += std::to_string(getpid());
+  return identity;
 }
 
 std::string CudaDevice::newGroup() {

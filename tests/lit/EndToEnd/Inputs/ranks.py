@@ -323,15 +323,18 @@ if mode == "cuda":
     if tensors(path("whole/last.safetensors")) == tensors(path("factored/last.safetensors")):
         sys.exit("what is compared cannot differ")
 
-    def with_each(out, *environments):
+    def with_each(out, *environments, settings={**plain, "steps": 50}):
         """The words that start a rank with each of these environments."""
         words = [launcher]
         for variables in environments:
-            words += ([":"] if len(words) > 1 else []) + ["-n", "1", "env", *variables] + flags(out, 2, **plain, steps=50)
+            words += ([":"] if len(words) > 1 else []) + ["-n", "1", "env", *variables] + flags(out, 2, **settings)
         return words
 
     said = run(with_each("same", ["XFC_PTX_DEVICES=1"], ["XFC_PTX_DEVICES=1"]), 1)
     assert re.search(r"rank 1 \(.*\) uses the same GPU as rank 0 \(", said), said
+    shared = ["XFC_PTX_DEVICES=1", "NCCL_MULTI_RANK_GPU_ENABLE=1"]
+    run(with_each("shared", shared, shared, settings={}))
+    same("one", "shared")
     os.makedirs(path("without"), exist_ok=True)
     if not os.path.exists(path("without/libcuda.so.1")):
         os.symlink(os.path.join(os.environ["LD_LIBRARY_PATH"], "libcuda.so.1"), path("without/libcuda.so.1"))
