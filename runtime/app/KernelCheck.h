@@ -12,6 +12,7 @@ struct KernelDifference {
   // The largest difference of an element that either side wrote, divided by the largest magnitude in its operand, or by
   // a thousandth of the largest in the step if that is more. It is that of the worst operand.
   double error = 0;
+  double allowed = 0;
   // The first element of that operand that differs by more than is allowed: the index of the operand among the step's
   // buffers (results follow inputs), its location, and both values.
   size_t operand = 0;
@@ -28,9 +29,9 @@ struct KernelComparison {
 };
 
 // Compares every step of a program for a batch, on engines with the same parameters; if `kernel` is not empty, only the
-// GPU's steps that run it. Throws Error naming the kernel if the GPU fails to run it. Overwrites the results of earlier
-// runs.
+// GPU's steps that run it. `rounds` says that operands are rounded to bf16. Throws Error naming the kernel if the GPU
+// fails to run it. Overwrites the results of earlier runs.
 KernelComparison compareKernels(Engine &cpu, Engine &gpu, std::string_view program, const xfc_shape &shape,
-                                std::span<const Binding> bindings, double allowed, std::string_view kernel = {});
+                                std::span<const Binding> bindings, bool rounds, std::string_view kernel = {});
 
 } // namespace xfc

@@ -4,7 +4,7 @@
 #   python3 -m tarfile -e PACK.tar.xz gpu && python3 gpu/verify.py
 set -euo pipefail
 limit=$((64 << 20)) # the most bytes that the archive may have
-names=(toy toy-bf16 odd-f32 odd-bf16 base-f32 base-bf16 peer-base peer-big) # and peer-tiny, peer-small
+names=(toy toy-bf16 odd-f32 odd-bf16 steps-f32 steps-bf16 base-f32 base-bf16 peer-base peer-big) # and peer-tiny, peer-small
 [ $# -ge 2 ] || { echo "usage: pack.sh BUILD PACK.tar.xz [MODEL...]   models: ${names[*]}" >&2; exit 2; }
 here=$(cd "$(dirname "$0")" && pwd)
 build=$(cd "$1" && pwd)
@@ -27,6 +27,8 @@ flags_of() { # MODEL: its file in models/, and the options to compile it with
   toy-bf16) echo tiny --dtype bf16 "${toy[@]}" --set d_ff=136 ;; # wide enough for the products by warpgroups
   odd-f32) echo tiny "${odd[@]}" ;;
   odd-bf16) echo tiny --dtype bf16 "${odd[@]}" ;;
+  steps-f32) echo ../tests/gpu/steps ;;
+  steps-bf16) echo ../tests/gpu/steps --dtype bf16 ;;
   base-f32) echo original ;;
   base-bf16) echo original --dtype bf16 ;;
   peer-*) echo small --dtype bf16 "$(peer "${1#peer-}")" ;;
@@ -43,7 +45,7 @@ for name in "$@"; do
   "$build/bin/xfc" compile "$models/${words[0]}.json" --target cpu,cuda --cpu x86-64-v3 --cuda-arch sm_80,sm_90a -o "$work/$name" "${words[@]:1}"
 done
 cp "$here"/{verify,tables,peers}.py "$here/README.md" "$here/../lit/EndToEnd/Inputs/check_cuda.py" "$here/../lit/EndToEnd/Inputs/tensors.py" \
-  "$bench"/{common,kernels,report,torch_model,peer_train,ctranslate2_model}.py "$work"
+  "$bench"/{common,kernels,report,torch_model,torch_training,peer_train,ctranslate2_model}.py "$work"
 
 # One stream for all executables: they have much in common, and xz finds it at any distance.
 tar -C "$work" --sort=name --owner=0 --group=0 -c . | xz -9 -T1 >"$pack.unfinished"
