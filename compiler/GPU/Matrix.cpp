@@ -123,14 +123,18 @@ void finish(KernelBuilder &k, const ThreadSums &product, ArrayRef<Value> sums, V
       Values factors;
       if (dropout.op)
         factors = dropout.factors(k.i64Of(k.min(number, k.sub(rows, k.i32Of(1)))), columnOf(begin), together);
+      auto rowOf = [&](int64_t buffer, int64_t pair) {
+        return place(k.offset(k.buffer(buffer), k.mul(at, k.stride(buffer))), pair);
+      };
+      auto conditionsOf = [&](int64_t pair) { return access.conditions(isRow, columnOf(pair)); };
+      // All are loaded before the first store, which ptxas would let no later load pass: they wait for memory together.
+      SmallVector<SmallVector<Values>> extras;
       for (int64_t pair = begin; pair < begin + together; ++pair) {
-        const PairAccess::Conditions conditions = access.conditions(isRow, columnOf(pair));
-        auto rowOf = [&](int64_t buffer) {
-          return place(k.offset(k.buffer(buffer), k.mul(at, k.stride(buffer))), pair);
-        };
-        SmallVector<Values> extras;
+        extras.emplace_back();
         for (int64_t extra = firstExtra; extra < operands; ++extra)
-          extras.push_back(access.load(conditions, rowOf(extra)));
+          extras.back().push_back(access.load(conditionsOf(pair), rowOf(extra, pair)));
+      }
+      for (int64_t pair = begin; pair < begin + together; ++pair) {
         SmallVector<Value> results[2];
         for (int64_t i = 0; i < 2; ++i) {
           Value y = product.sum(sums, r, pair, i);
@@ -139,7 +143,7 @@ void finish(KernelBuilder &k, const ThreadSums &product, ArrayRef<Value> sums, V
           results[i] = {y};
           if (!terms.epilogue.empty()) {
             SmallVector<Value> arguments = {y};
-            for (const Values &extra : extras)
+            for (const Values &extra : extras[pair - begin])
               arguments.push_back(extra[i]);
             results[i] =
                 evaluateEpilogue(k, terms.epilogue, arguments, dropout.op ? factors[2 * (pair - begin) + i] : Value());
@@ -147,7 +151,7 @@ void finish(KernelBuilder &k, const ThreadSums &product, ArrayRef<Value> sums, V
         }
         for (OpResult result : op->getResults())
           if (const int64_t i = result.getResultNumber(); !result.use_empty())
-            access.store(conditions, results[0][i], results[1][i], rowOf(operands + i));
+            access.store(conditionsOf(pair), results[0][i], results[1][i], rowOf(operands + i, pair));
       }
     }
   }

@@ -26,7 +26,7 @@ import tempfile
 
 import sass
 
-# An NVIDIA H200, on which nothing was measured: processors, clock, schedulers per processor, bytes per second.
+# What is assumed of an NVIDIA H200: processors, clock, schedulers per processor, bytes per second.
 PROCESSORS, CLOCK, SCHEDULERS = 132, 1.83e9, 4
 MEMORY, L2 = 4.1e12, 6.0e12
 REGISTERS, SHARED, THREADS, BLOCKS = 65536, 227 << 10, 2048, 32
@@ -204,7 +204,7 @@ def report(options):
     lines = [
         "# What bounds the GPU kernels: estimates", "",
         f"Made by `tests/gpu/estimate.py XFC models/{name}.json`, whose head has the model, with ptxas {release}: a training step of `{name}` in bf16 with",
-        f"{options.batch_tokens:,} tokens of source and of target in sentences of {options.length}, on an NVIDIA H200. Nothing of it is measured. A test makes it again",
+        f"{options.batch_tokens:,} tokens of source and of target in sentences of {options.length}, on an NVIDIA H200. gpu-h200.md has measurements. A test makes it again",
         "and compares; after a change that is meant, run the script with `-o docs/gpu-estimate.md`.", ""
     ]
     for arch in options.arch.split(","):

@@ -47,9 +47,27 @@ func.func @gelu(%x: !xfc.rows<source, 512xf32>, %w: tensor<2048x512xf32>, %b: te
   return %0, %1 : !xfc.rows<source, 2048xf32>, !xfc.rows<source, 2048xf32>
 }
 
+// A thread loads the operands of all 16 columns that it has of a row before it stores the first result: no load may pass a store.
 // CHECK-LABEL: .visible .entry linear_input_grad_512x2048
 // CHECK-NOT:   .local
 // CHECK:       mma.sync
+// CHECK-NOT:   st.global
+// CHECK:       ld.global.v2.b32
+// CHECK-NOT:   st.global
+// CHECK:       ld.global.v2.b32
+// CHECK-NOT:   st.global
+// CHECK:       ld.global.v2.b32
+// CHECK-NOT:   st.global
+// CHECK:       ld.global.v2.b32
+// CHECK-NOT:   st.global
+// CHECK:       ld.global.v2.b32
+// CHECK-NOT:   st.global
+// CHECK:       ld.global.v2.b32
+// CHECK-NOT:   st.global
+// CHECK:       ld.global.v2.b32
+// CHECK-NOT:   st.global
+// CHECK:       ld.global.v2.b32
+// CHECK:       st.global.v2.b32
 func.func @relu_grad(%dy: !xfc.rows<source, 512xf32>, %w: tensor<512x2048xf32>, %x: !xfc.rows<source, 2048xf32>) -> !xfc.rows<source, 2048xf32> {
   %0 = xfc.linear_input_grad %dy, %w with %x in bf16 {
   ^bb0(%y: !xfc.rows<source, 2048xf32>, %e: !xfc.rows<source, 2048xf32>):
