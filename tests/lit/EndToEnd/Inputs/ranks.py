@@ -9,9 +9,9 @@ memory: each rank keeps a share of the optimizer's states, and needs no more mem
        agree on the batches for which --memory has room.
 unlike: ranks whose executables, flags or data differ, or whose folder is in use, are refused by name, before the first step.
 cuda: GPUs of 2 and 4 ranks, or those of the PTX interpreter, equal one GPU; a run of 2 continues with 1; two ranks on one GPU, and ranks without
-      NCCL, are refused; a rank that loses its GPU, or is killed, ends the others.
-kill: one rank is killed at 20 random moments (10 with Open MPI, whose launcher takes seconds to end), and asked to end at two; the others end
-      within seconds, the one that was lost is named, and resuming gives the same bytes.
+      NCCL, are refused, but not if NCCL lets them share one; a rank that loses its GPU, or is killed, ends the others.
+kill: one rank is killed at 20 random moments, and asked to end at two; the others end within seconds, the one that was lost is named,
+      and resuming gives the same bytes.
 full: the disk of the rank that writes is full from some moment on; all ranks end, and resuming gives the same bytes.
 abi: the launcher's library of MPI 5's standard ABI is the one that is used: 2 ranks equal one, and one that is killed ends the other.
 overlap: prints how long a step of 2 ranks of one thread takes, relative to the same step of one process with two threads.
@@ -477,7 +477,7 @@ if mode == "kill":
 
     rng = random.Random(launcher)
     broken = named = 0
-    kills = 10 if "openmpi" in launcher else 20
+    kills = 20
     for attempt in range(kills + 2):
         out, ranks = f"broken{attempt}", 2 + attempt % 2
         process = subprocess.Popen(command(out, ranks), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
