@@ -6,6 +6,7 @@
 #include <bit>
 #include <numeric>
 #include <random>
+#include <system_error>
 
 namespace xfc {
 namespace {
@@ -71,13 +72,18 @@ void addTurn(std::vector<Piece> &pieces, int64_t first, int64_t size, int64_t qu
   }
 }
 
-std::vector<Piece> piecesOf(const Corpus &corpus, const Mixture &mixture, uint64_t seed, int64_t epoch) {
-  std::vector<Piece> pieces;
+std::vector<Piece> piecesOf(const Corpus &corpus, const Mixture &mixture, uint64_t seed, int64_t epoch, int64_t pool) {
+  std::vector<Piece> pieces; // of the epoch
   if (mixture.empty())
     addBlocks(pieces, 0, static_cast<int64_t>(corpus.size()), epoch);
   for (int64_t i = 0, first = 0; i < std::ssize(mixture.sizes); first += mixture.sizes[i++])
     addTurn(pieces, first, mixture.sizes[i], mixture.quotas[i], seed, epoch);
-  return pieces;
+  const int64_t pools = poolsOf(corpus, mixture), count = std::ssize(pieces);
+  if (pools > 1) {
+    std::mt19937_64 random = generator(seed, epoch, {orderOfBlocks});
+    shuffle(pieces, random);
+  }
+  return {pieces.begin() + count * pool / pools, pieces.begin() + count * (pool + 1) / pools};
 }
 
 // Appends the numbers of the piece's pairs.
@@ -95,6 +101,34 @@ void append(std::vector<int64_t> &order, const Piece &piece, uint64_t seed) {
     at += count;
   }
 }
+
+// The pairs of a pool, shuffled, which are read and checked piece by piece.
+class PoolOrder {
+public:
+  PoolOrder(const Corpus &corpus, const Mixture &mixture, uint64_t seed, int64_t epoch, int64_t pool)
+      : random(pool == 0 ? generator(seed, epoch, {}) : generator(seed, epoch, {static_cast<uint32_t>(pool)})),
+        corpus(corpus), seed(seed), pieces(piecesOf(corpus, mixture, seed, epoch, pool)) {}
+  // Does a step of the work. Returns false if all is done.
+  bool step() {
+    if (done == pieces.size())
+      return false;
+    const Piece &piece = pieces[done];
+    corpus.check(piece.first, piece.first + piece.size);
+    append(pairs, piece, seed);
+    if (++done == pieces.size())
+      shuffle(pairs, random);
+    return true;
+  }
+
+  std::vector<int64_t> pairs;
+  std::mt19937_64 random; // which then shuffles the batches
+
+private:
+  const Corpus &corpus;
+  const uint64_t seed;
+  const std::vector<Piece> pieces;
+  size_t done = 0; // pieces
+};
 
 // Sorts pairs by the class of their lengths, stably.
 std::vector<int64_t> byLengthClass(const Corpus &corpus, const std::vector<int64_t> &pairs) {
@@ -119,27 +153,6 @@ int64_t poolsOf(const Corpus &corpus, const Mixture &mixture) {
   return std::max<int64_t>((pairs + most - 1) / most, 1);
 }
 
-// The pairs of a pool, shuffled, and the generator that shuffles its batches.
-static std::pair<std::vector<int64_t>, std::mt19937_64> poolOrder(const Corpus &corpus, uint64_t seed, int64_t epoch,
-                                                                  int64_t pool, const Mixture &mixture) {
-  std::vector<Piece> pieces = piecesOf(corpus, mixture, seed, epoch);
-  const int64_t pools = poolsOf(corpus, mixture), count = std::ssize(pieces);
-  if (pools > 1) {
-    std::mt19937_64 random = generator(seed, epoch, {orderOfBlocks});
-    shuffle(pieces, random);
-  }
-  corpus.release();
-  std::vector<int64_t> order;
-  for (int64_t i = count * pool / pools; i < count * (pool + 1) / pools; ++i) {
-    corpus.check(pieces[i].first, pieces[i].first + pieces[i].size);
-    append(order, pieces[i], seed);
-  }
-  std::mt19937_64 random =
-      pool == 0 ? generator(seed, epoch, {}) : generator(seed, epoch, {static_cast<uint32_t>(pool)});
-  shuffle(order, random);
-  return {std::move(order), random};
-}
-
 static std::vector<std::vector<int64_t>> batchesOf(const Corpus &corpus, const std::vector<int64_t> &shuffled,
                                                    int64_t batchTokens, std::mt19937_64 &random) {
   const std::vector<int64_t> order = byLengthClass(corpus, shuffled);
@@ -161,8 +174,11 @@ static std::vector<std::vector<int64_t>> batchesOf(const Corpus &corpus, const s
 
 std::vector<std::vector<int64_t>> poolBatches(const Corpus &corpus, int64_t batchTokens, uint64_t seed, int64_t epoch,
                                               int64_t pool, const Mixture &mixture) {
-  auto [order, random] = poolOrder(corpus, seed, epoch, pool, mixture);
-  return batchesOf(corpus, order, batchTokens, random);
+  corpus.release();
+  PoolOrder order(corpus, mixture, seed, epoch, pool);
+  while (order.step()) {
+  }
+  return batchesOf(corpus, order.pairs, batchTokens, order.random);
 }
 
 std::vector<std::vector<int64_t>> epochBatches(const Corpus &corpus, int64_t batchTokens, uint64_t seed, int64_t epoch,
@@ -206,28 +222,93 @@ PairsOfCorpus pairsOf(const Corpus &corpus, std::vector<int64_t> pairs) {
   return {std::shared_ptr<const Corpus>(std::shared_ptr<void>(), &corpus), std::move(pairs)};
 }
 
-std::vector<PairsOfCorpus> Batches::plan(int64_t epoch, int64_t pool) const {
-  auto [order, random] = poolOrder(corpus, seed, epoch, pool, mixture);
-  std::shared_ptr<const Corpus> of = pairsOf(corpus, {}).corpus;
-  if (corpus.isSampled()) {
-    of = std::make_shared<const Corpus>(corpus.sampled(order, epoch));
-    std::iota(order.begin(), order.end(), 0);
-    corpus.release(); // of this pool, everything is in what was sampled
+// A pool that is planned step by step, so that one thread can go on where another one has stopped.
+class Batches::Plan {
+public:
+  Plan(const Batches &of, Position at)
+      : epoch(at.epoch), pool(at.pool), corpus(of.corpus), batchTokens(of.batchTokens),
+        order(corpus, of.mixture, of.seed, epoch, pool) {}
+  // Does a step of the work, with one thread or several. Returns false if all is done.
+  bool step(const Parallel &parallel) {
+    if (done)
+      return false;
+    if (order.step() || (corpus.isSampled() && corpus.draw(*drawn, order.pairs, epoch, parallel)))
+      return true;
+    std::shared_ptr<const Corpus> of = pairsOf(corpus, {}).corpus;
+    if (corpus.isSampled()) {
+      of = std::move(drawn);
+      std::iota(order.pairs.begin(), order.pairs.end(), 0);
+      corpus.release(); // everything is in what was drawn
+    }
+    for (std::vector<int64_t> &pairs : batchesOf(*of, order.pairs, batchTokens, order.random))
+      batches.push_back({of, std::move(pairs)});
+    order.pairs = {};
+    done = true;
+    return false;
   }
-  std::vector<PairsOfCorpus> planned;
-  for (std::vector<int64_t> &pairs : batchesOf(*of, order, batchTokens, random))
-    planned.push_back({of, std::move(pairs)});
-  return planned;
+  bool isOf(Position position) const { return epoch == position.epoch && pool == position.pool; }
+
+  std::vector<PairsOfCorpus> batches;
+
+private:
+  const int64_t epoch, pool;
+  const Corpus &corpus;
+  const int64_t batchTokens;
+  PoolOrder order;
+  std::shared_ptr<Corpus> drawn = std::make_shared<Corpus>();
+  bool done = false;
+};
+
+Batches::Batches(const Corpus &corpus, int64_t batchTokens, uint64_t seed, Mixture mixture)
+    : corpus(corpus), mixture(std::move(mixture)), batchTokens(batchTokens), seed(seed),
+      pools(poolsOf(corpus, this->mixture)) {}
+
+Batches::~Batches() { stopPlanning(); }
+
+Batches::Position Batches::nextPool() const {
+  return at.pool + 1 < pools ? Position{at.epoch, 0, at.pool + 1} : Position{at.epoch + 1, 0, 0};
+}
+
+void Batches::planAhead() {
+  planned();
+  if (ahead || failed || 2 * left() > batchesOfPool())
+    return;
+  ahead = std::make_unique<Plan>(*this, nextPool());
+  try {
+    planner = std::jthread([this](const std::stop_token &stop) {
+      try {
+        while (!stop.stop_requested() && ahead->step(oneByOne)) {
+        }
+      } catch (...) { // planned() meets it again, where it is reported
+        failed = true;
+      }
+    });
+  } catch (const std::system_error &) {
+    planner = {}; // no more threads may be started: planned() does all of the work
+  }
+}
+
+// Ends the thread of planAhead().
+void Batches::stopPlanning() const {
+  planner = {}; // asks it to stop, and waits for it
+  if (failed)   // perhaps in the middle of a step
+    ahead.reset();
+  failed = false;
 }
 
 const std::vector<PairsOfCorpus> &Batches::planned() const {
-  if (plannedEpoch != at.epoch || plannedPool != at.pool) {
-    batches.clear(); // frees a sampled pool that no one else uses
-    batches = plan(at.epoch, at.pool);
-    plannedEpoch = at.epoch;
-    plannedPool = at.pool;
+  if (current && current->isOf(at))
+    return current->batches;
+  stopPlanning();
+  if (ahead && !ahead->isOf(at))
+    ahead.reset();
+  corpus.release(); // what was read ahead is still in the system's cache
+  current.reset();  // frees a sampled pool that no one else uses
+  std::unique_ptr<Plan> plan = ahead ? std::move(ahead) : std::make_unique<Plan>(*this, at);
+  while (plan->step(corpus.onThreads())) {
   }
-  return batches;
+  current = std::move(plan);
+  return current->batches;
 }
 
 bool Batches::seek(Position position) {
@@ -239,7 +320,7 @@ bool Batches::seek(Position position) {
 
 const PairsOfCorpus &Batches::next() {
   if (left() == 0)
-    seek(at.pool + 1 < pools ? Position{at.epoch, 0, at.pool + 1} : Position{at.epoch + 1, 0, 0});
+    seek(nextPool());
   return planned()[static_cast<size_t>(at.batch++)];
 }
 
@@ -255,6 +336,7 @@ int64_t Batches::batchesOfEpoch() const {
     count += pool == at.pool && !corpus.isSampled()
                  ? batchesOfPool()
                  : std::ssize(poolBatches(corpus, batchTokens, seed, at.epoch, pool, mixture));
+  corpus.release();
   return count;
 }
 

@@ -4,12 +4,14 @@
 
 #include "text/Corpus.h"
 #include "text/Mixture.h"
+#include <atomic>
+#include <thread>
 
 namespace xfc {
 
-// An epoch is processed in pools, so that ordering a corpus of any size takes the memory of one pool. An epoch of at
-// most poolBlocks blocks (524,288 pairs) is a single pool, shuffled as a whole. Larger ones are cut into blocks of
-// blockPairs consecutive pairs; in each epoch the blocks are shuffled and distributed to pools of similar sizes.
+// An epoch is processed in pools, so that ordering a corpus of any size takes the memory of one pool, or two. An epoch
+// of at most poolBlocks blocks (524,288 pairs) is a single pool, shuffled as a whole. Larger ones are cut into blocks
+// of blockPairs consecutive pairs; in each epoch the blocks are shuffled and distributed to pools of similar sizes.
 // Several corpora that are mixed are each cut into blocks of their own, and an epoch takes from each corpus the pairs
 // whose turn it is.
 constexpr int64_t poolBlocks = 64;
@@ -38,8 +40,9 @@ struct PairsOfCorpus {
 // The caller keeps the corpus alive.
 PairsOfCorpus pairsOf(const Corpus &corpus, std::vector<int64_t> pairs);
 
-// Iterates over the epochs endlessly. A pool is planned when something of it is first asked for. If the corpus is
-// sampled, each pool is sampled then, and the batches are of what was sampled.
+// Iterates over the epochs endlessly. A pool is planned when something of it is first asked for, or before, on a thread
+// of its own, by planAhead(); its batches are the same either way. If the corpus is sampled, each pool is sampled then,
+// and the batches are of what was sampled.
 class Batches {
 public:
   struct Position {
@@ -47,10 +50,14 @@ public:
     int64_t pool = 0;
   };
 
-  Batches(const Corpus &corpus, int64_t batchTokens, uint64_t seed, Mixture mixture = {})
-      : corpus(corpus), mixture(std::move(mixture)), batchTokens(batchTokens), seed(seed),
-        pools(poolsOf(corpus, this->mixture)) {}
+  Batches(const Corpus &corpus, int64_t batchTokens, uint64_t seed, Mixture mixture = {});
+  ~Batches(); // ends the thread of planAhead()
+  Batches(const Batches &) = delete;
   const PairsOfCorpus &next();
+  // Once half of the current pool's batches were taken, begins to plan the next pool on a thread of its own, unless it
+  // was begun before. The caller goes on; when it needs that pool, it does what is left to do on all of its threads,
+  // and throws what the thread met. Two pools are then in memory.
+  void planAhead();
   Position position() const { return at; }
   // Returns false if an epoch has no such position.
   bool seek(Position position);
@@ -67,17 +74,20 @@ public:
   uint64_t hashOfPool() const { return planned().empty() ? 0 : planned().front().corpus->totals().hash; }
 
 private:
+  class Plan;
   int64_t batchesOfPool() const { return static_cast<int64_t>(planned().size()); }
   const std::vector<PairsOfCorpus> &planned() const; // the current pool
-  std::vector<PairsOfCorpus> plan(int64_t epoch, int64_t pool) const;
+  Position nextPool() const;
+  void stopPlanning() const;
   const Corpus &corpus;
   Mixture mixture;
   int64_t batchTokens;
   uint64_t seed;
   int64_t pools;
   Position at;
-  mutable std::vector<PairsOfCorpus> batches; // of the pool that was planned last
-  mutable int64_t plannedEpoch = -1, plannedPool = -1;
+  mutable std::unique_ptr<Plan> current, ahead; // the pool that was planned last, and the one after it
+  mutable std::atomic<bool> failed = false;     // to plan ahead
+  mutable std::jthread planner;                 // uses the members above
 };
 
 } // namespace xfc

@@ -112,36 +112,43 @@ std::vector<int32_t> Corpus::sample(size_t pair, int side, int64_t epoch) const 
                          sequence(pair, side == XFC_TARGET).first(block.prefixes[at]), pair, side, epoch);
 }
 
-Corpus Corpus::sampled(std::vector<int64_t> pairs, int64_t epoch) const {
+Corpus Corpus::sampled(const std::vector<int64_t> &pairs, int64_t epoch) const {
   Corpus drawn;
-  std::vector<std::array<std::vector<int32_t>, 2>> window; // the sources and targets of a block
-  for (size_t begin = 0; begin < pairs.size(); begin += blockPairs) {
-    window.resize(std::min(static_cast<size_t>(blockPairs), pairs.size() - begin));
-    inChunks(parallel, window.size(), [&](size_t i) {
-      const auto pair = static_cast<size_t>(pairs[begin + i]);
-      for (const int side : {XFC_SOURCE, XFC_TARGET}) {
-        std::vector<int32_t> &ids = window[i][side == XFC_TARGET];
-        ids.clear();
-        if (sampler->samples(side))
-          ids = sample(pair, side, epoch);
-        if (const auto length = static_cast<int64_t>(ids.size()) - (side == XFC_TARGET);
-            ids.empty() || length > longestSample[side]) {
-          const std::span<const int32_t> best = sequence(pair, side == XFC_TARGET);
-          ids.assign(best.begin(), best.end());
-        }
-      }
-    });
-    for (size_t i = 0; i < window.size(); ++i) {
-      const auto &[source, target] = window[i];
-      const Weights ofPair =
-          weights(static_cast<size_t>(pairs[begin + i])); // one for each label only if targets are not sampled
-      drawn.counts.add(source, target, ofPair);
-      drawn.store(source, target, ofPair);
-    }
+  while (draw(drawn, pairs, epoch, parallel)) {
   }
-  drawn.viewBuilt(0, 0);
-  drawn.numbers = std::move(pairs);
   return drawn;
+}
+
+bool Corpus::draw(Corpus &drawn, std::span<const int64_t> pairs, int64_t epoch, const Parallel &parallel) const {
+  constexpr size_t atOnce = 2048; // enough work for many threads, and a short wait for one that is to stop
+  const std::span<const int64_t> rest = pairs.subspan(drawn.size());
+  if (rest.empty())
+    return false;
+  std::vector<std::array<std::vector<int32_t>, 2>> window(std::min(atOnce, rest.size())); // sources and targets
+  inChunks(parallel, window.size(), [&](size_t i) {
+    const auto pair = static_cast<size_t>(rest[i]);
+    for (const int side : {XFC_SOURCE, XFC_TARGET}) {
+      std::vector<int32_t> &ids = window[i][side == XFC_TARGET];
+      if (sampler->samples(side))
+        ids = sample(pair, side, epoch);
+      if (const auto length = static_cast<int64_t>(ids.size()) - (side == XFC_TARGET);
+          ids.empty() || length > longestSample[side]) {
+        const std::span<const int32_t> best = sequence(pair, side == XFC_TARGET);
+        ids.assign(best.begin(), best.end());
+      }
+    }
+  });
+  for (size_t i = 0; i < window.size(); ++i) {
+    const auto &[source, target] = window[i];
+    const Weights ofPair = weights(static_cast<size_t>(rest[i])); // one for each label only if targets are not sampled
+    drawn.counts.add(source, target, ofPair);
+    drawn.store(source, target, ofPair);
+  }
+  if (window.size() == rest.size()) {
+    drawn.viewBuilt(0, 0);
+    drawn.numbers.assign(pairs.begin(), pairs.end());
+  }
+  return true;
 }
 
 Corpus::Corpus(const std::vector<std::string> &shardFiles, const VocabularyPair &vocabularies, const Module &module,

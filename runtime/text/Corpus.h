@@ -25,6 +25,8 @@ public:
   // does not hold its lines, or holds what belongs to the tokens of one segmentation.
   Corpus(const std::vector<std::string> &shardFiles, const VocabularyPair &vocabularies, const Module &module,
          const EpochSampling &sampling = {}, const Parallel &parallel = oneByOne);
+  // Has no pairs; draw() adds some.
+  Corpus() = default;
   Corpus(const Corpus &) = delete;
   Corpus(Corpus &&) = default;
 
@@ -40,7 +42,12 @@ public:
   bool isSampled() const { return sampler != nullptr; }
   // These pairs as an epoch has them: pair i of the result is pairs[i] of this corpus. A segmentation that is longer
   // than the model's max_length, or than four times the longest pair of the side, is replaced by the best one.
-  Corpus sampled(std::vector<int64_t> pairs, int64_t epoch) const;
+  Corpus sampled(const std::vector<int64_t> &pairs, int64_t epoch) const;
+  // Makes it step by step: adds more of these pairs to `drawn`, which has the first of them, or none. Returns false,
+  // and adds none, if it has all. Between two steps `drawn` can be used for nothing else.
+  bool draw(Corpus &drawn, std::span<const int64_t> pairs, int64_t epoch, const Parallel &parallel) const;
+  // What the corpus was made with.
+  const Parallel &onThreads() const { return parallel; }
   // The number of a pair in the corpus that this one was sampled from, or else `pair`.
   int64_t number(size_t pair) const { return numbers.empty() ? static_cast<int64_t>(pair) : numbers[pair]; }
 
@@ -96,7 +103,6 @@ public:
   void release() const;
 
 private:
-  Corpus() = default;
   // The pairs of a file, or of a corpus that `built` holds.
   struct Part {
     int64_t first; // its first pair
@@ -132,8 +138,8 @@ private:
   std::vector<Shard> shards;    // in files
   std::vector<Part> parts;
   std::unique_ptr<TextSampler> sampler; // null: no sampling
-  Parallel parallel;                    // for the sampler
-  int64_t longestSample[2] = {0, 0};    // as CorpusTotals counts lengths
+  Parallel parallel = oneByOne;
+  int64_t longestSample[2] = {0, 0}; // as CorpusTotals counts lengths
   std::vector<int64_t> numbers;
 };
 

@@ -114,6 +114,7 @@ private:
   void end();
   bool finished() const;
   bool lastEpochDone(Batches::Position position) const;
+  bool goesBeyondPool() const;
   double fractionDone() const;
   double seconds() const { return progress.seconds + std::chrono::duration<double>(Clock::now() - started).count(); }
   const Module &module() const { return model.engine->module(); }
@@ -844,6 +845,15 @@ bool Trainer::lastEpochDone(Batches::Position position) const {
          (position.epoch >= options.epochs || (position.epoch == options.epochs - 1 && batches->endsEpoch(position)));
 }
 
+// Whether the run needs the pool after the one that batches are taken from, as far as its end is known.
+bool Trainer::goesBeyondPool() const {
+  const int64_t left = batches->left();
+  Batches::Position end = batches->position();
+  end.batch += left;
+  return !lastEpochDone(end) &&
+         (options.steps < 0 || options.steps - progress.step - (upcoming.count > 0) > left / batchesOfStep());
+}
+
 bool Trainer::finished() const {
   return stopping || timeIsUp || (options.steps >= 0 && progress.step >= options.steps) ||
          lastEpochDone(progress.position) ||
@@ -900,6 +910,8 @@ bool Trainer::step() {
   upcoming.count = 0;
   if (batches->left() >= batchesOfStep())
     take(upcoming);
+  if (goesBeyondPool())
+    batches->planAhead();
   UpdateOptions settings{.optimizer = options.optimizer,
                          .settings = options.settings,
                          .clipNorm = options.clipNorm,

@@ -1,6 +1,9 @@
-"""Training takes the same memory for corpora of one pool and of two, raw or prepared, unless text is kept in memory.
+"""Training takes the same memory for corpora of three pools and of five, raw or prepared, unless text is kept in memory.
 
     training_memory.py TRANSLATOR VOCABULARY FOLDER
+
+A training from prepared pairs goes on to the last pool: at most two are then in memory, one that is used, and the next one, which is planned
+meanwhile. The others end after two steps, of the first pool.
 
 Also shows the progress of `prepare` on a terminal.
 """
@@ -12,7 +15,7 @@ import sys
 
 translator, vocabulary, folder = sys.argv[1:]
 POOL = 64 * 8192  # pairs
-ROOM = 10 << 10  # kB; 524,288 more pairs in memory take 20 MB
+ROOM = 20 << 10  # kB; a pool in memory takes 20 MB, and of a file the system also maps some pages around those of a pool
 
 
 def path(name):
@@ -27,11 +30,11 @@ def peak(*words):
     return usage.ru_maxrss
 
 
-def train(pools, out, *words):
-    return peak("train", *words, "--out", path(f"{out}-{pools}"), "--steps", "2", "--batch-tokens", "256")
+def train(pools, out, *words, until=("--steps", "2")):
+    return peak("train", *until, *words, "--out", path(f"{out}-{pools}"), "--batch-tokens", "16384")
 
 
-for pools in (1, 2):
+for pools in (3, 5):
     for name, line in (("ids", "5 6"), ("text", "anna")):
         with open(path(f"{name}-{pools}"), "w") as file:
             file.write((line + "\n") * (pools * POOL))
@@ -45,18 +48,18 @@ SMALL = ["--text-memory", "1MB"]
 IDS, TEXT = ["--format", "ids"], ["--vocab", vocabulary]
 CASES = {
     "prepare": lambda pools: peak("prepare", *IDS, *both("ids", pools), "--out", path(f"pairs-{pools}")),
-    "prepared": lambda pools: train(pools, "prepared", *IDS, "--data", path(f"pairs-{pools}")),
+    "prepared": lambda pools: train(pools, "prepared", *IDS, "--data", path(f"pairs-{pools}"), until=("--epochs", "1")),
     "raw": lambda pools: train(pools, "raw", *IDS, *both("ids", pools), *SMALL),
     "sampled": lambda pools: train(pools, "sampled", *TEXT, *both("text", pools), *SMALL, "--sentencepiece-alphas", "0.1"),
     "in memory": lambda pools: train(pools, "memory", *IDS, *both("ids", pools)),
 }
 for name, case in CASES.items():
-    peaks = [case(pools) for pools in (1, 2)]
+    peaks = [case(pools) for pools in (3, 5)]
     print(f"{name}: {peaks[0]} and {peaks[1]} kB")
     assert (peaks[1] < peaks[0] + ROOM) == (name != "in memory"), f"{name}: {peaks}"
 
 terminal, other = pty.openpty()
-process = subprocess.Popen([translator, "prepare", *IDS, *both("ids", 2), "--out", path("shown")], stderr=other)
+process = subprocess.Popen([translator, "prepare", *IDS, *both("ids", 3), "--out", path("shown")], stderr=other)
 os.close(other)
 shown = b""
 try:
