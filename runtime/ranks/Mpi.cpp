@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
+#include <mutex>
 #include <thread>
 #include <type_traits>
+#include <unistd.h>
 #include <vector>
 
 namespace xfc {
@@ -268,18 +271,36 @@ void Mpi::abort() {
   std::_Exit(1);
 }
 
+constexpr const char *alone = "none"; // in place of a library
+
+// MPI_Init waits for all processes that the launcher has started, and says nothing.
+void tellWaiting(const std::stop_token &stop) {
+  using namespace std::chrono_literals;
+  std::mutex mutex;
+  std::condition_variable_any stopped;
+  std::unique_lock lock(mutex);
+  if (!stopped.wait_for(lock, stop, 10s, [&] { return stop.stop_requested(); }))
+    std::fprintf(stderr,
+                 "process %d has waited for 10 s for others that the launcher has started to join it over MPI; if some "
+                 "were given --mpi %s, they never do: give it to all processes, or to none\n",
+                 static_cast<int>(getpid()), alone);
+}
+
 } // namespace
 
 std::unique_ptr<Ranks> joinRanks(const std::string &file) {
   const Launch launch = launchOf();
-  if (!launch.any || launch.size == 1 || file == "none")
+  if (!launch.any || launch.size == 1 || file == alone)
     return oneRank();
   auto watch = std::make_unique<Watch>();
   std::unique_ptr<Mpi::Library> library = findLibrary(file, launch);
   dlopen(library->file.c_str(), RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD); // its plugins look up its symbols globally
   library->begun = true;
   int provided = 0, rank = 0, size = 0;
-  library->initThread(nullptr, nullptr, library->funneled, &provided); // only this thread calls MPI
+  {
+    const std::jthread teller(tellWaiting);
+    library->initThread(nullptr, nullptr, library->funneled, &provided); // only this thread calls MPI
+  }
   library->commRank(library->world, &rank);
   library->commSize(library->world, &size);
   if (launch.size > 0 && size != launch.size) {

@@ -25,6 +25,7 @@ import signal
 import struct
 import subprocess
 import sys
+import threading
 import time
 
 launcher, translator, folder, mode = sys.argv[1:]
@@ -398,6 +399,16 @@ if mode == "unlike":
     for out, more in (("alone", {}), ("alone2", {"accumulate": BATCHES // 2, "seed": 2})):
         run(command(out + "-checked", 1, steps=10, epochs=None, **more))
         same(out, out + "-checked")
+    # Where only some train alone, those that wait for them say so.
+    process = subprocess.Popen([launcher, "-n", "1", *flags("mixed", 1, mpi="none"), ":", "-n", "1", *flags("mixed2", 2)],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    timer = threading.Timer(50, process.terminate)
+    timer.start()
+    said = next((line for line in process.stderr if line.startswith("process ")), "nothing")
+    timer.cancel()
+    process.terminate()
+    process.wait(timeout=60)
+    assert "if some were given --mpi none, they never do: give it to all processes, or to none" in said, said
     with open(translator, "rb") as file:
         executable = file.read()
     with open(path("other-executable"), "wb") as file:
