@@ -455,12 +455,12 @@ if mode == "full":
     assert failed, "no run had saved anything before"
 
 if mode == "overlap":
-    def train(out, ranks, **more):
-        run(command(out, ranks, steps=12, accumulate=2 // ranks, batch_tokens=512, epochs=None, save_every=1000, valid_source=None,
+    def train(out, ranks, steps, **more):
+        run(command(out, ranks, steps=steps, accumulate=2 // ranks, batch_tokens=512, epochs=None, save_every=1000, valid_source=None,
                     valid_target=None, valid_every=None, average=0, keep_best=None, ema=None, **more))
 
     # Gradients arrive while both ranks still compute others: before the first of them ends its backward pass.
-    train("traced", 2, trace=path("trace.json"), trace_steps="2:6")
+    train("traced", 2, 12, trace=path("trace.json"), trace_steps="2:6")
     events = timeline("trace.json")
     passes = [sorted((event["ts"] + event["dur"] for event in events if event["pid"] == rank and event["name"] == "loss_and_gradients")) for rank in range(2)]
     began = [sorted(event["ts"] for event in events if event["pid"] == rank and event["name"] == "loss_and_gradients") for rank in range(2)]
@@ -470,13 +470,21 @@ if mode == "overlap":
     assert sum(early) > 0
 
     def seconds(out, ranks, threads):
-        train(out, ranks, threads=threads)
+        """The time of a step, in the fastest ten."""
+        train(out, ranks, 30, threads=threads)
         with open(path(out + "/train.jsonl")) as file:
-            return 1 / json.loads(file.readline())["ups"]
+            return min(1 / json.loads(line)["ups"] for line in file)
 
-    ratios = sorted(seconds(f"ranks{i}", 2, 1) / seconds(f"threads{i}", 1, 2) for i in range(3))
-    print(f"a step of 2 ranks takes {ratios[1]:.2f} times that of one process with two threads")
-    assert ratios[0] < 3, ratios # of the best of three, on a machine that others may use
+    # Others may use the machine, too, which only ever adds time: the fastest steps of either are compared, in turns, until they are fast enough.
+    best = {1: float("inf"), 2: float("inf")}
+    for turn in range(8):
+        for ranks, threads in ((2, 1), (1, 2)):
+            best[ranks] = min(best[ranks], seconds(f"turn{turn}-{ranks}", ranks, threads))
+        ratio = best[2] / best[1]
+        if turn >= 2 and ratio < 1.15:
+            break
+    print(f"a step of 2 ranks takes {ratio:.2f} times that of one process with two threads")
+    assert ratio < 1.3, best  # 0.89 to 1.09 where it was measured
 
 if mode == "kill":
     def lives(pid):
