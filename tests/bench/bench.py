@@ -68,6 +68,8 @@ def parse():
     options.sizes = [SIZES[name] for name in options.sizes or (["tiny"] if options.quick else ["tiny", "small", "base"])]
     options.types = options.types or [name for name in TYPES if name != "bfloat16" or (multiplies_bf16() and not options.quick)]
     options.log = lambda text: print(text, file=sys.stderr, flush=True)
+    if not options.quick and not importlib.util.find_spec("matplotlib"):
+        parser.error("matplotlib is missing, which draws the results; run.sh installs it")
     options.compiled = set()
     return options
 
@@ -88,7 +90,7 @@ def draw(name, section, data, folder):
 def main():
     options = parse()
     os.makedirs(options.output, exist_ok=True)
-    can_draw = importlib.util.find_spec("matplotlib") or not options.quick
+    can_draw = importlib.util.find_spec("matplotlib")
     with tempfile.TemporaryDirectory(dir=options.output) as options.work:
         about = machine(translator(options, options.sizes[0]), options.threads)
         peaks = "; ".join(f"{count} threads: {peak['peak_gflops']:.0f} GFLOP/s, {peak['peak_bf16_gflops']:.0f} in bf16, "
