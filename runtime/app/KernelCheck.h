@@ -12,7 +12,7 @@ struct KernelDifference {
   // The largest difference of an element that either side wrote, divided by the largest magnitude in its operand, or by
   // a thousandth of the largest in the step if that is more. It is that of the worst operand.
   double error = 0;
-  double allowed = 0;
+  double allowed = 0; // the largest error of a correct kernel
   // The first element of that operand that differs by more than is allowed: the index of the operand among the step's
   // buffers (results follow inputs), its location, and both values.
   size_t operand = 0;

@@ -112,13 +112,6 @@ std::vector<int32_t> Corpus::sample(size_t pair, int side, int64_t epoch) const 
                          sequence(pair, side == XFC_TARGET).first(block.prefixes[at]), pair, side, epoch);
 }
 
-Corpus Corpus::sampled(const std::vector<int64_t> &pairs, int64_t epoch) const {
-  Corpus drawn;
-  while (draw(drawn, pairs, epoch, parallel)) {
-  }
-  return drawn;
-}
-
 bool Corpus::draw(Corpus &drawn, std::span<const int64_t> pairs, int64_t epoch, const Parallel &parallel) const {
   constexpr size_t atOnce = 2048; // enough work for many threads, and a short wait for one that is to stop
   const std::span<const int64_t> rest = pairs.subspan(drawn.size());

@@ -14,14 +14,14 @@ public:
   Corpus(const PairFiles &files, const VocabularyPair &vocabularies, const Module &module, Format format,
          const PairFilter &filter = {}, const Parallel &parallel = oneByOne);
   // Reads several corpora, one after the other. The data equals that of shards prepared from each of them. With
-  // `sampling`, the lines are kept too, so that sampled() can be called. The vocabularies must then outlive the corpus.
+  // `sampling`, the lines are kept too, so that draw() can be called. The vocabularies must then outlive the corpus.
   Corpus(std::span<const PairFiles> corpora, const VocabularyPair &vocabularies, const Module &module, Format format,
          const PairFilter &filter = {}, const Parallel &parallel = oneByOne, const EpochSampling &sampling = {});
   // Takes sources as the encoder reads them, and targets without start and eos tokens.
   Corpus(const std::vector<std::vector<int32_t>> &sources, const std::vector<std::vector<int32_t>> &targets,
          const Module &module);
   // Opens pairs that were written to shard files, one file after the other. They stay in the files and are read on use.
-  // With `sampling`, sampled() can be called, as above. Throws Error as Shard does, or if there is sampling and a file
+  // With `sampling`, draw() can be called, as above. Throws Error as Shard does, or if there is sampling and a file
   // does not hold its lines, or holds what belongs to the tokens of one segmentation.
   Corpus(const std::vector<std::string> &shardFiles, const VocabularyPair &vocabularies, const Module &module,
          const EpochSampling &sampling = {}, const Parallel &parallel = oneByOne);
@@ -37,16 +37,14 @@ public:
   // Pair counts and lengths that no epoch exceeds: the totals themselves, unless the corpus is sampled.
   CorpusTotals bounds() const;
 
-  // Whether each epoch has other segmentations of the text; sampled() makes them, and the corpus itself has the best
-  // ones.
+  // Whether each epoch has other segmentations of the text; draw() makes them, and the corpus itself has the best ones.
   bool isSampled() const { return sampler != nullptr; }
-  // These pairs as an epoch has them: pair i of the result is pairs[i] of this corpus. A segmentation that is longer
-  // than the model's max_length, or than four times the longest pair of the side, is replaced by the best one.
-  Corpus sampled(const std::vector<int64_t> &pairs, int64_t epoch) const;
-  // Makes it step by step: adds more of these pairs to `drawn`, which has the first of them, or none. Returns false,
-  // and adds none, if it has all. Between two steps `drawn` can be used for nothing else.
+  // Makes a corpus of these pairs as an epoch has them, step by step: pair i of `drawn` is pairs[i] of this corpus. A
+  // segmentation that is longer than the model's max_length, or than four times the longest pair of the side, is
+  // replaced by the best one. `drawn` has the first of the pairs, or none; a step adds more of them. Returns false, and
+  // adds none, if it has all. Between two steps `drawn` can be used for nothing else.
   bool draw(Corpus &drawn, std::span<const int64_t> pairs, int64_t epoch, const Parallel &parallel) const;
-  // What the corpus was made with.
+  // Runs work on the threads that read the corpus.
   const Parallel &onThreads() const { return parallel; }
   // The number of a pair in the corpus that this one was sampled from, or else `pair`.
   int64_t number(size_t pair) const { return numbers.empty() ? static_cast<int64_t>(pair) : numbers[pair]; }

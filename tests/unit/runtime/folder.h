@@ -4,6 +4,7 @@
 #include "support/Error.h"
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <gtest/gtest.h>
 #include <string>
 
@@ -17,6 +18,11 @@ protected:
   }
   ~FolderTest() override { std::filesystem::remove_all(folder); }
   std::string in(const std::string &name) const { return folder + "/" + name; }
+  // Writes a file; returns its path.
+  std::string written(const std::string &name, const std::string &contents) const {
+    std::ofstream(in(name), std::ios::binary) << contents;
+    return in(name);
+  }
   // The message of the Error that `run` throws.
   template <typename Run> static std::string errorOf(Run run) {
     try {

@@ -1,10 +1,9 @@
 // Tests planning the next pool of batches while one is used.
-#include "support/Files.h"
+#include "folder.h"
 #include "text/Batches.h"
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <gtest/gtest.h>
 #include <thread>
 
@@ -13,33 +12,24 @@ namespace fs = std::filesystem;
 
 namespace {
 
-class PlanAheadTest : public testing::Test {
+class PlanAheadTest : public FolderTest {
 protected:
-  PlanAheadTest()
-      : folder(fs::temp_directory_path() /
-               ("xfc_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()))) {
-    fs::remove_all(folder);
-    fs::create_directories(folder);
+  PlanAheadTest() {
     module.sourceVocab = module.targetVocab = 20;
     module.eos = 1;
   }
-  ~PlanAheadTest() override { fs::remove_all(folder); }
 
-  std::string write(const std::string &name, const std::string &contents) {
-    std::ofstream(folder / name, std::ios::binary) << contents;
-    return (folder / name).string();
-  }
   // A text whose epochs have other segmentations.
   Corpus sampled(const Parallel &parallel) {
     std::string text;
     for (int i = 0; i < 6000; ++i)
       text += std::string(1 + i % 7, 'a') + (i % 2 ? "bab\n" : "ab ab\n");
-    const PairFiles files{{write("text", text)}, {write("text", text)}, {}};
+    const PairFiles files{{written("text", text)}, {written("text", text)}, {}};
     return Corpus(std::span(&files, 1), {vocabulary, vocabulary}, module, Format::Text, {}, parallel, {{0.2, 0.2}, 9});
   }
   // A file of pairs.
   Corpus prepared(int64_t pairs) {
-    ShardWriter writer((folder / "pairs").string(), {ids, ids}, module, Format::Ids);
+    ShardWriter writer(in("pairs"), {ids, ids}, module, Format::Ids);
     CorpusTotals totals;
     for (int64_t i = 0; i < pairs; ++i) {
       const std::vector<int32_t> source(1 + i % 3, 4 + static_cast<int32_t>(i % 16)),
@@ -48,10 +38,9 @@ protected:
       writer.add(source, target);
     }
     writer.commit(totals);
-    return Corpus({(folder / "pairs").string()}, {ids, ids}, module);
+    return Corpus({in("pairs")}, {ids, ids}, module);
   }
 
-  fs::path folder;
   Module module;
   Vocabulary ids = Vocabulary(20);
   Vocabulary vocabulary = Vocabulary::fromBytes(
@@ -137,19 +126,15 @@ TEST_F(PlanAheadTest, FaultsAreReportedWhenThePoolIsNeeded) {
   Batches batches(corpus, 4000, 9);
   while (2 * batches.left() > batches.position().batch + batches.left())
     batches.next();
-  fs::last_write_time(folder / "pairs", fs::file_time_type::clock::now() + std::chrono::hours(1));
+  fs::last_write_time(in("pairs"), fs::file_time_type::clock::now() + std::chrono::hours(1));
   batches.planAhead();
   while (batches.left() > 0) {
     batches.next();
     batches.planAhead();
   }
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  for (int again = 0; again < 2; ++again)
-    try {
-      batches.next();
-      ADD_FAILURE() << "no error";
-    } catch (const Error &error) {
-      EXPECT_NE(std::string(error.what()).find("pairs: was written to while in use"), std::string::npos)
-          << error.what();
-    }
+  for (int again = 0; again < 2; ++again) {
+    const std::string fault = errorOf([&] { batches.next(); });
+    EXPECT_NE(fault.find("pairs: was written to while in use"), std::string::npos) << fault;
+  }
 }

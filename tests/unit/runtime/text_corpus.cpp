@@ -1,4 +1,5 @@
 // Tests turning parallel text into ids, and ids into batches.
+#include "folder.h"
 #include "plan/Programs.h"
 #include "support/Checksum.h"
 #include "support/Files.h"
@@ -18,24 +19,20 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Each test has a folder of its own.
-class CorpusTest : public testing::Test {
-protected:
-  CorpusTest()
-      : folder(fs::temp_directory_path() /
-               ("xfc_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()))) {
-    fs::remove_all(folder);
-    fs::create_directories(folder);
-    module.sourceVocab = module.targetVocab = 20;
+// Pair i is pairs[i] of the corpus, as this epoch has it.
+Corpus epochOf(const Corpus &corpus, const std::vector<int64_t> &pairs, int64_t epoch) {
+  Corpus drawn;
+  while (corpus.draw(drawn, pairs, epoch, corpus.onThreads())) {
   }
-  ~CorpusTest() override { fs::remove_all(folder); }
+  return drawn;
+}
 
-  std::string write(const std::string &name, const std::string &contents) {
-    std::ofstream(folder / name, std::ios::binary) << contents;
-    return (folder / name).string();
-  }
+class CorpusTest : public FolderTest {
+protected:
+  CorpusTest() { module.sourceVocab = module.targetVocab = 20; }
+
   Corpus read(const std::string &source, const std::string &target) {
-    return Corpus({{write("a", source)}, {write("b", target)}, {}}, {ids, ids}, module, Format::Ids);
+    return Corpus({{written("a", source)}, {written("b", target)}, {}}, {ids, ids}, module, Format::Ids);
   }
   // A corpus of `pairs` lines of 1 to `longest` ids.
   Corpus random(int pairs, int longest) {
@@ -58,7 +55,6 @@ protected:
     return "no error";
   }
 
-  fs::path folder;
   Module module;
   Vocabulary ids{20};
 };
@@ -82,7 +78,7 @@ TEST_F(CorpusTest, TargetsAreShifted) {
 }
 
 TEST_F(CorpusTest, SeveralFilesFollowEachOther) {
-  std::string a1 = write("a1", "5\n6\n"), a2 = write("a2", "7\n"), b = write("b", "8\n9\n10\n");
+  std::string a1 = written("a1", "5\n6\n"), a2 = written("a2", "7\n"), b = written("b", "8\n9\n10\n");
   Corpus corpus({{a1, a2}, {b}, {}}, {ids, ids}, module, Format::Ids);
   EXPECT_EQ(list(corpus.source(2)), (std::vector<int32_t>{7}));
   EXPECT_EQ(list(corpus.labels(2)), (std::vector<int32_t>{10, 3}));
@@ -105,14 +101,13 @@ TEST_F(CorpusTest, ErrorsSayWhatAndWhere) {
   EXPECT_NE(errorOf([&] { read("5 \xff\n", "5\n"); }).find("a:1"), std::string::npos);
   EXPECT_NE(errorOf([&] { read("", ""); }).find("empty"), std::string::npos);
   EXPECT_NE(errorOf([&] { read("\n", "5\n"); }).find("no pair is left"), std::string::npos);
-  EXPECT_NE(errorOf([&] {
-              Corpus({{(folder / "none").string()}, {write("b", "5\n")}, {}}, {ids, ids}, module, Format::Ids);
-            }).find("none"),
-            std::string::npos);
+  EXPECT_NE(
+      errorOf([&] { Corpus({{in("none")}, {written("b", "5\n")}, {}}, {ids, ids}, module, Format::Ids); }).find("none"),
+      std::string::npos);
 }
 
 TEST_F(CorpusTest, TablesAreBothSidesInOne) {
-  const Corpus corpus({{}, {}, {write("t", "5 6\t7\r\n8\t9 10\n")}}, {ids, ids}, module, Format::Ids),
+  const Corpus corpus({{}, {}, {written("t", "5 6\t7\r\n8\t9 10\n")}}, {ids, ids}, module, Format::Ids),
       same = read("5 6\n8\n", "7\n9 10\n");
   EXPECT_EQ(corpus.totals().hash, same.totals().hash);
   const std::pair<const char *, const char *> wrong[] = {
@@ -121,7 +116,7 @@ TEST_F(CorpusTest, TablesAreBothSidesInOne) {
                     "--tsv-weighting, the third one is a weight)"},
       {"5\t6\n5\tx\n", "t:2: 'x'"}};
   for (const auto &[text, message] : wrong)
-    EXPECT_NE(errorOf([&] { Corpus({{}, {}, {write("t", text)}}, {ids, ids}, module, Format::Ids); }).find(message),
+    EXPECT_NE(errorOf([&] { Corpus({{}, {}, {written("t", text)}}, {ids, ids}, module, Format::Ids); }).find(message),
               std::string::npos)
         << text;
 }
@@ -129,10 +124,10 @@ TEST_F(CorpusTest, TablesAreBothSidesInOne) {
 std::vector<float> list(Weights weights) { return {weights.begin(), weights.end()}; }
 
 TEST_F(CorpusTest, WeightsBelongToTheirPairs) {
-  const std::string a = write("a", "5\n5 6\n\n5 6 7\n"), b = write("b", "7\n8 9\n5\n9 10 11\n");
+  const std::string a = written("a", "5\n5 6\n\n5 6 7\n"), b = written("b", "7\n8 9\n5\n9 10 11\n");
   auto weighted = [&](const std::string &text, bool words = false, const PairFilter &filter = {}) {
     PairFiles files{{a}, {b}, {}};
-    files.weights = {write("w", text)};
+    files.weights = {written("w", text)};
     files.weighWords = words;
     return Corpus(files, {ids, ids}, module, Format::Ids, filter);
   };
@@ -166,13 +161,13 @@ TEST_F(CorpusTest, WeightsBelongToTheirPairs) {
 
   // In several files, one for each corpus, and as a column of a table.
   PairFiles several{{a, a}, {b, b}, {}};
-  several.weights = {write("w1", "1\n2\n3\n4\n"), write("w2", "5\n6\n7\n8\n")};
+  several.weights = {written("w1", "1\n2\n3\n4\n"), written("w2", "5\n6\n7\n8\n")};
   for (const Corpus &corpus :
        {Corpus(several, {ids, ids}, module, Format::Ids), Corpus(several.each(), {ids, ids}, module, Format::Ids)}) {
     EXPECT_EQ(list(corpus.weights(2)), std::vector<float>{4});
     EXPECT_EQ(list(corpus.weights(3)), std::vector<float>{5});
   }
-  PairFiles table{{}, {}, {write("t", "5 6\t7\t0.25\r\n8\t9 10\t3\n")}};
+  PairFiles table{{}, {}, {written("t", "5 6\t7\t0.25\r\n8\t9 10\t3\n")}};
   table.weightColumn = true;
   const Corpus column(table, {ids, ids}, module, Format::Ids);
   EXPECT_EQ(list(column.labels(0)), (std::vector<int32_t>{7, 3}));
@@ -182,10 +177,10 @@ TEST_F(CorpusTest, WeightsBelongToTheirPairs) {
 }
 
 TEST_F(CorpusTest, InvalidWeightsAreRefusedWithTheirPlace) {
-  const std::string a = write("a", "5\n5 6\n"), b = write("b", "7\n8 9\n");
+  const std::string a = written("a", "5\n5 6\n"), b = written("b", "7\n8 9\n");
   auto fault = [&](const std::string &text, bool words = false, const Parallel &parallel = oneByOne) {
     PairFiles files{{a}, {b}, {}};
-    files.weights = {write("w", text)};
+    files.weights = {written("w", text)};
     files.weighWords = words;
     return errorOf([&] { Corpus(files, {ids, ids}, module, Format::Ids, {}, parallel); });
   };
@@ -201,18 +196,17 @@ TEST_F(CorpusTest, InvalidWeightsAreRefusedWithTheirPlace) {
             std::string::npos);
   EXPECT_NE(fault("1\n1 1 1 1\n", true).find("w:2: has 4 weights"), std::string::npos);
   EXPECT_EQ(fault("x\n1 1 1 1\n", true, backwards), fault("x\n1 1 1 1\n", true));
-  EXPECT_NE(fault("1\n").find("a has 2 lines, " + (folder / "w").string() +
-                              " 1; line i of the weights belongs to pair i, and " + a + ":2 has none"),
+  EXPECT_NE(fault("1\n").find("a has 2 lines, " + in("w") + " 1; line i of the weights belongs to pair i, and " + a +
+                              ":2 has none"),
             std::string::npos);
-  EXPECT_NE(fault("1\n2\n3\n4\n")
-                .find("w 4; line i of the weights belongs to pair i, and " + (folder / "w").string() + ":3 has none"),
+  EXPECT_NE(fault("1\n2\n3\n4\n").find("w 4; line i of the weights belongs to pair i, and " + in("w") + ":3 has none"),
             std::string::npos);
   EXPECT_NE(fault("").find("w: the file is empty; expected the weight of a pair per line"), std::string::npos);
   // A target that the model cannot take is left out before its weights are counted.
   module.maxTargetLength = 2;
   EXPECT_EQ(fault("1\n1\n", true), "no error");
 
-  PairFiles table{{}, {}, {write("t", "5\t7\t1\n5\t7\n")}};
+  PairFiles table{{}, {}, {written("t", "5\t7\t1\n5\t7\n")}};
   table.weightColumn = true;
   EXPECT_NE(errorOf([&] {
               Corpus(table, {ids, ids}, module, Format::Ids);
@@ -230,10 +224,10 @@ Program guidedProgram(int64_t links) {
 
 TEST_F(CorpusTest, LinksBelongToTheirPairs) {
   module.programs.push_back(guidedProgram(2));
-  const std::string a = write("a", "5\n5 6\n\n5 6 7\n"), b = write("b", "7\n8 9\n5\n9 10 11\n");
+  const std::string a = written("a", "5\n5 6\n\n5 6 7\n"), b = written("b", "7\n8 9\n5\n9 10 11\n");
   auto aligned = [&](const std::string &text, const PairFilter &filter = {}, const Parallel &parallel = oneByOne) {
     PairFiles files{{a}, {b}, {}};
-    files.alignments = {write("l", text)};
+    files.alignments = {written("l", text)};
     return Corpus(files, {ids, ids}, module, Format::Ids, filter, parallel);
   };
   auto linksOf = [](const Corpus &corpus, size_t pair) {
@@ -258,7 +252,7 @@ TEST_F(CorpusTest, LinksBelongToTheirPairs) {
 
   // In several files, one for each corpus.
   PairFiles several{{a, a}, {b, b}, {}};
-  several.alignments = {write("l1", "\n\n\n0-0\n"), write("l2", "0-0\n0-1\n\n\n")};
+  several.alignments = {written("l1", "\n\n\n0-0\n"), written("l2", "0-0\n0-1\n\n\n")};
   for (const Corpus &both :
        {Corpus(several, {ids, ids}, module, Format::Ids), Corpus(several.each(), {ids, ids}, module, Format::Ids)}) {
     EXPECT_EQ(linksOf(both, 2), (std::vector<Link>{{0, 0}}));
@@ -273,7 +267,7 @@ TEST_F(CorpusTest, LinksBelongToTheirPairs) {
   EXPECT_NE(fault("\n\n\n0-1 1-1 2-1\n").find("l:4: target token 1 has 3 links, but this executable takes 2"),
             std::string::npos);
   EXPECT_EQ(fault("x\n0-2\n\n\n", backwards), fault("x\n0-2\n\n\n"));
-  EXPECT_NE(fault("\n\n").find("a has 4 lines, " + (folder / "l").string() +
+  EXPECT_NE(fault("\n\n").find("a has 4 lines, " + in("l") +
                                " 2; line i of the alignments holds the links of pair i, and " + a + ":3 has none"),
             std::string::npos);
   module.maxLength = 2; // a source that the model cannot take is left out before its links are placed
@@ -281,8 +275,8 @@ TEST_F(CorpusTest, LinksBelongToTheirPairs) {
 }
 
 TEST_F(CorpusTest, FiltersCountWhatGoes) {
-  const std::string a = write("a", "5\n5 6\n5 6 7\n5 6 7 8\n5 6\n5 6 7 8 9\n"),
-                    b = write("b", "5\n5 6\n5 6\n5\n5 6 7 8 9\n5 6 7 8 9 10\n");
+  const std::string a = written("a", "5\n5 6\n5 6 7\n5 6 7 8\n5 6\n5 6 7 8 9\n"),
+                    b = written("b", "5\n5 6\n5 6\n5\n5 6 7 8 9\n5 6 7 8 9 10\n");
   auto filtered = [&](const PairFilter &filter) {
     const Corpus corpus({{a}, {b}, {}}, {ids, ids}, module, Format::Ids, filter);
     return std::vector<int64_t>{corpus.totals().pairs, corpus.totals().filteredLength, corpus.totals().filteredRatio};
@@ -378,7 +372,7 @@ TEST_F(CorpusTest, GoesOnInTheMiddleOfAnEpoch) {
 
 TEST_F(CorpusTest, ManyThreadsReadAsOneDoes) {
   random(20000, 6); // more than two windows of lines
-  const std::string a = (folder / "a").string(), b = (folder / "b").string();
+  const std::string a = in("a"), b = in("b");
   Corpus one({{a}, {b}, {}}, {ids, ids}, module, Format::Ids),
       many({{a}, {b}, {}}, {ids, ids}, module, Format::Ids, {}, backwards);
   EXPECT_EQ(one.size(), 20000u);
@@ -386,7 +380,7 @@ TEST_F(CorpusTest, ManyThreadsReadAsOneDoes) {
   std::string lines = readFile(b);
   for (size_t at : {lines.size() / 4, lines.size() / 4 + 2000})
     lines.insert(lines.find('\n', at), "x");
-  write("b", lines);
+  written("b", lines);
   const std::string error = errorOf([&] { Corpus({{a}, {b}, {}}, {ids, ids}, module, Format::Ids); });
   EXPECT_NE(error.find("x' is not a token id"), std::string::npos);
   EXPECT_EQ(errorOf([&] { Corpus({{a}, {b}, {}}, {ids, ids}, module, Format::Ids, {}, backwards); }), error);
@@ -537,8 +531,8 @@ TEST_F(CorpusTest, MemoryIsForBatchesThatHavePairsTwice) {
 }
 
 TEST_F(CorpusTest, CorporaOfTextAreThoseOfTheirFiles) {
-  const std::string a1 = write("a1", "5\n6\n"), a2 = write("a2", "7\n"), b1 = write("b1", "8\n9\n"),
-                    b2 = write("b2", "10 11\n");
+  const std::string a1 = written("a1", "5\n6\n"), a2 = written("a2", "7\n"), b1 = written("b1", "8\n9\n"),
+                    b2 = written("b2", "10 11\n");
   const std::vector<PairFiles> files = PairFiles{{a1, a2}, {b1, b2}, {}}.each();
   const Corpus corpus(files, {ids, ids}, module, Format::Ids);
   EXPECT_EQ(corpus.sizes(), (std::vector<int64_t>{2, 1}));
@@ -561,10 +555,10 @@ protected:
     writer.commit(reader.totals());
     return file(name);
   }
-  std::string file(const std::string &name) { return (folder / name).string(); }
+  std::string file(const std::string &name) { return in(name); }
   // The error message for a shard with these contents when it is opened and all its pairs are read.
   std::string faultOf(const std::string &contents) {
-    write("changed", contents);
+    written("changed", contents);
     return errorOf([&] {
       const Corpus corpus({file("changed")}, {ids, ids}, module);
       epochBatches(corpus, 100, 1, 0);
@@ -667,7 +661,7 @@ TEST_F(ShardTest, HoldsWeights) {
       text += "\n";
     }
     PairFiles files{{file("a")}, {file("b")}, {}};
-    files.weights = {write("w", text)};
+    files.weights = {written("w", text)};
     files.weighWords = words;
     const Corpus weighted(files, {ids, ids}, module, Format::Ids);
     const Corpus shard({prepared("weighted", files)}, {ids, ids}, module);
@@ -795,12 +789,12 @@ TEST_F(ShardTest, HoldsLinks) {
   }
   for (bool weighted : {false, true}) {
     PairFiles files{{file("a")}, {file("b")}, {}};
-    files.alignments = {write("l", text)};
+    files.alignments = {written("l", text)};
     if (weighted) {
       std::string weights;
       for (size_t i = 0; i < plain.size(); ++i)
         weights += "0.5\n";
-      files.weights = {write("w", weights)};
+      files.weights = {written("w", weights)};
     }
     const Corpus aligned(files, {ids, ids}, module, Format::Ids);
     const Corpus shard({prepared("aligned", files)}, {ids, ids}, module);
@@ -951,7 +945,7 @@ TEST_F(CorpusTest, FramesOfVocabularies) {
           "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "fr"}}, {"Sequence": {"id": "A"}},
             {"SpecialToken": {"id": "</s>"}}], "special_tokens": {"fr": {"ids": [6]}, "</s>": {"ids": [3]}}}})",
       "tokenizer.json", 20);
-  const std::string a = write("a", "ab\n"), b = write("b", "ba\n"), numbers = write("numbers", "4 5\n");
+  const std::string a = written("a", "ab\n"), b = written("b", "ba\n"), numbers = written("numbers", "4 5\n");
   const Corpus corpus({{a}, {b}, {}}, {vocabulary, vocabulary}, module, Format::Text);
   EXPECT_EQ(list(corpus.source(0)), (std::vector<int32_t>{6, 4, 5, 3}));
   EXPECT_EQ(list(corpus.target(0)), (std::vector<int32_t>{2, 6, 5, 4}));
@@ -963,7 +957,7 @@ TEST_F(CorpusTest, FramesOfVocabularies) {
   for (const auto &[given, expected] : std::map<std::string, std::vector<float>>{
            {"2 3 4\n", {2, 3, 4, 1}}, {"2 3 4 5\n", {2, 3, 4, 5}}, {"2 3\n", {}}}) {
     PairFiles files{{a}, {b}, {}};
-    files.weights = {write("w", given)};
+    files.weights = {written("w", given)};
     files.weighWords = true;
     std::vector<float> weights;
     const std::string error = errorOf([&] {
@@ -990,7 +984,7 @@ protected:
         text += "ab "[generator() % 2 + (length % 7 == 3)];
       text += "b\n";
     }
-    lines = write("text", text); // sources and targets are the same, so that sides can be compared
+    lines = written("text", text); // sources and targets are the same, so that sides can be compared
   }
   Corpus sampled(double source, double target, const Parallel &parallel = oneByOne, uint64_t seed = 9) {
     const PairFiles files{{lines}, {lines}, {}};
@@ -1016,7 +1010,7 @@ TEST_F(SampledCorpusTest, EpochsDifferInIdsAndNotInText) {
   expectSame(corpus, best); // the corpus itself keeps the best segmentations
   std::vector<int64_t> all(corpus.size());
   std::iota(all.begin(), all.end(), 0);
-  const Corpus first = corpus.sampled(all, 0), second = corpus.sampled(all, 1);
+  const Corpus first = epochOf(corpus, all, 0), second = epochOf(corpus, all, 1);
   int sameEpoch = 0, sameSide = 0, sameAsBest = 0;
   for (size_t i = 0; i < all.size(); ++i) {
     for (const Corpus *one : {&first, &second}) {
@@ -1036,14 +1030,14 @@ TEST_F(SampledCorpusTest, EpochsDifferInIdsAndNotInText) {
 
 // Files that hold their lines are segmented as the text is, after the prefixes of each line.
 TEST_F(SampledCorpusTest, FilesAreSegmentedAsTheirText) {
-  const std::string more = write("more", "abab\nbabab aba\n");
+  const std::string more = written("more", "abab\nbabab aba\n");
   PairFiles files{{lines, more}, {lines, more}, {}};
   files.sourcePrefixes = {"a", "ab b"};
   files.targetPrefixes = {"bb", "a"};
   const VocabularyPair both{vocabulary, vocabulary};
   const auto prepared = [&](const std::string &name, bool withLines, int64_t links = 0) {
     PairReader reader(files, both, module, Format::Text);
-    const std::string file = (folder / name).string();
+    const std::string file = in(name);
     ShardWriter writer(file, both, module, Format::Text, Weighting::None, 0, links, withLines);
     while (reader.next([&](auto... pair) {
       const PairLines lines = reader.lines();
@@ -1062,8 +1056,8 @@ TEST_F(SampledCorpusTest, FilesAreSegmentedAsTheirText) {
   expectSame(file, Corpus({prepared("plain", false)}, both, module));
   std::vector<int64_t> all(text.size());
   std::iota(all.begin(), all.end(), 0);
-  const Corpus drawn = file.sampled(all, 2);
-  expectSame(drawn, text.sampled(all, 2));
+  const Corpus drawn = epochOf(file, all, 2);
+  expectSame(drawn, epochOf(text, all, 2));
   EXPECT_FALSE(std::ranges::equal(drawn.source(7), file.source(7)));
   EXPECT_TRUE(textOf(drawn.source(0)).starts_with("a "));
   EXPECT_TRUE(textOf(drawn.source(401)).starts_with("ab b babab"));
@@ -1084,8 +1078,8 @@ TEST_F(SampledCorpusTest, DoesNotDependOnTheOtherPairsOrThreads) {
   const Corpus corpus = sampled(0.2, 0.2), other = sampled(0.2, 0.2, oneByOne, 10);
   std::vector<int64_t> all(corpus.size());
   std::iota(all.begin(), all.end(), 0);
-  expectSame(corpus.sampled(all, 3), sampled(0.2, 0.2, backwards).sampled(all, 3));
-  const Corpus whole = corpus.sampled(all, 3), few = corpus.sampled({77, 3, 77}, 3);
+  expectSame(epochOf(corpus, all, 3), epochOf(sampled(0.2, 0.2, backwards), all, 3));
+  const Corpus whole = epochOf(corpus, all, 3), few = epochOf(corpus, {77, 3, 77}, 3);
   ASSERT_EQ(few.size(), 3u);
   for (size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(few.number(i), i == 1 ? 3 : 77);
@@ -1093,7 +1087,7 @@ TEST_F(SampledCorpusTest, DoesNotDependOnTheOtherPairsOrThreads) {
     EXPECT_EQ(list(few.labels(i)), list(whole.labels(static_cast<size_t>(few.number(i)))));
   }
   int same = 0;
-  const Corpus ofOther = other.sampled(all, 3);
+  const Corpus ofOther = epochOf(other, all, 3);
   for (size_t i = 0; i < all.size(); ++i)
     same += std::ranges::equal(whole.source(i), ofOther.source(i));
   EXPECT_LT(same, 100);
@@ -1101,8 +1095,8 @@ TEST_F(SampledCorpusTest, DoesNotDependOnTheOtherPairsOrThreads) {
   std::string copies;
   for (int i = 0; i < 50; ++i)
     copies += "abaabbab abab\n";
-  lines = write("copies", copies);
-  const Corpus ofCopies = sampled(0.2, 0.2).sampled({0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, 0);
+  lines = written("copies", copies);
+  const Corpus ofCopies = epochOf(sampled(0.2, 0.2), {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, 0);
   std::set<std::vector<int32_t>> different;
   for (size_t i = 0; i < 10; ++i)
     different.insert(list(ofCopies.source(i)));
@@ -1111,7 +1105,7 @@ TEST_F(SampledCorpusTest, DoesNotDependOnTheOtherPairsOrThreads) {
 
 TEST_F(SampledCorpusTest, OneSideMayKeepItsBestSegmentation) {
   const Corpus corpus = sampled(0, 0.2);
-  const Corpus drawn = corpus.sampled({0, 1, 2, 3, 4, 5, 6, 7}, 0);
+  const Corpus drawn = epochOf(corpus, {0, 1, 2, 3, 4, 5, 6, 7}, 0);
   int same = 0;
   for (size_t i = 0; i < drawn.size(); ++i) {
     EXPECT_EQ(list(drawn.source(i)), list(corpus.source(i)));
@@ -1130,7 +1124,7 @@ TEST_F(SampledCorpusTest, TooLongSegmentationsAreTheBestOnes) {
   ASSERT_EQ(corpus.size(), free.size());
   std::vector<int64_t> all(corpus.size());
   std::iota(all.begin(), all.end(), 0);
-  const Corpus drawn = corpus.sampled(all, 0), longer = free.sampled(all, 0);
+  const Corpus drawn = epochOf(corpus, all, 0), longer = epochOf(free, all, 0);
   int replaced = 0;
   for (size_t i = 0; i < all.size(); ++i) {
     ASSERT_LE(drawn.sourceLength(i), module.maxLength);
@@ -1159,7 +1153,7 @@ TEST_F(SampledCorpusTest, BatchesHoldWhatWasDrawn) {
       sources += batch.corpus->sourceLength(i);
       targets += batch.corpus->targetLength(i);
       ++seen[static_cast<size_t>(batch.corpus->number(i))];
-      const Corpus drawn = corpus.sampled({batch.corpus->number(i)}, whole.position().epoch);
+      const Corpus drawn = epochOf(corpus, {batch.corpus->number(i)}, whole.position().epoch);
       ASSERT_EQ(list(batch.corpus->source(i)), list(drawn.source(0)));
       ASSERT_EQ(list(batch.corpus->labels(i)), list(drawn.labels(0)));
       EXPECT_LE(std::max(batch.corpus->sourceLength(i), batch.corpus->targetLength(i)), most.longest);
@@ -1190,7 +1184,7 @@ TEST_F(SampledCorpusTest, PoolsOfAMixtureAreDrawnInTurn) {
   std::string text;
   for (int i = 0; i < 400; ++i)
     text += std::string(1 + i % 3, 'a') + (i % 2 ? "bab\n" : "b\n");
-  lines = write("short", text);
+  lines = written("short", text);
   int draws = 0; // calls that encode pairs
   const Parallel counted = [&](int64_t count, const std::function<void(int64_t)> &work) {
     ++draws;
@@ -1227,10 +1221,10 @@ TEST_F(SampledCorpusTest, PoolsOfAMixtureAreDrawnInTurn) {
   EXPECT_EQ(taken, mixture.quotas);
   std::vector<int64_t> all(corpus.size());
   std::iota(all.begin(), all.end(), 0);
-  const Corpus once = corpus.sampled(all, 0);
+  const Corpus once = epochOf(corpus, all, 0);
   for (const auto &[number, ids] : drawn)
     EXPECT_EQ(ids, list(once.source(number)));
-  const Corpus next = corpus.sampled(all, 1);
+  const Corpus next = epochOf(corpus, all, 1);
   EXPECT_TRUE(std::ranges::any_of(all, [&](int64_t pair) { return list(next.source(pair)) != drawn[pair]; }));
 
   // A run that is resumed in the second pool draws that one alone.
@@ -1274,7 +1268,7 @@ TEST_F(CorpusTest, VocabularyRoundTrip) {
                                                           {"minloglevel", "2"}},
                                                          lines, &model)
                   .ok());
-  std::string file = write("spm.model", model);
+  std::string file = written("spm.model", model);
   Vocabulary vocabulary(file, 80);
   std::string text = "the wood stands near house 42 été";
   std::vector<int32_t> encoded = vocabulary.encode(text, Format::Text, "here");
@@ -1290,7 +1284,7 @@ TEST_F(CorpusTest, VocabularyRoundTrip) {
   // A shard records the vocabularies it was made with.
   Module words;
   words.sourceVocab = words.targetVocab = 80;
-  const std::string text1 = write("text", "the wood\n"), shard = (folder / "shard").string();
+  const std::string text1 = written("text", "the wood\n"), shard = in("shard");
   {
     ShardWriter writer(shard, {vocabulary, vocabulary}, words, Format::Text);
     PairReader reader({{text1}, {text1}, {}}, {vocabulary, vocabulary}, words, Format::Text);
@@ -1327,7 +1321,7 @@ TEST_F(CorpusTest, VocabularyRoundTrip) {
 
   EXPECT_NE(errorOf([&] { Vocabulary(file, 100); }).find("has 80 pieces, but this model was compiled for 100"),
             std::string::npos);
-  EXPECT_NE(errorOf([&] { Vocabulary(write("broken", "text"), 80); }).find("broken: not a vocabulary"),
+  EXPECT_NE(errorOf([&] { Vocabulary(written("broken", "text"), 80); }).find("broken: not a vocabulary"),
             std::string::npos);
   EXPECT_NE(errorOf([&] { Vocabulary(20).encode("text", Format::Text, "f:1"); }).find("f:1"), std::string::npos);
   EXPECT_EQ(Vocabulary(20).decode({5, 6}, Format::Ids), "5 6");
