@@ -41,7 +41,8 @@ private:
   bool wantsLse, wantsWeights;
   enum { q, key, value };
   int64_t size = 0; // elements of scratch
-  Value scores, queries, keysTransposed, values, outputs, maxima, sums, factors;
+  Value scores, queries, outputs, maxima, sums, factors;
+  AttentionTiles::Right keysTransposed, values;
   std::optional<Distances> bias;
 };
 
@@ -60,13 +61,13 @@ Backend::KernelInfo AttentionKernel::emit() {
   at.setReach(k, op.getReach());
   scores = area(queryBlock * scoreStride);
   queries = area(queryBlock * tiles.padded(keyDim));
-  keysTransposed = area(keyDim * scoreStride);
-  values = area(keyBlock * tiles.padded(valueDim));
+  auto elements = [&](int64_t count) { return area(count); };
+  keysTransposed = tiles.right(elements, keyDim, keyBlock, scoreStride);
+  values = tiles.right(elements, keyBlock, valueDim, tiles.padded(valueDim));
   outputs = area(queryBlock * tiles.padded(valueDim));
   maxima = area(queryBlock);
   sums = area(queryBlock);
   factors = area(keyBlock);
-  Value rounded = area(tiles.sizeOfRounded(queryBlock));
   if (op.getBias()) {
     const int64_t distances = cast<RankedTensorType>(op.getBias().getType()).getDimSize(0);
     bias.emplace(k, at, area(Distances::size(distances)), distances);
@@ -76,7 +77,7 @@ Backend::KernelInfo AttentionKernel::emit() {
   k.when(
       k.equal(at.queries, k.index(1)), [&] { single(at); },
       [&] {
-        tiles.prepare(rounded, queryBlock);
+        tiles.prepare(elements, queryBlock);
         blocks(at);
       });
   return {{Partition::Unit::Sequences, 1, heads}, size * k.bytes()};
@@ -112,14 +113,16 @@ void AttentionKernel::blocks(HeadOfSequence &at) {
       // Keys that fit in one block are packed once for all queries.
       Value pack = k.either(k.equal(i, zero), k.less(block, at.keys));
       k.when(pack, [&] {
-        tiles.transposeIn(keysTransposed, scoreStride, at.listedRows(k, key, keyDim, j), all, keyDim);
-        tiles.copyIn(values, valueStride, at.listedRows(k, value, valueDim, j), all, valueDim);
+        tiles.transposeIn(keysTransposed.rows.data, scoreStride, at.listedRows(k, key, keyDim, j), all, keyDim);
+        tiles.copyIn(values.rows.data, valueStride, at.listedRows(k, value, valueDim, j), all, valueDim);
+        tiles.complete(keysTransposed, k.index(keyDim), tiles.vectorsOf(all));
+        tiles.complete(values, all, k.index(valueStride / k.lanes()));
       });
-      tiles.product({queries, k.index(queryStride)}, false, {keysTransposed, k.index(scoreStride)},
-                    {scores, k.index(scoreStride)}, rows, tiles.vectorsOf(count), k.index(keyDim), k.boolean(false));
+      tiles.product({queries, k.index(queryStride)}, false, keysTransposed, {scores, k.index(scoreStride)}, rows,
+                    tiles.vectorsOf(count), k.index(keyDim), k.boolean(false));
       k.loop(zero, rows, 1, [&](Value r) { softmaxRow(at, i, r, j, count); });
-      tiles.product({scores, k.index(scoreStride)}, false, {values, k.index(valueStride)},
-                    {outputs, k.index(valueStride)}, rows, k.index(valueStride / k.lanes()), count, k.boolean(true));
+      tiles.product({scores, k.index(scoreStride)}, false, values, {outputs, k.index(valueStride)}, rows,
+                    k.index(valueStride / k.lanes()), count, k.boolean(true));
     });
     finish(at, i, rows);
   });

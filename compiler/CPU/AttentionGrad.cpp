@@ -37,8 +37,8 @@ private:
   bool wantsQ, wantsK, wantsV, wantsBias;
   enum { dOutput, q, key, value, output, lse };
   int64_t size = 0; // elements of scratch
-  Value probabilities, gradients, queries, dOutputs, keys, keysTransposed, valuesTransposed;
-  Value dQueries, dKeys, dValues, factors;
+  Value probabilities, gradients, dQueries, dKeys, dValues, factors;
+  AttentionTiles::Right queries, dOutputs, keys, keysTransposed, valuesTransposed;
   std::optional<Distances> bias, biasSums;
 };
 
@@ -62,16 +62,17 @@ Backend::KernelInfo AttentionGradKernel::emit() {
   at.setReach(k, op.getReach());
   probabilities = area(queryBlock * pairStride);
   gradients = area(queryBlock * pairStride);
-  queries = area(queryBlock * keyStride);
-  dOutputs = area(queryBlock * valueStride);
+  auto elements = [&](int64_t count) { return area(count); };
+  queries = tiles.right(elements, queryBlock, keyDim, keyStride);
+  dOutputs = tiles.right(elements, queryBlock, valueDim, valueStride);
   dQueries = area(queryBlock * keyStride);
-  keys = area(keyBlock * keyStride);
-  keysTransposed = area(keyDim * pairStride);
-  valuesTransposed = area(valueDim * pairStride);
+  keys = tiles.right(elements, keyBlock, keyDim, keyStride);
+  keysTransposed = tiles.right(elements, keyDim, keyBlock, pairStride);
+  valuesTransposed = tiles.right(elements, valueDim, keyBlock, pairStride);
   dKeys = area(keyBlock * keyStride);
   dValues = area(keyBlock * valueStride);
   factors = area(keyBlock);
-  tiles.prepare(area(tiles.sizeOfRounded(keyBlock)), keyBlock);
+  tiles.prepare(elements, keyBlock);
   if (op.getBias()) {
     const int64_t distances = cast<RankedTensorType>(op.getBias().getType()).getDimSize(0);
     auto line = [&] { return Distances(k, at, area(Distances::size(distances)), distances); };
@@ -136,9 +137,13 @@ void AttentionGradKernel::clearScratch(Value data, int64_t width, Value count) {
 }
 
 void AttentionGradKernel::packKeys(HeadOfSequence &at, Value start, Value count) {
-  tiles.copyIn(keys, keyStride, at.listedRows(k, key, keyDim, start), count, keyDim);
-  tiles.transposeIn(keysTransposed, pairStride, at.listedRows(k, key, keyDim, start), count, keyDim);
-  tiles.transposeIn(valuesTransposed, pairStride, at.listedRows(k, value, valueDim, start), count, valueDim);
+  tiles.copyIn(keys.rows.data, keyStride, at.listedRows(k, key, keyDim, start), count, keyDim);
+  tiles.transposeIn(keysTransposed.rows.data, pairStride, at.listedRows(k, key, keyDim, start), count, keyDim);
+  tiles.transposeIn(valuesTransposed.rows.data, pairStride, at.listedRows(k, value, valueDim, start), count, valueDim);
+  if (wantsQ)
+    tiles.complete(keys, count, k.index(keyStride / k.lanes()));
+  tiles.complete(keysTransposed, k.index(keyDim), tiles.vectorsOf(count));
+  tiles.complete(valuesTransposed, k.index(valueDim), tiles.vectorsOf(count));
 }
 
 // Processes a block of `rows` queries from `query` on, against `count` keys from `start` on.
@@ -146,19 +151,22 @@ void AttentionGradKernel::queryStep(HeadOfSequence &at, Value query, Value rows,
   Value zero = k.index(0), no = k.boolean(false), yes = k.boolean(true), firstRow = k.add(at.firstQuery, query);
   Value vectors = tiles.vectorsOf(count), pairs = k.index(pairStride);
   auto whole = [&](int64_t width) { return k.index(width / k.lanes()); };
-  tiles.copyIn(queries, keyStride, at.rows(k, q, keyDim, firstRow), rows, keyDim, k.scalar(scale));
-  tiles.copyIn(dOutputs, valueStride, at.rows(k, dOutput, valueDim, firstRow), rows, valueDim);
-  AttentionTiles::Matrix p{probabilities, pairs}, dp{gradients, pairs}, qs{queries, k.index(keyStride)};
-  AttentionTiles::Matrix dO{dOutputs, k.index(valueStride)}, dqs{dQueries, k.index(keyStride)};
-  tiles.product(qs, false, {keysTransposed, pairs}, p, rows, vectors, k.index(keyDim), no);
-  tiles.product(dO, false, {valuesTransposed, pairs}, dp, rows, vectors, k.index(valueDim), no);
+  tiles.copyIn(queries.rows.data, keyStride, at.rows(k, q, keyDim, firstRow), rows, keyDim, k.scalar(scale));
+  tiles.copyIn(dOutputs.rows.data, valueStride, at.rows(k, dOutput, valueDim, firstRow), rows, valueDim);
+  AttentionTiles::Matrix p{probabilities, pairs}, dp{gradients, pairs}, dqs{dQueries, k.index(keyStride)};
+  tiles.product(queries.rows, false, keysTransposed, p, rows, vectors, k.index(keyDim), no);
+  tiles.product(dOutputs.rows, false, valuesTransposed, dp, rows, vectors, k.index(valueDim), no);
   k.loop(zero, rows, 1, [&](Value r) { gradientRow(at, query, r, start, count); });
-  if (wantsV)
-    tiles.product(p, true, dO, {dValues, k.index(valueStride)}, count, whole(valueStride), rows, yes);
-  if (wantsK)
-    tiles.product(dp, true, qs, {dKeys, k.index(keyStride)}, count, whole(keyStride), rows, yes);
+  if (wantsV) {
+    tiles.complete(dOutputs, rows, whole(valueStride));
+    tiles.product(p, true, dOutputs, {dValues, k.index(valueStride)}, count, whole(valueStride), rows, yes);
+  }
+  if (wantsK) {
+    tiles.complete(queries, rows, whole(keyStride));
+    tiles.product(dp, true, queries, {dKeys, k.index(keyStride)}, count, whole(keyStride), rows, yes);
+  }
   if (wantsQ) {
-    tiles.product(dp, false, {keys, k.index(keyStride)}, dqs, rows, whole(keyStride), count, no);
+    tiles.product(dp, false, keys, dqs, rows, whole(keyStride), count, no);
     Value factor = k.scalar(scale);
     tiles.copyOut(
         at.rows(k, op.getDq(), keyDim, firstRow), dQueries, keyStride, rows, keyDim, [&](Value) { return factor; },
@@ -173,7 +181,7 @@ void AttentionGradKernel::gradientRow(HeadOfSequence &at, Value firstQuery, Valu
   const int64_t lanes = k.lanes();
   Value query = k.add(firstQuery, r), row = k.add(at.firstQuery, query), zero = k.index(0);
   Value pRow = k.offset(probabilities, k.mul(r, pairStride)), gRow = k.offset(gradients, k.mul(r, pairStride));
-  Value outputRow = at.rows(k, output, valueDim, row)(zero), dRow = k.offset(dOutputs, k.mul(r, valueStride));
+  Value outputRow = at.rows(k, output, valueDim, row)(zero), dRow = k.offset(dOutputs.rows.data, k.mul(r, valueStride));
   Values product = k.features(valueDim, ValueRange{k.splat(0)}, [&](Value f, int64_t used, Values s) -> Values {
     return {k.fma(k.loadPart(k.offset(outputRow, f), used), tiles.rounded(k.load(k.offset(dRow, f), lanes)), s[0])};
   });

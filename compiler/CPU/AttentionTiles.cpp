@@ -14,16 +14,32 @@ AttentionTiles::AttentionTiles(KernelBuilder &k, std::optional<ComputeType> comp
 // A sequence has fewer rows than the kernels of weights take together, so tiles always have all their rows.
 static int64_t tiledRows(int64_t rows) { return (rows + Tiling::tile - 1) / Tiling::tile * Tiling::tile; }
 
-int64_t AttentionTiles::sizeOfRounded(int64_t rows) const {
-  return tiling ? tiledRows(rows) * tiling->stride + (tiling->stride - Tiling::tile) * tiling->panel : 0;
-}
-
-void AttentionTiles::prepare(Value scratch, int64_t rows) {
+void AttentionTiles::prepare(const Area &area, int64_t rows) {
   if (!tiling)
     return;
-  left = scratch;
-  right = k.offset(scratch, tiledRows(rows) * tiling->stride);
+  left = area(tiledRows(rows) * tiling->stride);
   configureTiles(k, *tiling, k.index(Tiling::tile));
+}
+
+AttentionTiles::Right AttentionTiles::right(const Area &area, int64_t rows, int64_t columns, int64_t stride) const {
+  Right b{{area(rows * stride), k.index(stride)}, {}, 0};
+  if (tiling) {
+    // One unit more than a power of two, so that panels spread over the cache's sets.
+    b.panelStride = (tiling->units(rows) + 1) * tiling->panel;
+    b.panels = area(tiling->panels(columns) * b.panelStride);
+  }
+  return b;
+}
+
+void AttentionTiles::complete(const Right &b, Value depth, Value vectors) {
+  if (!tiling)
+    return;
+  const std::string name = "round_right" + std::to_string(b.panelStride);
+  k.helper(name, {k.ptr, k.i64, k.i64, k.i64, k.ptr}, [&](ValueRange args) {
+    packRight(k, *tiling, args[0], args[1], args[2], /*rounds=*/true, args[4], args[3], k.index(b.panelStride));
+  });
+  Value panels = k.div(k.add(k.mul(vectors, k.lanes()), tiling->panel - 1), tiling->panel);
+  k.invoke(name, {b.rows.data, b.rows.stride, depth, panels, b.panels});
 }
 
 int64_t AttentionTiles::padded(int64_t features) const {
@@ -358,17 +374,17 @@ std::string AttentionTiles::driver(bool transposed) {
   return name;
 }
 
-// Like `driver`, with two more arguments: where to put the rounded operands. The left one is rounded once, as rows of
-// pairs; of the right one, a panel of columns at a time, which stays in the first cache while it is multiplied.
+// Like `driver`, but b are panels and their stride, and there is one more argument: where to put the left operand,
+// which is rounded as rows of pairs.
 std::string AttentionTiles::roundingDriver(bool transposed) {
   const Tiling &t = *tiling;
   std::string name = std::string("rounding_product_") + (transposed ? "t" : "n") + std::to_string(t.stride);
   Type ptr = k.ptr, i64 = k.i64;
-  k.helper(name, {ptr, i64, ptr, i64, ptr, i64, i64, i64, i64, k.i1, ptr, ptr}, [&](ValueRange args) {
+  k.helper(name, {ptr, i64, ptr, i64, ptr, i64, i64, i64, i64, k.i1, ptr}, [&](ValueRange args) {
     const int64_t lanes = k.lanes();
     Value a = args[0], aStride = args[1], b = args[2], bStride = args[3], c = args[4], cStride = args[5];
-    Value rows = args[6], vectors = args[7], depth = args[8], accumulate = args[9], as = args[10], bs = args[11];
-    Value zero = k.index(0), one = k.index(1), units = t.units(k, depth);
+    Value rows = args[6], vectors = args[7], depth = args[8], accumulate = args[9], as = args[10];
+    Value zero = k.index(0), units = t.units(k, depth);
     if (transposed)
       transposeLeft(k, t, a, aStride, depth, rows, as, {});
     else
@@ -386,20 +402,21 @@ std::string AttentionTiles::roundingDriver(bool transposed) {
         });
       });
     k.loop(zero, k.mul(vectors, lanes), t.panel, [&](Value column) {
-      packRight(k, t, k.offset(b, column), bStride, depth, /*rounds=*/true, bs, one, zero);
-      multiplyPanels(k, t, {as, k.index(t.stride), 1, {}}, {bs, zero, {}, {}}, 1, units, k.offset(c, column), cStride,
-                     rows, accumulate, [](Value, int64_t) {});
+      const xfc::Right panel{k.offset(b, k.mul(k.div(column, t.panel), bStride)), zero, {}, {}};
+      multiplyPanels(k, t, {as, k.index(t.stride), 1, {}}, panel, 1, units, k.offset(c, column), cStride, rows,
+                     accumulate, [](Value, int64_t) {});
     });
   });
   return name;
 }
 
-void AttentionTiles::product(Matrix a, bool transposed, Matrix b, Matrix c, Value rows, Value vectors, Value depth,
-                             Value accumulate) {
-  SmallVector<Value> arguments = {a.data,   a.stride, b.data,  b.stride, c.data,
-                                  c.stride, rows,     vectors, depth,    accumulate};
+void AttentionTiles::product(Matrix a, bool transposed, const Right &b, Matrix c, Value rows, Value vectors,
+                             Value depth, Value accumulate) {
+  const Matrix of = tiling ? Matrix{b.panels, k.index(b.panelStride)} : b.rows;
+  SmallVector<Value> arguments = {a.data,   a.stride, of.data, of.stride, c.data,
+                                  c.stride, rows,     vectors, depth,     accumulate};
   if (tiling)
-    arguments.append({left, right});
+    arguments.push_back(left);
   k.invoke(tiling ? roundingDriver(transposed) : driver(transposed), arguments);
 }
 

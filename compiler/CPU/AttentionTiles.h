@@ -99,10 +99,10 @@ public:
   static bool computesIn(const KernelBuilder &k, std::optional<ComputeType> compute) {
     return !compute || productsFor(k, compute) == Products::Tiles;
   }
-  // Elements of scratch in which products keep rounded operands, for up to `rows` rows; 0 without a compute type.
-  int64_t sizeOfRounded(int64_t rows) const;
-  // Called once in a kernel, before its products: that scratch, for as many rows.
-  void prepare(mlir::Value scratch, int64_t rows);
+  // Returns the address of so many elements of scratch.
+  using Area = std::function<mlir::Value(int64_t)>;
+  // Called once in a kernel, before its products, which have at most `rows` rows.
+  void prepare(const Area &area, int64_t rows);
 
   // Features rounded up to vectors of 64 bytes, in which sums over them are taken (SumLanes), or to the columns that
   // tiles multiply together.
@@ -125,12 +125,24 @@ public:
   struct Matrix {
     mlir::Value data, stride;
   };
+  // The right operand of products: rows in scratch and, with a compute type, the same rows rounded, as panels of pairs.
+  struct Right {
+    Matrix rows;
+    mlir::Value panels;
+    int64_t panelStride;
+  };
+  // A right operand of up to `rows` rows and `columns` columns, whose rows are `stride` apart.
+  Right right(const Area &area, int64_t rows, int64_t columns, int64_t stride) const;
+  // Rounds the rows, which have been written since products used them last. With a compute type, rows are read up to
+  // the next multiple of 32 columns.
+  void complete(const Right &b, mlir::Value depth, mlir::Value vectors);
   // c [rows, vectors x lanes] = a b, or c += a b; a is [rows, depth], or [depth, rows] if transposed. Each element
   // is one chain of fused multiply-adds over `depth`, however the rows and columns are tiled. With a compute type,
   // tiles of 16 rows and 32 columns are computed as a whole: operands are read and c is overwritten up to the next
-  // multiple, but no number beyond `depth`, the rows and the columns counts within them.
-  void product(Matrix a, bool transposed, Matrix b, Matrix c, mlir::Value rows, mlir::Value vectors, mlir::Value depth,
-               mlir::Value accumulate);
+  // multiple, but no number beyond `depth`, the rows and the columns counts within them, as long as those of b are
+  // finite. b is complete, and may have more rows than `depth`.
+  void product(Matrix a, bool transposed, const Right &b, Matrix c, mlir::Value rows, mlir::Value vectors,
+               mlir::Value depth, mlir::Value accumulate);
 
   // factors[j] = the dropout factor (0 or 1/(1-rate)) of key `start` + j for the query, j < count. Elements up to the
   // next multiple of 64 may be overwritten with meaningless numbers.
@@ -143,7 +155,7 @@ private:
   std::string roundingDriver(bool transposed);
   KernelBuilder &k;
   std::optional<Tiling> tiling; // of products that round
-  mlir::Value left, right;      // their operands: rows of pairs, and a panel of pairs
+  mlir::Value left;             // their left operand: rows of pairs
 };
 
 } // namespace xfc

@@ -40,11 +40,11 @@ struct Product {
   int64_t tiles() const { return !t.whole && t.units(inner) > t.depth ? groups : 1; }
   int64_t scratchBytes() const { return t.block * ((copies ? t.stride : 0) + tiles() * Tiling::group) * k.bytes(); }
 
-  // Copies x[row .. row + count)[at .. at + elements), if that is needed.
-  void copyRows(Value row, Value count, Value at, int64_t elements) {
+  // Copies x[row + begin .. row + end)[at .. at + elements), if that is needed.
+  void copyRows(Value row, Value begin, Value end, Value at, int64_t elements) {
     if (!copies)
       return;
-    k.loop(k.index(0), count, 1, [&](Value r) {
+    k.loop(begin, end, 1, [&](Value r) {
       Value from = k.offset(k.offset(x, k.mul(k.add(row, r), xStride)), at);
       copyLeft(k, t, from, k.offset(a, k.mul(r, t.stride)), elements);
     });
@@ -64,6 +64,9 @@ struct Product {
   void compute(Value row, Value count, Value group, Value end, Value next, const Begin &begin, const Fetch &fetch,
                bool copied = false) {
     const int64_t units = t.units(inner), last = (units - 1) / t.depth * t.depth;
+    // Rows of int8 cannot be converted in parts, since their largest element determines their scale.
+    const bool convertsNext = t.products == Products::Tiles;
+    Value tilesOfRows = k.div(count, t.rows), converting = k.max(k.sub(tilesOfRows, k.index(1)), k.index(0));
     // Multiplies by a block of the inner dimension of a group of columns.
     auto multiply = [&](Value g, Value at, int64_t depth, Value accumulate, bool finish) {
       Value tile = tiles() > 1 ? k.offset(c, k.mul(k.sub(g, group), t.block * Tiling::group)) : c;
@@ -84,10 +87,16 @@ struct Product {
                                t.rowsAhead(inner * k.bytes()), t.depth * t.pair,
                                k.mul(k.sub(g, group), t.fetchingTiles()), t.fetchingTiles(), depth, turns());
         Value rowStride = copies ? k.index(t.stride) : xStride;
-        const Left left{t.whole  ? k.offset(a, at)
-                        : copies ? a
-                                 : k.offset(k.offset(x, k.mul(row, xStride)), at),
-                        rowStride, t.left, k.mul(rowStride, t.rows)};
+        Left left{t.whole  ? k.offset(a, at)
+                  : copies ? a
+                           : k.offset(k.offset(x, k.mul(row, xStride)), at),
+                  rowStride, t.left, k.mul(rowStride, t.rows)};
+        if (convertsNext) {
+          Value from = k.offset(k.offset(x, k.mul(k.add(row, t.rows), xStride)), k.mul(at, t.pair));
+          const int64_t elements = inner - last * t.pair;
+          left.next = {from, xStride, finish && elements < depth * t.pair ? k.index(elements) : Value(),
+                       k.select(k.equal(g, group), converting, k.index(0))};
+        }
         const Right right{b, k.index(panelWords), {}, {}};
         multiplyPanels(k, t, left, right, t.panels(used), k.index(depth), tile, k.index(Tiling::group), count,
                        accumulate, ahead, /*fetchNext=*/true, rows);
@@ -118,7 +127,14 @@ struct Product {
       body(k.index(last), units - last, k.boolean(last > 0), true);
     };
     if (t.whole) {
-      copyRows(row, count, k.index(0), inner);
+      if (convertsNext) {
+        // While it is multiplied, each tile of rows converts the next whole one.
+        Value first = k.min(k.index(t.rows), count);
+        copyRows(row, k.index(0), first, k.index(0), inner);
+        copyRows(row, k.max(first, k.mul(tilesOfRows, t.rows)), count, k.index(0), inner);
+      } else {
+        copyRows(row, k.index(0), count, k.index(0), inner);
+      }
       k.loop(group, end, 1, [&](Value g) {
         eachBlock([&](Value at, int64_t depth, Value accumulate, bool finish) {
           multiply(g, at, depth, accumulate, finish);
@@ -128,7 +144,7 @@ struct Product {
     }
     eachBlock([&](Value at, int64_t depth, Value accumulate, bool finish) {
       if (!copied)
-        copyRows(row, count, k.mul(at, t.pair), finish ? inner - last * t.pair : depth * t.pair);
+        copyRows(row, k.index(0), count, k.mul(at, t.pair), finish ? inner - last * t.pair : depth * t.pair);
       k.loop(group, end, 1, [&](Value g) { multiply(g, at, depth, accumulate, finish); });
     });
   }
@@ -294,7 +310,7 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide, bool kep
       kept ? k.offset(k.buffer(wide), k.mul(row, stride)) : k.offset(k.scratch, product.scratchBytes() / k.bytes());
   const bool copied = !t.whole && product.tiles() == 1;
   if (copied)
-    product.copyRows(row, count, k.index(0), inner);
+    product.copyRows(row, k.index(0), count, k.index(0), inner);
   Product::Begin store = [&](Value at) -> Product::Finish {
     Value to = k.offset(logits, k.mul(k.sub(at, row), stride));
     return [=, &k](Value feature, const Product::Vector &products, int64_t used) {
@@ -439,6 +455,11 @@ static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGr
   // The first tile's product packs each panel if packing is a plain copy, without rounding or masks, and the tile is
   // whole.
   const bool packing = !rounds && in % t.panel == 0 && (out % height == 0 || out % height >= t.rows);
+  // While AMX multiplies a panel, it packs the next one, if all rows of a block and all columns exist: the more tiles
+  // of dy there are, the fewer units in each step.
+  const bool packsNext = tiled && in % t.panel == 0;
+  const auto unitsPerStep = static_cast<int64_t>(llvm::PowerOf2Ceil(upTo(Tiling::tile, tiles)));
+  const int64_t packingTiles = Tiling::tile / unitsPerStep;
   // Whole panels, and whole tiles of AMX, accumulate in place; others accumulate in scratch and are copied.
   const bool inPlace = in % t.panel == 0 && (!tiled || out % Tiling::tile == 0) && !op.getDweight().use_empty();
 
@@ -528,8 +549,10 @@ static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGr
       transposeRows(false);
     }
     Value xFrom = k.offset(k.offset(x, k.mul(row, xStride)), i0);
+    Value whole = k.equal(count, k.index(depth));
     if (!packing)
-      packRight(k, t, xFrom, xStride, count, rounds, b, panels, k.index(panelStride), in % t.panel ? inputs : Value());
+      packRight(k, t, xFrom, xStride, count, rounds, b, packsNext ? k.select(whole, k.index(1), panels) : panels,
+                k.index(panelStride), in % t.panel ? inputs : Value());
     Value accumulate = k.less(k.index(0), row);
     k.loop(k.index(0), panels, 1, [&](Value p) {
       Ahead ahead = [&](Value tile, int64_t) {
@@ -542,7 +565,7 @@ static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGr
       // Meanwhile, the next block of dy is prefetched, and the next panel of x, or its next block if this one is packed
       // already. The tiles of all panels share the prefetching of a block.
       Value nextBlock = k.add(row, depth), last = k.equal(p, k.sub(panels, k.index(1)));
-      Value nextPanel = k.select(last, i0, k.add(i0, k.mul(k.add(p, 1), t.panel)));
+      Value nextColumn = k.mul(k.add(p, 1), t.panel), nextPanel = k.select(last, i0, k.add(i0, nextColumn));
       auto at = [&](Value from, Value stride, Value row, Value column) {
         return k.offset(k.offset(from, k.mul(row, stride)), column);
       };
@@ -555,12 +578,25 @@ static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGr
                                                        xStride, depth, t.panel, k.index(0), tiles, t.depth, 1)
                                          : ofBlock(at(x, xStride, nextBlock, i0), xStride, tileColumns),
                                      ofBlock(at(dy, dyStride, nextBlock, o0), dyStride, height)};
-      const Right right = packing ? Right{b, k.index(0), k.offset(xFrom, k.mul(p, t.panel)), xStride}
-                                  : Right{k.offset(b, k.mul(p, panelStride)), k.index(0), {}, {}};
+      Right right = packing ? Right{b, k.index(0), k.offset(xFrom, k.mul(p, t.panel)), xStride}
+                            : Right{k.offset(b, k.mul(p, panelStride)), k.index(0), {}, {}};
+      Value packs = k.both(whole, k.less(k.add(p, 1), panels));
+      if (packsNext)
+        right.next = {k.offset(xFrom, nextColumn), xStride, k.offset(b, k.mul(k.add(p, 1), panelStride)),
+                      k.select(packs, k.index(packingTiles), k.index(0)), unitsPerStep};
       const Left left =
           tiled ? Left{a, k.index(t.stride), 1, k.index(tileStride)} : Left{a, {}, t.rows, k.index(tileStride)};
       multiplyPanels(k, t, left, right, 1, units, k.offset(c, k.mul(p, t.panel)), cStride, outputs, accumulate, ahead,
                      /*fetchNext=*/false, fetched);
+      if (packsNext)
+        // What is left if there are fewer tiles of dy at its end.
+        k.when(packs, [&] {
+          Value tilesThatPacked = k.min(k.div(k.add(outputs, Tiling::tile - 1), t.rows), k.index(packingTiles));
+          Value done = k.mul(tilesThatPacked, unitsPerStep * (t.depth / Tiling::tile));
+          packRight(k, t, k.offset(right.next.from, k.mul(k.mul(done, t.pair), xStride)), xStride,
+                    k.sub(count, k.mul(done, t.pair)), rounds, k.offset(right.next.to, k.mul(done, t.panel)),
+                    k.index(1), k.index(0));
+        });
     });
   });
   if (dw && !inPlace)

@@ -485,33 +485,47 @@ void configureTiles(KernelBuilder &k, const Tiling &t, Value count) {
   k.atEnd([&k] { tileInstruction(k, "llvm.x86.tilerelease", {}); });
 }
 
-// What the micro-kernel of tiles prefetches between its products: `panel` lines of the next panel per step, and for
-// each of `rows` the lines of rows that are so many pairs of lines wide, in pairs per step.
-struct Lines {
+// What the micro-kernel of tiles does between its products. It prefetches `panel` lines of the next panel per step, and
+// for each of `rows` the lines of rows that are so many pairs of lines wide, in pairs per step; and it converts the
+// next rows (`masked` if a part of their units has no elements), or packs `units` units of the next panel per step.
+struct Between {
   int64_t panel = 0;
   struct Rows {
     int64_t across, pairs;
   };
   SmallVector<Rows, 2> rows;
+  bool converts = false, masked = false;
+  int64_t units = 0;
 };
 
 // c[rowTiles x 16][columnTiles x 16] (+)= a b, like microKernel. In each step of 16 units, a tile is loaded right
-// before the first product that needs it, and every product is followed by a share of the step's prefetches, so that
-// loads and prefetches run while the tiles multiply. Each pair of rows to prefetch adds two arguments, the address of
-// the first row and the stride; a panel adds its address.
+// before the first product that needs it, and every product is followed by a share of the step's other work, so that
+// all of it runs while the tiles multiply. Each pair of rows to prefetch adds two arguments, the address of the first
+// row and the stride, as do rows to convert, with the number of their elements if they are masked; a panel to prefetch
+// adds its address, and one to pack the address of its first row, the stride, and the address of the panel.
 static std::string tileKernel(KernelBuilder &k, const Tiling &t, int64_t rowTiles, int64_t columnTiles,
-                              const Lines &lines) {
+                              const Between &between) {
   const char *product = isInt8(t.products) ? "llvm.x86.tdpbusd" : "llvm.x86.tdpbf16ps";
   std::string name = llvm::formatv("product_{0}_{1}x{2}", isInt8(t.products) ? "dottiles" : "tiles", rowTiles * tile,
                                    columnTiles * tile);
   SmallVector<Type> types = {k.ptr, k.i64, k.ptr, k.i64, k.i64, k.ptr, k.i64, k.i1};
-  if (lines.panel) {
-    name += "_fetching_" + std::to_string(lines.panel);
+  if (between.panel) {
+    name += "_fetching_" + std::to_string(between.panel);
     types.push_back(k.ptr);
   }
-  for (const Lines::Rows &rows : lines.rows) {
+  for (const Between::Rows &rows : between.rows) {
     name += "_fetching_rows_" + std::to_string(rows.across) + "x" + std::to_string(rows.pairs);
     types.append({k.ptr, k.i64});
+  }
+  if (between.converts) {
+    name += (between.masked ? "_converting_some_" : "_converting_") + std::to_string(t.stride);
+    types.append({k.ptr, k.i64});
+    if (between.masked)
+      types.push_back(k.i64);
+  }
+  if (between.units) {
+    name += "_packing_" + std::to_string(between.units);
+    types.append({k.ptr, k.i64, k.ptr});
   }
   k.helper(name, types, [&](ValueRange arguments) {
     Value a = arguments[0], aStride = arguments[1], b = arguments[2], bStride = arguments[3], depth = arguments[4],
@@ -529,25 +543,64 @@ static std::string tileKernel(KernelBuilder &k, const Tiling &t, int64_t rowTile
         accumulate, [&] { eachSum([&](int64_t number, Value p) { load(number, p, cBytes); }); },
         [&] { eachSum([&](int64_t number, Value) { tileInstruction(k, "llvm.x86.tilezero", byte(k, number)); }); });
     k.loop(k.index(0), depth, tile, [&](Value at) {
-      std::vector<Value> fetched;
+      std::vector<std::function<void()>> others; // the step's other work, in equal parts as far as possible
+      auto fetch = [&](Value p) { others.push_back([&k, p] { k.prefetch(p); }); };
       size_t next = 8;
       Value step = k.div(at, tile);
-      if (lines.panel) {
-        Value from = k.offset(arguments[next++], k.mul(step, lines.panel * line));
-        for (int64_t i = 0; i < lines.panel; ++i)
-          fetched.push_back(k.offset(from, i * line));
+      if (between.panel) {
+        Value from = k.offset(arguments[next++], k.mul(step, between.panel * line));
+        for (int64_t i = 0; i < between.panel; ++i)
+          fetch(k.offset(from, i * line));
       }
-      for (const Lines::Rows &rows : lines.rows) {
+      for (const Between::Rows &rows : between.rows) {
         Value from = arguments[next], stride = arguments[next + 1];
         next += 2;
         for (int64_t i = 0; i < rows.pairs; ++i) {
           Value pair = k.add(k.mul(step, rows.pairs), i);
           Value p = k.offset(k.offset(from, k.mul(k.div(pair, rows.across), stride)),
                              k.mul(k.rem(pair, rows.across), 2 * line));
-          fetched.insert(fetched.end(), {p, k.offset(p, line)});
+          fetch(p);
+          fetch(k.offset(p, line));
         }
       }
-      size_t done = 0;
+      const size_t prefetches = others.size();
+      if (between.converts) {
+        Value element = k.mul(at, t.pair), from = k.offset(arguments[next], element), stride = arguments[next + 1];
+        SmallVector<Value, 2> masks;
+        for (int64_t v = 0; between.masked && v < 2; ++v)
+          masks.push_back(k.lanesBelow(k.add(element, v * k.lanes()), arguments[next + 2]));
+        next += between.masked ? 3 : 2;
+        // Addresses that are added up and constant offsets need few registers.
+        Value to = k.offset(k.offset(a, at), rowTiles * tile * t.stride);
+        for (int64_t r = 0; r < rowTiles * tile; ++r, from = k.offset(from, stride))
+          others.push_back([=, &k] {
+            auto half = [&](int64_t v) {
+              Value p = k.offset(from, v * k.lanes());
+              return masks.empty() ? k.load(p, k.lanes()) : k.loadMasked(p, masks[v]);
+            };
+            Value first = half(0), second = half(1);
+            k.store(adjacentPairsOfBF16(k, first, second), k.offset(to, r * t.stride));
+          });
+      }
+      if (between.units) {
+        Value unit = k.mul(step, between.units), stride = arguments[next + 1];
+        Value from = k.offset(arguments[next], k.mul(k.mul(unit, t.pair), stride)),
+              to = k.offset(arguments[next + 2], k.mul(unit, t.panel));
+        for (int64_t u = 0; u < between.units; ++u)
+          for (int64_t v = 0; v < t.vectors; ++v)
+            others.push_back([=, &k] {
+              auto row = [&](int64_t r) {
+                return k.load(k.offset(k.offset(from, k.mul(stride, u * 2 + r)), v * k.lanes()), k.lanes());
+              };
+              Value first = row(0), second = row(1);
+              k.store(pairOfBF16(k, first, second), k.offset(to, u * t.panel + v * k.lanes()));
+            });
+      }
+      // Prefetches are spread evenly over the products, and so are conversions.
+      auto share = [&](size_t begin, size_t end, int64_t i) {
+        for (size_t w = begin + (end - begin) * i / products; w < begin + (end - begin) * (i + 1) / products; ++w)
+          others[w]();
+      };
       for (int64_t i = 0; i < products; ++i) {
         // A single tile of rows needs each right tile once, and two right tiles take turns.
         const int64_t r = i / columnTiles, j = i % columnTiles, left = firstLeft + r, right = firstRight + j % 2;
@@ -558,8 +611,8 @@ static std::string tileKernel(KernelBuilder &k, const Tiling &t, int64_t rowTile
           load(right, k.offset(k.offset(panel, k.mul(at, t.panel)), j % ofPanel * tile), bBytes);
         }
         tileInstruction(k, product, {byte(k, firstSum + i), byte(k, left), byte(k, right)});
-        for (; done < fetched.size() * (i + 1) / products; ++done)
-          k.prefetch(fetched[done]);
+        share(0, prefetches, i);
+        share(prefetches, others.size(), i);
       }
     });
     eachSum(
@@ -571,7 +624,7 @@ static std::string tileKernel(KernelBuilder &k, const Tiling &t, int64_t rowTile
 static void multiplyTiles(KernelBuilder &k, const Tiling &t, const Left &a, const Right &b, int64_t panels, Value depth,
                           Value c, Value cStride, Value count, Value accumulate, const Ahead &ahead, bool fetchNext,
                           ArrayRef<FetchedRows> fetched) {
-  auto call = [&](Value row, int64_t rowTiles, int64_t panel, int64_t width, const Lines &lines = {},
+  auto call = [&](Value row, int64_t rowTiles, int64_t panel, int64_t width, const Between &between = {},
                   ArrayRef<Value> others = {}) {
     SmallVector<Value> arguments = {k.offset(a.from, k.mul(row, a.row)),
                                     a.row,
@@ -582,7 +635,7 @@ static void multiplyTiles(KernelBuilder &k, const Tiling &t, const Left &a, cons
                                     cStride,
                                     accumulate};
     llvm::append_range(arguments, others);
-    k.invoke(tileKernel(k, t, rowTiles, width * t.panel / tile, lines), arguments);
+    k.invoke(tileKernel(k, t, rowTiles, width * t.panel / tile, between), arguments);
   };
   // Two tiles of rows at a time, then one if only that is left. All pairs of a whole block together prefetch the next
   // panel, each a part.
@@ -590,24 +643,51 @@ static void multiplyTiles(KernelBuilder &k, const Tiling &t, const Left &a, cons
   Value twos = k.mul(k.div(k.add(count, tile - 1), 2 * tile), 2 * tile);
   for (int64_t panel = 0; panel < panels; ++panel) {
     const ArrayRef<FetchedRows> rowsFetched = panel == 0 ? fetched : ArrayRef<FetchedRows>();
-    Lines lines;
+    Between between;
     const int64_t words = tile * t.panel * t.rows / t.block; // of the next panel, per step
     if (fetchNext)
-      lines.panel = std::min<int64_t>((words * k.bytes() + 63) / 64, 4);
+      between.panel = std::min<int64_t>((words * k.bytes() + 63) / 64, 4);
     for (const FetchedRows &rows : rowsFetched)
-      lines.rows.push_back({rows.across, (rows.rows * rows.across + steps - 1) / steps});
-    k.loop(k.index(0), twos, 2 * tile, [&](Value row) {
-      Value number = k.div(row, t.rows);
-      ahead(number, panel);
-      SmallVector<Value> others;
-      if (lines.panel)
-        others.push_back(k.offset(k.offset(b.from, k.mul(b.stride, panel + 1)),
-                                  k.mul(k.mul(number, k.div(depth, tile)), lines.panel * 64 / k.bytes())));
-      // Surplus tiles prefetch the last rows again.
-      for (const FetchedRows &rows : rowsFetched)
-        others.append({rows.first(k.min(number, k.max(k.sub(rows.tiles, k.index(1)), k.index(0)))), rows.stride});
-      call(row, 2, panel, 1, lines, others);
-    });
+      between.rows.push_back({rows.across, (rows.rows * rows.across + steps - 1) / steps});
+    Value done = k.index(0);
+    auto rowsUpTo = [&](Value end, const Between &between) {
+      k.loop(done, end, 2 * tile, [&](Value row) {
+        Value number = k.div(row, t.rows), stepsBefore = k.mul(number, k.div(depth, tile));
+        ahead(number, panel);
+        SmallVector<Value> others;
+        if (between.panel)
+          others.push_back(k.offset(k.offset(b.from, k.mul(b.stride, panel + 1)),
+                                    k.mul(stepsBefore, between.panel * 64 / k.bytes())));
+        // Surplus tiles prefetch the last rows again.
+        for (const FetchedRows &rows : rowsFetched)
+          others.append({rows.first(k.min(number, k.max(k.sub(rows.tiles, k.index(1)), k.index(0)))), rows.stride});
+        if (between.converts) {
+          others.append({k.offset(a.next.from, k.mul(row, a.next.stride)), a.next.stride});
+          if (between.masked)
+            others.push_back(a.next.elements);
+        }
+        if (between.units) {
+          Value unit = k.mul(stepsBefore, between.units);
+          others.append({k.offset(b.next.from, k.mul(k.mul(unit, t.pair), b.next.stride)), b.next.stride,
+                         k.offset(b.next.to, k.mul(unit, t.panel))});
+        }
+        call(row, 2, panel, 1, between, others);
+      });
+      done = end;
+    };
+    auto endOf = [&](Value tiles) { return k.max(done, k.min(twos, k.mul(tiles, 2 * tile))); };
+    if (panel == 0 && a.next.from) {
+      Between converting = between;
+      converting.converts = true;
+      converting.masked = static_cast<bool>(a.next.elements);
+      rowsUpTo(endOf(a.next.tiles), converting);
+    }
+    if (panel == 0 && b.next.from) {
+      Between packing = between;
+      packing.units = b.next.units;
+      rowsUpTo(endOf(b.next.tiles), packing);
+    }
+    rowsUpTo(twos, between);
   }
   k.when(k.less(twos, count), [&] { call(twos, 1, 0, panels); });
 }

@@ -64,18 +64,37 @@ struct Tiling {
   int64_t scaleAt() const { return stride - 16; }
 };
 
+// Tiles of AMX leave the vector units free, which prepare what is multiplied next, a part in each step between its
+// products: rows of the left operand, or a panel of the right one. Both are for the form Tiles only.
+//
+// While the first panel is multiplied, each of the first `tiles` tiles of rows converts the rows of the next tile,
+// which must be whole, from rows of f32: those of the second tile begin at `from`, `stride` apart. If `elements` is
+// set, only so many elements of a row exist, and zeros take the place of the others.
+struct NextRows {
+  mlir::Value from, stride, elements, tiles;
+};
+// Each of the first `tiles` tiles of rows, as far as there are any of 17 rows or more, packs `units` units per step of
+// 16 units, as packRight does, from rows of elements that begin at `from`, `stride` apart, into a panel that begins at
+// `to`.
+struct NextPanel {
+  mlir::Value from, stride, to, tiles;
+  int64_t units = 0;
+};
+
 // Operands of multiplyPanels; strides are in words. In the left operand, `row` is the stride between rows (1 if it is
 // null), `unit` the stride between units, and `tile` the stride between the rows of successive micro-kernels.
 struct Left {
   mlir::Value from, row;
   int64_t unit;
   mlir::Value tile;
+  NextRows next = {};
 };
 // In the right operand, `stride` is the stride between panels. If `unpacked` is set, the panel, of which there is only
 // one, is not packed yet: the first tile of rows, which must be whole, packs it while it multiplies, from rows of
 // elements with the stride `unpackedStride`.
 struct Right {
   mlir::Value from, stride, unpacked, unpackedStride;
+  NextPanel next = {};
 };
 
 // Configures the tiles of AMX, if products are by tiles, for a kernel that multiplies up to `count` rows at a time. It

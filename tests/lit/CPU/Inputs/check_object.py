@@ -1,7 +1,7 @@
 """check_object.py OBJECT CPU IMAGE [KIND...]: checks the symbols of an object, its vector registers, and that the loops of the
 matrix micro-kernels contain all their products and do not access the stack, except for prefetch addresses. The micro-kernels must be of the given
 kinds (elements, widened, pairs, tiles, quads, dots, dottiles; default elements). Those of tiles must load each tile right before the first product that
-needs it, with prefetches between the products; the kernels that call them must configure tiles once, outside of loops, and release them, and so must gradients of
+needs it, with prefetches and conversions between the products; the kernels that call them must configure tiles once, outside of loops, and release them, and so must gradients of
 weights and attention in bf16; and a gradient of a weight must transpose its operand without spilling. Needs llvm-readelf and llvm-objdump."""
 import re
 import subprocess
@@ -94,13 +94,21 @@ for name, (kind, rows, columns) in tiled.items():
                 steps.append(f"multiply {match[1]}")
             elif text.startswith("prefetch"):
                 steps.append("prefetch")
-        if [step for step in steps if step != "prefetch"] != expected:
+            elif text.startswith("vcvtne2ps2bf16"):
+                steps.append("convert")
+        if [step for step in steps if step not in ("prefetch", "convert")] != expected:
             failures.append(f"{name}: a step executes {steps}, expected {expected} in this order")
-        # The prefetches of a step are spread over its products.
+        # The prefetches and the conversions of a step are spread over its products.
         parts = " ".join(steps).split("multiply")[1:]
-        counts = [part.count("prefetch") for part in parts]
-        if counts and max(counts) - min(counts) > 1:
-            failures.append(f"{name}: {counts} prefetches after the products of a step, expected similar numbers")
+        for work in ("prefetch", "convert"):
+            counts = [part.count(work) for part in parts]
+            if counts and max(counts) - min(counts) > 1:
+                failures.append(f"{name}: {counts} times {work} after the products of a step, expected similar numbers")
+        # 32 rows of 16 pairs, or so many units of 32 columns.
+        packing = re.search(r"_packing_(\d+)", name)
+        converted = 32 if "_converting" in name else 2 * int(packing[1]) if packing else 0
+        if steps.count("convert") != converted:
+            failures.append(f"{name}: {steps.count('convert')} conversions in a step, expected {converted}")
     if len(loops) != 1 or rows * columns > 1024:
         failures.append(f"{name}: {len(loops)} loops of products, expected one, of at most four")
     if any("(%rsp" in text and "mm" in text or "tilestore" in text for loop in loops for text in loop):
@@ -113,9 +121,13 @@ for name in configuring:
     texts = [text for _, text in functions[name]]
     if (count(texts, "ldtilecfg"), count(texts, "tilerelease")) != (1, 1) or any(count(loop, "ldtilecfg") for loop in loops_of(functions[name], innermost=False)):
         failures.append(f"{name}: configures tiles {count(texts, 'ldtilecfg')} times and releases them {count(texts, 'tilerelease')} times, expected once, outside of loops")
+if "tiles" in kinds and not any("_converting" in name for name in tiled):
+    failures.append("no micro-kernel of tiles converts the next rows")
 if bool(tiled) != bool(configuring):
     failures.append(f"{len(tiled)} micro-kernels of tiles, but {len(configuring)} kernels that configure tiles")
 if "tiles" in kinds and any("weight_grad" in name for name in functions):
+    if not any("_packing_" in name for name in tiled):
+        failures.append("no micro-kernel of tiles packs the next panel")
     if strays := [name for name in functions if re.search("linear_weight_grad|attention.*_bf16", name) and name not in configuring]:
         failures.append(f"{strays[0]} does not multiply by tiles")
     # For 32 rows of 16 columns: halves of rows from memory, in pairs of vectors that are rounded, and three rounds of interleaving.
