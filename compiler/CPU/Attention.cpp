@@ -109,14 +109,14 @@ void AttentionKernel::blocks(HeadOfSequence &at) {
     // The first block of queries packs the keys for all, even if it sees none itself.
     most = k.max(most, k.select(k.equal(i, zero), k.min(at.keys, k.index(1)), zero));
     k.loop(start, most, keyBlock, [&](Value j) {
-      Value count = k.min(block, k.sub(most, j)), all = k.min(block, k.sub(at.keys, j));
-      // Keys that fit in one block are packed once for all queries.
-      Value pack = k.either(k.equal(i, zero), k.less(block, at.keys));
+      Value count = k.min(block, k.sub(most, j)), several = k.less(block, at.keys);
+      // Keys that fit in one block are packed once for all queries; of several blocks, what these queries see.
+      Value pack = k.either(k.equal(i, zero), several), all = k.select(several, count, at.keys);
       k.when(pack, [&] {
         tiles.transposeIn(keysTransposed.rows.data, scoreStride, at.listedRows(k, key, keyDim, j), all, keyDim);
         tiles.copyIn(values.rows.data, valueStride, at.listedRows(k, value, valueDim, j), all, valueDim);
-        tiles.complete(keysTransposed, k.index(keyDim), tiles.vectorsOf(all));
-        tiles.complete(values, all, k.index(valueStride / k.lanes()));
+        tiles.round(keysTransposed, k.index(keyDim), tiles.vectorsOf(all));
+        tiles.round(values, all, k.index(valueStride / k.lanes()));
       });
       tiles.product({queries, k.index(queryStride)}, false, keysTransposed, {scores, k.index(scoreStride)}, rows,
                     tiles.vectorsOf(count), k.index(keyDim), k.boolean(false));

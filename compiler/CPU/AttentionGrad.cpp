@@ -141,9 +141,9 @@ void AttentionGradKernel::packKeys(HeadOfSequence &at, Value start, Value count)
   tiles.transposeIn(keysTransposed.rows.data, pairStride, at.listedRows(k, key, keyDim, start), count, keyDim);
   tiles.transposeIn(valuesTransposed.rows.data, pairStride, at.listedRows(k, value, valueDim, start), count, valueDim);
   if (wantsQ)
-    tiles.complete(keys, count, k.index(keyStride / k.lanes()));
-  tiles.complete(keysTransposed, k.index(keyDim), tiles.vectorsOf(count));
-  tiles.complete(valuesTransposed, k.index(valueDim), tiles.vectorsOf(count));
+    tiles.round(keys, count, k.index(keyStride / k.lanes()));
+  tiles.round(keysTransposed, k.index(keyDim), tiles.vectorsOf(count));
+  tiles.round(valuesTransposed, k.index(valueDim), tiles.vectorsOf(count));
 }
 
 // Processes a block of `rows` queries from `query` on, against `count` keys from `start` on.
@@ -158,11 +158,11 @@ void AttentionGradKernel::queryStep(HeadOfSequence &at, Value query, Value rows,
   tiles.product(dOutputs.rows, false, valuesTransposed, dp, rows, vectors, k.index(valueDim), no);
   k.loop(zero, rows, 1, [&](Value r) { gradientRow(at, query, r, start, count); });
   if (wantsV) {
-    tiles.complete(dOutputs, rows, whole(valueStride));
+    tiles.round(dOutputs, rows, whole(valueStride));
     tiles.product(p, true, dOutputs, {dValues, k.index(valueStride)}, count, whole(valueStride), rows, yes);
   }
   if (wantsK) {
-    tiles.complete(queries, rows, whole(keyStride));
+    tiles.round(queries, rows, whole(keyStride));
     tiles.product(dp, true, queries, {dKeys, k.index(keyStride)}, count, whole(keyStride), rows, yes);
   }
   if (wantsQ) {

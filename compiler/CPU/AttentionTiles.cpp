@@ -24,14 +24,14 @@ void AttentionTiles::prepare(const Area &area, int64_t rows) {
 AttentionTiles::Right AttentionTiles::right(const Area &area, int64_t rows, int64_t columns, int64_t stride) const {
   Right b{{area(rows * stride), k.index(stride)}, {}, 0};
   if (tiling) {
-    // One unit more than a power of two, so that panels spread over the cache's sets.
+    // An odd number of units, so that panels spread over the cache's sets.
     b.panelStride = (tiling->units(rows) + 1) * tiling->panel;
     b.panels = area(tiling->panels(columns) * b.panelStride);
   }
   return b;
 }
 
-void AttentionTiles::complete(const Right &b, Value depth, Value vectors) {
+void AttentionTiles::round(const Right &b, Value depth, Value vectors) {
   if (!tiling)
     return;
   const std::string name = "round_right" + std::to_string(b.panelStride);

@@ -133,14 +133,14 @@ public:
   };
   // A right operand of up to `rows` rows and `columns` columns, whose rows are `stride` apart.
   Right right(const Area &area, int64_t rows, int64_t columns, int64_t stride) const;
-  // Rounds the rows, which have been written since products used them last. With a compute type, rows are read up to
-  // the next multiple of 32 columns.
-  void complete(const Right &b, mlir::Value depth, mlir::Value vectors);
+  // With a compute type, rounds the first `depth` rows, of so many vectors, for the products that follow; must be
+  // called whenever rows have been written. Reads up to the next multiple of 32 columns.
+  void round(const Right &b, mlir::Value depth, mlir::Value vectors);
   // c [rows, vectors x lanes] = a b, or c += a b; a is [rows, depth], or [depth, rows] if transposed. Each element
   // is one chain of fused multiply-adds over `depth`, however the rows and columns are tiled. With a compute type,
   // tiles of 16 rows and 32 columns are computed as a whole: operands are read and c is overwritten up to the next
-  // multiple, but no number beyond `depth`, the rows and the columns counts within them, as long as those of b are
-  // finite. b is complete, and may have more rows than `depth`.
+  // multiple, but no number beyond `depth`, the rows and the columns counts within them. b may have more rounded rows
+  // than `depth`; those up to the next multiple of 32 are multiplied by zeros, so they must be finite.
   void product(Matrix a, bool transposed, const Right &b, Matrix c, mlir::Value rows, mlir::Value vectors,
                mlir::Value depth, mlir::Value accumulate);
 

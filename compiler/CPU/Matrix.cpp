@@ -64,9 +64,9 @@ struct Product {
   void compute(Value row, Value count, Value group, Value end, Value next, const Begin &begin, const Fetch &fetch,
                bool copied = false) {
     const int64_t units = t.units(inner), last = (units - 1) / t.depth * t.depth;
-    // Rows of int8 cannot be converted in parts, since their largest element determines their scale.
+    // While it is multiplied by the first panel, each tile of rows converts the next whole one. Rows of int8 cannot be
+    // converted in parts, since their largest element determines their scale.
     const bool convertsNext = t.products == Products::Tiles;
-    Value tilesOfRows = k.div(count, t.rows), converting = k.max(k.sub(tilesOfRows, k.index(1)), k.index(0));
     // Multiplies by a block of the inner dimension of a group of columns.
     auto multiply = [&](Value g, Value at, int64_t depth, Value accumulate, bool finish) {
       Value tile = tiles() > 1 ? k.offset(c, k.mul(k.sub(g, group), t.block * Tiling::group)) : c;
@@ -94,8 +94,9 @@ struct Product {
         if (convertsNext) {
           Value from = k.offset(k.offset(x, k.mul(k.add(row, t.rows), xStride)), k.mul(at, t.pair));
           const int64_t elements = inner - last * t.pair;
+          Value others = k.max(k.sub(k.div(count, t.rows), k.index(1)), k.index(0));
           left.next = {from, xStride, finish && elements < depth * t.pair ? k.index(elements) : Value(),
-                       k.select(k.equal(g, group), converting, k.index(0))};
+                       k.select(k.equal(g, group), others, k.index(0))};
         }
         const Right right{b, k.index(panelWords), {}, {}};
         multiplyPanels(k, t, left, right, t.panels(used), k.index(depth), tile, k.index(Tiling::group), count,
@@ -127,14 +128,11 @@ struct Product {
       body(k.index(last), units - last, k.boolean(last > 0), true);
     };
     if (t.whole) {
-      if (convertsNext) {
-        // While it is multiplied, each tile of rows converts the next whole one.
-        Value first = k.min(k.index(t.rows), count);
-        copyRows(row, k.index(0), first, k.index(0), inner);
-        copyRows(row, k.max(first, k.mul(tilesOfRows, t.rows)), count, k.index(0), inner);
-      } else {
-        copyRows(row, k.index(0), count, k.index(0), inner);
-      }
+      // The first tile of rows, and the last one if it is not whole, or all.
+      Value first = convertsNext ? k.min(k.index(t.rows), count) : count;
+      copyRows(row, k.index(0), first, k.index(0), inner);
+      if (convertsNext)
+        copyRows(row, k.max(first, k.mul(k.div(count, t.rows), t.rows)), count, k.index(0), inner);
       k.loop(group, end, 1, [&](Value g) {
         eachBlock([&](Value at, int64_t depth, Value accumulate, bool finish) {
           multiply(g, at, depth, accumulate, finish);
@@ -429,7 +427,8 @@ static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGr
   // Rows per block. With 128, dy, the panel of x and what is prefetched for the next one share the L2 cache with dW;
   // with 256, the weight gradients of the model small took up to 8 % longer, and with AVX2 up to 16 %.
   // AMX multiplies so fast that loading and storing the sums, once per block, would take half of the L2 cache's
-  // bandwidth; with 256, a panel of x and two tiles of rows of dy still share the L1 cache.
+  // bandwidth; with 256, a panel of x (16 KB) still stays in the L1 cache, beside the tiles of dy that pass by and the
+  // part of the next panel that is packed meanwhile.
   const Products products = gradientProductsFor(k, op.getCompute());
   const bool tiled = isTiled(products), rounds = op.getCompute().has_value();
   const int64_t depth = tiled ? 256 : 128;
@@ -455,8 +454,8 @@ static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGr
   // The first tile's product packs each panel if packing is a plain copy, without rounding or masks, and the tile is
   // whole.
   const bool packing = !rounds && in % t.panel == 0 && (out % height == 0 || out % height >= t.rows);
-  // While AMX multiplies a panel, it packs the next one, if all rows of a block and all columns exist: the more tiles
-  // of dy there are, the fewer units in each step.
+  // While AMX multiplies a panel, it packs the next one, if a block has all its rows and a panel all its columns: the
+  // more tiles of dy there are, the fewer units in each step.
   const bool packsNext = tiled && in % t.panel == 0;
   const auto unitsPerStep = static_cast<int64_t>(llvm::PowerOf2Ceil(upTo(Tiling::tile, tiles)));
   const int64_t packingTiles = Tiling::tile / unitsPerStep;
@@ -549,7 +548,7 @@ static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGr
       transposeRows(false);
     }
     Value xFrom = k.offset(k.offset(x, k.mul(row, xStride)), i0);
-    Value whole = k.equal(count, k.index(depth));
+    Value whole = packsNext ? k.equal(count, k.index(depth)) : Value();
     if (!packing)
       packRight(k, t, xFrom, xStride, count, rounds, b, packsNext ? k.select(whole, k.index(1), panels) : panels,
                 k.index(panelStride), in % t.panel ? inputs : Value());
@@ -562,8 +561,8 @@ static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGr
             k.prefetchForWriting(
                 k.offset(k.offset(c, k.mul(k.add(next, r), cStride)), k.add(k.mul(p, t.panel), column)));
       };
-      // Meanwhile, the next block of dy is prefetched, and the next panel of x, or its next block if this one is packed
-      // already. The tiles of all panels share the prefetching of a block.
+      // Meanwhile, the next block of dy is prefetched, and the next panel of x, or its next block unless the first tile
+      // packs the panels. The tiles of all panels share the prefetching of a block.
       Value nextBlock = k.add(row, depth), last = k.equal(p, k.sub(panels, k.index(1)));
       Value nextColumn = k.mul(k.add(p, 1), t.panel), nextPanel = k.select(last, i0, k.add(i0, nextColumn));
       auto at = [&](Value from, Value stride, Value row, Value column) {
@@ -580,7 +579,7 @@ static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGr
                                      ofBlock(at(dy, dyStride, nextBlock, o0), dyStride, height)};
       Right right = packing ? Right{b, k.index(0), k.offset(xFrom, k.mul(p, t.panel)), xStride}
                             : Right{k.offset(b, k.mul(p, panelStride)), k.index(0), {}, {}};
-      Value packs = k.both(whole, k.less(k.add(p, 1), panels));
+      Value packs = packsNext ? k.both(whole, k.less(k.add(p, 1), panels)) : Value();
       if (packsNext)
         right.next = {k.offset(xFrom, nextColumn), xStride, k.offset(b, k.mul(k.add(p, 1), panelStride)),
                       k.select(packs, k.index(packingTiles), k.index(0)), unitsPerStep};
@@ -588,8 +587,8 @@ static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGr
           tiled ? Left{a, k.index(t.stride), 1, k.index(tileStride)} : Left{a, {}, t.rows, k.index(tileStride)};
       multiplyPanels(k, t, left, right, 1, units, k.offset(c, k.mul(p, t.panel)), cStride, outputs, accumulate, ahead,
                      /*fetchNext=*/false, fetched);
-      if (packsNext)
-        // What is left if there are fewer tiles of dy at its end.
+      if (packsNext && out % height)
+        // What is left if there are fewer tiles of dy in the last chunk.
         k.when(packs, [&] {
           Value tilesThatPacked = k.min(k.div(k.add(outputs, Tiling::tile - 1), t.rows), k.index(packingTiles));
           Value done = k.mul(tilesThatPacked, unitsPerStep * (t.depth / Tiling::tile));

@@ -44,8 +44,8 @@ constexpr int64_t rowsInSecondCache = 1 << 20;
 // - All weights pass once for each block of rows. With 256 rows, a core, which does 512 multiply-adds of bf16 a cycle,
 //   reads 4 bytes of weights a cycle from beyond the second cache. More rows would leave fewer blocks than threads.
 constexpr int64_t mostTiledRows = 256;
-// - While a block is multiplied, this many bytes of the next rows are prefetched; the hardware fetches the others when
-//   their conversion comes to them.
+// - While a block is multiplied, this many bytes of the next rows are prefetched. The hardware has to fetch the others
+//   when they are converted, which it does well if rows are read one after the other, as the first tile's are.
 constexpr int64_t rowsAhead = 256 << 10;
 
 int64_t Tiling::rowsAhead(int64_t rowBytes) const {
@@ -500,9 +500,9 @@ struct Between {
 
 // c[rowTiles x 16][columnTiles x 16] (+)= a b, like microKernel. In each step of 16 units, a tile is loaded right
 // before the first product that needs it, and every product is followed by a share of the step's other work, so that
-// all of it runs while the tiles multiply. Each pair of rows to prefetch adds two arguments, the address of the first
-// row and the stride, as do rows to convert, with the number of their elements if they are masked; a panel to prefetch
-// adds its address, and one to pack the address of its first row, the stride, and the address of the panel.
+// all of it runs while the tiles multiply. Further arguments, in this order: the address of a panel to prefetch; for
+// each of `rows`, the address of the first row and the stride; the same for rows to convert, with the number of their
+// elements if they are masked; and for a panel to pack the address of its first row, the stride, and its own address.
 static std::string tileKernel(KernelBuilder &k, const Tiling &t, int64_t rowTiles, int64_t columnTiles,
                               const Between &between) {
   const char *product = isInt8(t.products) ? "llvm.x86.tdpbusd" : "llvm.x86.tdpbf16ps";
@@ -543,7 +543,7 @@ static std::string tileKernel(KernelBuilder &k, const Tiling &t, int64_t rowTile
         accumulate, [&] { eachSum([&](int64_t number, Value p) { load(number, p, cBytes); }); },
         [&] { eachSum([&](int64_t number, Value) { tileInstruction(k, "llvm.x86.tilezero", byte(k, number)); }); });
     k.loop(k.index(0), depth, tile, [&](Value at) {
-      std::vector<std::function<void()>> others; // the step's other work, in equal parts as far as possible
+      std::vector<std::function<void()>> others; // the step's other work: prefetches, then conversions
       auto fetch = [&](Value p) { others.push_back([&k, p] { k.prefetch(p); }); };
       size_t next = 8;
       Value step = k.div(at, tile);
@@ -675,17 +675,12 @@ static void multiplyTiles(KernelBuilder &k, const Tiling &t, const Left &a, cons
       });
       done = end;
     };
-    auto endOf = [&](Value tiles) { return k.max(done, k.min(twos, k.mul(tiles, 2 * tile))); };
-    if (panel == 0 && a.next.from) {
-      Between converting = between;
-      converting.converts = true;
-      converting.masked = static_cast<bool>(a.next.elements);
-      rowsUpTo(endOf(a.next.tiles), converting);
-    }
-    if (panel == 0 && b.next.from) {
-      Between packing = between;
-      packing.units = b.next.units;
-      rowsUpTo(endOf(b.next.tiles), packing);
+    if (Value preparing = a.next.from ? a.next.tiles : b.next.tiles; preparing && panel == 0) {
+      Between also = between;
+      also.converts = static_cast<bool>(a.next.from);
+      also.masked = static_cast<bool>(a.next.elements);
+      also.units = b.next.units;
+      rowsUpTo(k.min(twos, k.mul(preparing, 2 * tile)), also);
     }
     rowsUpTo(twos, between);
   }

@@ -65,17 +65,17 @@ struct Tiling {
 };
 
 // Tiles of AMX leave the vector units free, which prepare what is multiplied next, a part in each step between its
-// products: rows of the left operand, or a panel of the right one. Both are for the form Tiles only.
+// products: rows of the left operand, or a panel of the right one, but not both. These are for the form Tiles only.
 //
 // While the first panel is multiplied, each of the first `tiles` tiles of rows converts the rows of the next tile,
 // which must be whole, from rows of f32: those of the second tile begin at `from`, `stride` apart. If `elements` is
-// set, only so many elements of a row exist, and zeros take the place of the others.
+// set, only so many elements of each row exist from there on, and zeros take the place of the others.
 struct NextRows {
   mlir::Value from, stride, elements, tiles;
 };
-// Each of the first `tiles` tiles of rows, as far as there are any of 17 rows or more, packs `units` units per step of
-// 16 units, as packRight does, from rows of elements that begin at `from`, `stride` apart, into a panel that begins at
-// `to`.
+// Each of the first `tiles` tiles of rows (or of fewer, if not so many have at least 17 rows) packs `units` units in
+// each step of 16 units, as packRight does, from rows of elements that begin at `from`, `stride` apart, into a panel
+// that begins at `to`.
 struct NextPanel {
   mlir::Value from, stride, to, tiles;
   int64_t units = 0;
