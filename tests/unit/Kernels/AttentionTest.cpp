@@ -355,10 +355,12 @@ TEST_P(TiledAttention, RoundsLikeTheInterpreter) {
   check(batch, {"target", "source", "", 1, 32, 40, true}, 0, 1e-5, 2e-5);
 }
 
-// More keys than a block has, in the forward pass as well.
+// More keys than a block has, in the forward pass as well, seen by all queries or by some.
 TEST_P(TiledAttention, AddsUpBlocksOfKeys) {
   const Batch batch({300, 2}, {50, 1});
   check(batch, {"target", "source", "padding", 1, 40, 32, true}, 0);
+  check(batch, {"source", "source", "causal", 1, 32, 40}, 0);
+  check(batch, {"source", "source", "causal, reach = 60 : i64", 1, 32, 32}, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(AMX, TiledAttention, testing::ValuesIn(tiles), nameOf);
