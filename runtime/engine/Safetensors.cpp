@@ -95,7 +95,7 @@ static void copyParameters(Engine &engine, const std::vector<const TensorView *>
       eachNumber(tensor, begin, end, [&](int64_t i, double number) { to[i] = static_cast<T>(number); });
       const int64_t bytes = static_cast<int64_t>(tensor.bytes.size()) / elementsOf(tensor.shape);
       if (mapped)
-        mapped->releaseUnwritten(tensor.bytes.substr(begin * bytes, (end - begin) * bytes));
+        mapped->releaseBehind(tensor.bytes.substr(begin * bytes, (end - begin) * bytes));
     });
   };
   if (module.type == DType::F64)

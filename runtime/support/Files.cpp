@@ -207,6 +207,14 @@ void MappedFile::releaseUnwritten(std::string_view part) const {
     ::madvise(reinterpret_cast<void *>(first), end - first, MADV_DONTNEED);
 }
 
+void MappedFile::releaseBehind(std::string_view part) const {
+  constexpr size_t megabyte = 1 << 20;
+  const size_t from = part.data() - begin, first = from / megabyte * megabyte,
+               end = (from + part.size()) / megabyte * megabyte;
+  if (first < end)
+    releaseUnwritten(contents().substr(first, end - first));
+}
+
 void MappedFile::bringIn(std::string_view part) const {
   const uintptr_t page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE)),
                   from = reinterpret_cast<uintptr_t>(part.data()), first = from / page * page;

@@ -35,6 +35,9 @@ public:
   void requireUnchanged() const;
   // Releases the pages that lie entirely within this part of the contents, none of which was ever written to.
   void releaseUnwritten(std::string_view part) const;
+  // For a file that is read part by part, roughly in order: releases the whole megabytes that end in this part. Each
+  // release interrupts all threads of the process, so that parts of a few kilobytes are not worth one.
+  void releaseBehind(std::string_view part) const;
   // Brings in the pages of a part of a writable file. Where a page is first read, the system maps those around it too,
   // 100 KB or so; here it copies each page alone, as if it were written to. Systems that cannot do so do nothing.
   void bringIn(std::string_view part) const;

@@ -187,14 +187,20 @@ static std::vector<Examined> examine(ThreadPool *pool, const std::vector<const T
       examined[i].sums.resize((tensors[i]->bytes.size() + checksumBlock - 1) / checksumBlock);
   inParts(pool, tensors, [&](size_t which, int64_t begin, int64_t end) {
     const TensorView &tensor = *tensors[which];
-    const size_t bytes = static_cast<size_t>(typeBytes.at(tensor.type)), from = begin * bytes;
+    const size_t bytes = static_cast<size_t>(typeBytes.at(tensor.type));
     static_assert((1 << 18) % checksumBlock == 0); // so a part begins at a block boundary, for any element size
-    if (sums)
-      blockSums(tensor.bytes.substr(from, (end - begin) * bytes), examined[which].sums.data() + from / checksumBlock);
-    if (finite && !areFinite(tensor, begin, end))
-      examined[which].finite = false;
+    // Four blocks at a time, which are still in the cache when they are read again.
+    const auto together = static_cast<int64_t>(4 * checksumBlock / bytes);
+    for (int64_t at = begin; at < end; at += together) {
+      const int64_t next = std::min(at + together, end);
+      if (sums)
+        blockSums(tensor.bytes.substr(at * bytes, (next - at) * bytes),
+                  examined[which].sums.data() + at * bytes / checksumBlock);
+      if (finite && !areFinite(tensor, at, next))
+        examined[which].finite = false;
+    }
     if (mapped)
-      mapped->releaseUnwritten(tensor.bytes.substr(from, (end - begin) * bytes));
+      mapped->releaseBehind(tensor.bytes.substr(begin * bytes, (end - begin) * bytes));
   });
   return examined;
 }

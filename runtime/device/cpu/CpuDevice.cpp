@@ -98,7 +98,7 @@ public:
   }
 
   void pack(std::span<const PackRun> runs, const std::function<void()> &between) override {
-    static constexpr int64_t few = 1 << 19; // bytes of packed weights
+    static constexpr int64_t few = 1 << 21; // bytes of packed weights
     int64_t made = 0;
     for (const PackRun &run : runs) {
       void *operands[] = {run.from, run.to};

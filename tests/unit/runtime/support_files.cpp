@@ -164,6 +164,20 @@ TEST_F(SupportFiles, PagesThatWereNotWrittenAreGivenBack) {
   EXPECT_EQ(read.contents(), std::string(half, 'p'));
 }
 
+TEST_F(SupportFiles, MegabytesAreGivenBackOnceTheirEndIsRead) {
+  constexpr size_t megabyte = 1 << 20;
+  writeFile(in("a"), std::string(5 * megabyte / 2, 'x'));
+  MappedFile file(in("a"));
+  char *const begin = const_cast<char *>(file.contents().data());
+  EXPECT_EQ(file.contents(), std::string(5 * megabyte / 2, 'x')); // accesses all of it
+  file.releaseBehind(file.contents().substr(0, megabyte - 1));
+  EXPECT_EQ(residentKilobytes(begin), 2560);
+  file.releaseBehind(file.contents().substr(megabyte - 1, megabyte / 2)); // ends in the second megabyte
+  EXPECT_EQ(residentKilobytes(begin), 1536);
+  file.releaseBehind(file.contents().substr(3 * megabyte / 2));
+  EXPECT_EQ(residentKilobytes(begin), 512); // the last half is no whole megabyte
+}
+
 TEST_F(SupportFiles, AFileThatIsCutOffInUseIsAnError) {
   writeFile(in("a"), std::string(100000, 'x'));
   auto use = [&] {
