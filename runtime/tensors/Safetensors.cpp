@@ -199,8 +199,11 @@ static std::vector<Examined> examine(ThreadPool *pool, const std::vector<const T
       if (finite && !areFinite(tensor, at, next))
         examined[which].finite = false;
     }
-    if (mapped)
-      mapped->releaseBehind(tensor.bytes.substr(begin * bytes, (end - begin) * bytes));
+    // The first pages stay until weights are packed, which maps them again; so few are no burden.
+    constexpr int64_t staying = 16 << 20;
+    const std::string_view part = tensor.bytes.substr(begin * bytes, (end - begin) * bytes);
+    if (mapped && part.data() - mapped->contents().data() >= staying)
+      mapped->releaseBehind(part);
   });
   return examined;
 }
