@@ -128,8 +128,8 @@ public:
   // The right operand of products: rows in scratch and, with a compute type, the same rows rounded, as panels of pairs.
   struct Right {
     Matrix rows;
-    mlir::Value panels;
-    int64_t panelStride;
+    mlir::Value panels = {};
+    int64_t panelStride = 0;
   };
   // A right operand of up to `rows` rows and `columns` columns, whose rows are `stride` apart.
   Right right(const Area &area, int64_t rows, int64_t columns, int64_t stride) const;

@@ -41,8 +41,8 @@ static Backend::KernelInfo emitScores(KernelBuilder &k, ScoresOp op) {
     k.loop(zero, at.queries, queryBlock, [&](Value i) {
       Value rows = k.min(k.index(queryBlock), k.sub(at.queries, i));
       tiles.copyIn(queries, queryStride, at.rows(k, op.getQMutable(), dim, k.add(at.firstQuery, i)), rows, dim);
-      tiles.product({queries, k.index(queryStride)}, false, {keys, k.index(pairStride)}, {scores, k.index(pairStride)},
-                    rows, tiles.vectorsOf(count), k.index(dim), k.boolean(false));
+      tiles.product({queries, k.index(queryStride)}, false, {{keys, k.index(pairStride)}},
+                    {scores, k.index(pairStride)}, rows, tiles.vectorsOf(count), k.index(dim), k.boolean(false));
       copyPairs(k, k.offset(block, k.add(k.mul(i, at.keys), j)), at.keys, scores, pairStride, rows, count);
     });
   });
@@ -251,7 +251,7 @@ static Backend::KernelInfo emitCombine(KernelBuilder &k, CombineOp op) {
     k.loop(zero, at.keys, keyBlock, [&](Value j) {
       Value count = k.min(k.index(keyBlock), k.sub(at.keys, j));
       tiles.copyIn(values, stride, at.listedRows(k, op.getVMutable(), dim, j), count, dim);
-      tiles.product({k.offset(block, k.add(k.mul(i, at.keys), j)), at.keys}, false, {values, k.index(stride)},
+      tiles.product({k.offset(block, k.add(k.mul(i, at.keys), j)), at.keys}, false, {{values, k.index(stride)}},
                     {outputs, k.index(stride)}, rows, k.index(stride / k.lanes()), count, k.boolean(true));
     });
     tiles.copyOut(at.rows(k, op.getResult(), dim, k.add(at.firstQuery, i)), outputs, stride, rows, dim);
@@ -275,7 +275,7 @@ static Backend::KernelInfo emitCombineTransposed(KernelBuilder &k, CombineTransp
       k.loop(zero, at.queries, queryBlock, [&](Value i) {
         Value rows = k.min(k.index(queryBlock), k.sub(at.queries, i));
         tiles.copyIn(inputs, stride, at.rows(k, op.getXMutable(), dim, k.add(at.firstQuery, i)), rows, dim);
-        tiles.product({k.offset(block, k.mul(i, at.keys)), at.keys}, true, {inputs, k.index(stride)},
+        tiles.product({k.offset(block, k.mul(i, at.keys)), at.keys}, true, {{inputs, k.index(stride)}},
                       {sums, k.index(stride)}, count, k.index(stride / k.lanes()), rows, k.boolean(true));
       });
     });
