@@ -133,8 +133,8 @@ public:
   };
   // A right operand of up to `rows` rows and `columns` columns, whose rows are `stride` apart.
   Right right(const Area &area, int64_t rows, int64_t columns, int64_t stride) const;
-  // With a compute type, rounds the first `depth` rows, of so many vectors, for the products that follow; must be
-  // called whenever rows have been written. Reads up to the next multiple of 32 columns.
+  // With a compute type, rounds the first `depth` rows of b, each of `vectors` vectors, and reads up to the next
+  // multiple of 32 columns. To be called when b's rows have been written, before it is multiplied.
   void round(const Right &b, mlir::Value depth, mlir::Value vectors);
   // c [rows, vectors x lanes] = a b, or c += a b; a is [rows, depth], or [depth, rows] if transposed. Each element
   // is one chain of fused multiply-adds over `depth`, however the rows and columns are tiled. With a compute type,

@@ -128,7 +128,8 @@ struct Product {
       body(k.index(last), units - last, k.boolean(last > 0), true);
     };
     if (t.whole) {
-      // The first tile of rows, and the last one if it is not whole, or all.
+      // If tiles convert the next ones, only the first tile of rows is copied here, and the last one if it is not
+      // whole.
       Value first = convertsNext ? k.min(k.index(t.rows), count) : count;
       copyRows(row, k.index(0), first, k.index(0), inner);
       if (convertsNext)
@@ -587,8 +588,8 @@ static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGr
           tiled ? Left{a, k.index(t.stride), 1, k.index(tileStride)} : Left{a, {}, t.rows, k.index(tileStride)};
       multiplyPanels(k, t, left, right, 1, units, k.offset(c, k.mul(p, t.panel)), cStride, outputs, accumulate, ahead,
                      /*fetchNext=*/false, fetched);
+      // The last chunk may have fewer tiles of dy, too few to pack the whole panel. Here it packs the rest.
       if (packsNext && out % height)
-        // What is left if there are fewer tiles of dy in the last chunk.
         k.when(packs, [&] {
           Value tilesThatPacked = k.min(k.div(k.add(outputs, Tiling::tile - 1), t.rows), k.index(packingTiles));
           Value done = k.mul(tilesThatPacked, unitsPerStep * (t.depth / Tiling::tile));

@@ -44,8 +44,8 @@ constexpr int64_t rowsInSecondCache = 1 << 20;
 // - All weights pass once for each block of rows. With 256 rows, a core, which does 512 multiply-adds of bf16 a cycle,
 //   reads 4 bytes of weights a cycle from beyond the second cache. More rows would leave fewer blocks than threads.
 constexpr int64_t mostTiledRows = 256;
-// - While a block is multiplied, this many bytes of the next rows are prefetched. The hardware has to fetch the others
-//   when they are converted, which it does well if rows are read one after the other, as the first tile's are.
+// - While a block is multiplied, this many bytes of the next rows are prefetched. The hardware fetches the others when
+//   they are converted.
 constexpr int64_t rowsAhead = 256 << 10;
 
 int64_t Tiling::rowsAhead(int64_t rowBytes) const {
@@ -485,17 +485,16 @@ void configureTiles(KernelBuilder &k, const Tiling &t, Value count) {
   k.atEnd([&k] { tileInstruction(k, "llvm.x86.tilerelease", {}); });
 }
 
-// What the micro-kernel of tiles does between its products. It prefetches `panel` lines of the next panel per step, and
-// for each of `rows` the lines of rows that are so many pairs of lines wide, in pairs per step; and it converts the
-// next rows (`masked` if a part of their units has no elements), or packs `units` units of the next panel per step.
+// The work that the micro-kernel of tiles does between its products, in each step of 16 units.
 struct Between {
-  int64_t panel = 0;
+  int64_t panel = 0; // lines of the next panel that it prefetches
   struct Rows {
-    int64_t across, pairs;
+    int64_t across, pairs; // pairs of lines per row, and how many pairs it prefetches
   };
   SmallVector<Rows, 2> rows;
-  bool converts = false, masked = false;
-  int64_t units = 0;
+  bool converts = false; // whether it converts the next rows
+  bool masked = false;   // whether these rows have fewer elements than their units hold
+  int64_t units = 0;     // units of the next panel that it packs
 };
 
 // c[rowTiles x 16][columnTiles x 16] (+)= a b, like microKernel. In each step of 16 units, a tile is loaded right
@@ -543,8 +542,8 @@ static std::string tileKernel(KernelBuilder &k, const Tiling &t, int64_t rowTile
         accumulate, [&] { eachSum([&](int64_t number, Value p) { load(number, p, cBytes); }); },
         [&] { eachSum([&](int64_t number, Value) { tileInstruction(k, "llvm.x86.tilezero", byte(k, number)); }); });
     k.loop(k.index(0), depth, tile, [&](Value at) {
-      std::vector<std::function<void()>> others; // the step's other work: prefetches, then conversions
-      auto fetch = [&](Value p) { others.push_back([&k, p] { k.prefetch(p); }); };
+      std::vector<std::function<void()>> prefetches, conversions;
+      auto fetch = [&](Value p) { prefetches.push_back([&k, p] { k.prefetch(p); }); };
       size_t next = 8;
       Value step = k.div(at, tile);
       if (between.panel) {
@@ -563,17 +562,17 @@ static std::string tileKernel(KernelBuilder &k, const Tiling &t, int64_t rowTile
           fetch(k.offset(p, line));
         }
       }
-      const size_t prefetches = others.size();
       if (between.converts) {
         Value element = k.mul(at, t.pair), from = k.offset(arguments[next], element), stride = arguments[next + 1];
         SmallVector<Value, 2> masks;
         for (int64_t v = 0; between.masked && v < 2; ++v)
           masks.push_back(k.lanesBelow(k.add(element, v * k.lanes()), arguments[next + 2]));
         next += between.masked ? 3 : 2;
-        // Addresses that are added up and constant offsets need few registers.
+        // Each row's address is the previous one's plus the stride, and offsets in scratch are constants: both save
+        // registers.
         Value to = k.offset(k.offset(a, at), rowTiles * tile * t.stride);
         for (int64_t r = 0; r < rowTiles * tile; ++r, from = k.offset(from, stride))
-          others.push_back([=, &k] {
+          conversions.push_back([=, &k] {
             auto half = [&](int64_t v) {
               Value p = k.offset(from, v * k.lanes());
               return masks.empty() ? k.load(p, k.lanes()) : k.loadMasked(p, masks[v]);
@@ -588,7 +587,7 @@ static std::string tileKernel(KernelBuilder &k, const Tiling &t, int64_t rowTile
               to = k.offset(arguments[next + 2], k.mul(unit, t.panel));
         for (int64_t u = 0; u < between.units; ++u)
           for (int64_t v = 0; v < t.vectors; ++v)
-            others.push_back([=, &k] {
+            conversions.push_back([=, &k] {
               auto row = [&](int64_t r) {
                 return k.load(k.offset(k.offset(from, k.mul(stride, u * 2 + r)), v * k.lanes()), k.lanes());
               };
@@ -596,10 +595,10 @@ static std::string tileKernel(KernelBuilder &k, const Tiling &t, int64_t rowTile
               k.store(pairOfBF16(k, first, second), k.offset(to, u * t.panel + v * k.lanes()));
             });
       }
-      // Prefetches are spread evenly over the products, and so are conversions.
-      auto share = [&](size_t begin, size_t end, int64_t i) {
-        for (size_t w = begin + (end - begin) * i / products; w < begin + (end - begin) * (i + 1) / products; ++w)
-          others[w]();
+      // Does the share of the work that follows product i.
+      auto share = [&](const std::vector<std::function<void()>> &work, int64_t i) {
+        for (size_t w = work.size() * i / products; w < work.size() * (i + 1) / products; ++w)
+          work[w]();
       };
       for (int64_t i = 0; i < products; ++i) {
         // A single tile of rows needs each right tile once, and two right tiles take turns.
@@ -611,8 +610,8 @@ static std::string tileKernel(KernelBuilder &k, const Tiling &t, int64_t rowTile
           load(right, k.offset(k.offset(panel, k.mul(at, t.panel)), j % ofPanel * tile), bBytes);
         }
         tileInstruction(k, product, {byte(k, firstSum + i), byte(k, left), byte(k, right)});
-        share(0, prefetches, i);
-        share(prefetches, others.size(), i);
+        share(prefetches, i);
+        share(conversions, i);
       }
     });
     eachSum(

@@ -64,8 +64,8 @@ struct Tiling {
   int64_t scaleAt() const { return stride - 16; }
 };
 
-// Tiles of AMX leave the vector units free, which prepare what is multiplied next, a part in each step between its
-// products: rows of the left operand, or a panel of the right one, but not both. These are for the form Tiles only.
+// While AMX multiplies tiles, the vector units are free. They can prepare what is multiplied next, a part in each step,
+// between its products: rows of the left operand or a panel of the right one, but not both. Only for the form Tiles.
 //
 // While the first panel is multiplied, each of the first `tiles` tiles of rows converts the rows of the next tile,
 // which must be whole, from rows of f32: those of the second tile begin at `from`, `stride` apart. If `elements` is
