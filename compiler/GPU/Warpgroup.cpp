@@ -15,6 +15,7 @@
 //   other block.
 #include "Warpgroup.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 
@@ -83,7 +84,7 @@ Values multiplyWarpgroup(KernelBuilder &k, const Values &sums, ArrayRef<Value> a
     return text + "}";
   };
   const int64_t firstA = 2 * count, at = firstA + static_cast<int64_t>(a.size());
-  const std::string anyA = "$" + std::to_string(firstA);
+  const std::string anyA = llvm::formatv("${0}", firstA);
   std::string code = "{\n.reg .pred adds;\n.reg .b64 b;\nsetp.eq.b32 adds, " + anyA + ", " + anyA + ";\nmov.b64 b, $" +
                      std::to_string(at) + ";\nwgmma.fence.sync.aligned;\n";
   for (int64_t step = 0; step < steps; ++step) {
