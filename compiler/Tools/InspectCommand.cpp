@@ -124,12 +124,12 @@ void inspect(const InspectOptions &options) {
     bool training;
   };
   std::vector<Case> cases;
-  if (module.find(programs::lossAndGradients))
+  if (module.has(programs::lossAndGradients))
     cases.push_back({"training step",
                      {programs::lossAndGradients, programs::update},
                      batchCounts(options.batchTokens, options.length),
                      true});
-  if (module.find(programs::forward))
+  if (module.has(programs::forward))
     cases.push_back({"forward", {programs::forward}, batchCounts(options.batchTokens, options.length), false});
   for (const std::string &type : module.computeTypes(programs::decodeStep))
     cases.push_back({type == module.compute ? "decoding step" : "decoding step in " + type,

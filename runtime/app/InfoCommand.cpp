@@ -67,7 +67,7 @@ Json vocabularyHashes(const ModelOptions &options) {
 Json memoryFor(const Module &module, const InfoOptions &options, int threads) {
   Json memory = Json::object();
   const Counts batch = batchCounts(options.batchTokens, options.length);
-  if (module.find(programs::lossAndGradients))
+  if (module.has(programs::lossAndGradients))
     memory["training"] =
         memoryOf(module, {programs::lossAndGradients, findOptimizer(options.optimizer)->program}, batch, threads);
   for (const std::string &type : module.computeTypes(programs::decodeStep))
@@ -76,7 +76,7 @@ Json memoryFor(const Module &module, const InfoOptions &options, int threads) {
                  decodeCounts(module, options.sentences, options.length, product({options.sentences, options.beam}),
                               options.length),
                  threads);
-  if (module.find(programs::forward))
+  if (module.has(programs::forward))
     memory["forward"] = memoryOf(module, {programs::forward}, batch, threads);
   return memory;
 }
@@ -131,8 +131,8 @@ Json describe(const InfoOptions &options) {
   const Module &module = engine ? engine->module() : *gpuPlan;
   int threads = options.model.threads > 0 ? options.model.threads
                                           : static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u));
-  for (const Program &program : module.programs)
-    programs.push_back(program.name);
+  for (const std::string &program : module.programs.names())
+    programs.push_back(program);
   if (engine)
     memory = memoryFor(module, options, threads);
   if (gpuPlan) {
@@ -160,7 +160,7 @@ Json describe(const InfoOptions &options) {
           {"target_vocab", module.targetVocab},
           {"max_length", module.maxLength},
           {"generation", module.targetVocab > 0 ? describe(generationOf(module)) : Json()},
-          {"training", module.targetVocab > 0 && module.find(programs::lossAndGradients)
+          {"training", module.targetVocab > 0 && module.has(programs::lossAndGradients)
                            ? Json{{"label_smoothing", trainingOf(module).labelSmoothing}}
                            : Json()},
           {"vocabulary_hashes", vocabularyHashes(options.model)},

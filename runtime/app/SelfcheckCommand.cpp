@@ -43,6 +43,7 @@ public:
   // Returns whether everything holds.
   bool run() {
     module.requireTranslator();
+    module.programs.readAll(); // also those that no check runs
     std::printf("%-44s %12s %12s\n", "check", "error", "allowed");
     if (options.kernels) {
       checkKernels();

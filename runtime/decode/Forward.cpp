@@ -11,8 +11,8 @@ namespace {
 // Whether an attention of any program has these queries and keys and no mask; with `orCausal`, a causal mask may be
 // there.
 bool hasUnmasked(const Module &module, int relation, bool orCausal = false) {
-  for (const Program &program : module.programs)
-    for (const Step &step : program.steps)
+  for (size_t i = 0; i < module.programs.size(); ++i)
+    for (const Step &step : module.programs[i].steps)
       if (step.keys == XFC_KEYS(relation, 0, 0) || (orCausal && step.keys == XFC_KEYS(relation, 0, 1)))
         return true;
   return false;

@@ -354,12 +354,12 @@ const Module &Engine::module() const { return state->module; }
 const Device &Engine::device() const { return *state->device; }
 Device &Engine::device() { return *state->device; }
 ThreadPool &Engine::pool() { return state->pool; }
-bool Engine::has(std::string_view program) const { return state->module.find(program) != nullptr; }
+bool Engine::has(std::string_view program) const { return state->module.has(program); }
 void Engine::replace(Program program) {
   if (state->programs.contains(program.name))
     throw Error("the program '" + program.name + "' is in use already");
-  const auto old = std::ranges::find(state->module.programs, program.name, &Program::name);
-  if (old == state->module.programs.end())
+  Program *const old = state->module.programs.find(program.name);
+  if (!old)
     throw Error("this executable has no program '" + program.name + "'");
   *old = std::move(program);
 }

@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <mutex>
 #include <numeric>
+#include <span>
 #include <type_traits>
 #include <utility>
 
@@ -87,13 +89,6 @@ bool Program::is(std::string_view program) const {
   return name == program || (name.starts_with(program) && name[program.size()] == '.');
 }
 
-const Program *Module::find(std::string_view program) const {
-  for (const Program &candidate : programs)
-    if (candidate.name == program)
-      return &candidate;
-  return nullptr;
-}
-
 const OptimizerState *Module::findState(std::string_view state) const {
   const auto found = std::ranges::find(states, state, &OptimizerState::name);
   return found == states.end() ? nullptr : &*found;
@@ -115,11 +110,11 @@ std::vector<OptimizerState::Part> Module::partsOf(const OptimizerState &state) c
 
 std::vector<std::string> Module::computeTypes(const std::string &program) const {
   std::vector<std::string> types;
-  for (const Program &candidate : programs)
-    if (candidate.name == program)
+  for (const std::string &candidate : programs.names())
+    if (candidate == program)
       types.insert(types.begin(), compute);
-    else if (candidate.name.starts_with(program + "."))
-      types.push_back(candidate.name.substr(program.size() + 1));
+    else if (candidate.starts_with(program + "."))
+      types.push_back(candidate.substr(program.size() + 1));
   return types;
 }
 
@@ -137,10 +132,10 @@ std::string Module::variant(const std::string &program, const std::string &type)
 }
 
 const Program *Module::stepProgram(int64_t best, const std::string &type, bool renormalized) const {
-  if (!find(programs::decodeStep))
+  if (!has(programs::decodeStep))
     return nullptr;
   const char *const choosing = renormalized ? programs::decodeRenormalized : programs::decodeCandidates;
-  if (best > 0 && find(choosing))
+  if (best > 0 && has(choosing))
     if (const Program *program = find(variant(choosing, type)))
       for (const Output &output : program->outputs)
         if (output.name == names::tokens && best <= output.shape.at(0))
@@ -220,6 +215,13 @@ public:
     if (size > static_cast<size_t>(end - next))
       damaged();
     list.resize(size);
+  }
+  // The next bytes, which are left to be read later.
+  std::span<const uint8_t> skip(uint64_t size) {
+    if (size > static_cast<uint64_t>(end - next))
+      damaged();
+    next += size;
+    return {next - size, size};
   }
   void finish() const {
     if (next != end)
@@ -308,8 +310,9 @@ template <typename Direction> void fields(Archive<Direction> &archive, Step &ste
           step.elements, step.tensors, step.flops, step.traffic, step.location);
 }
 
+// All but the name.
 template <typename Direction> void fields(Archive<Direction> &archive, Program &program) {
-  archive(program.name, program.rowByRow, program.arguments, program.outputs, program.buffers, program.steps);
+  archive(program.rowByRow, program.arguments, program.outputs, program.buffers, program.steps);
 }
 
 template <typename Direction> void fields(Archive<Direction> &archive, Parameter &parameter) {
@@ -338,22 +341,44 @@ template <typename Direction> void fields(Archive<Direction> &archive, Kernel &k
           kernel.threads, kernel.few, kernel.fewRows, kernel.merge);
 }
 
+// All but the programs.
 template <typename Direction> void fields(Archive<Direction> &archive, Module &module) {
   archive(module.model, module.hash, module.description, module.type, module.compute, module.parameterElements,
           module.sourceVocab, module.targetVocab, module.sourceDim, module.targetDim, module.maxLength,
           module.maxTargetLength, module.hasDecoder, module.pad, module.unk, module.bos, module.eos, module.start,
-          module.sourceEos, module.parameters, module.states, module.packed, module.tables, module.kernels,
-          module.programs);
+          module.sourceEos, module.parameters, module.states, module.packed, module.tables, module.kernels);
 }
+
+// What the places and the kernels of a program refer to.
+struct Extents {
+  size_t kernels, packed, tables;
+  int64_t parameterBytes;
+  std::vector<int64_t> stateBytes; // of each state's block
+};
 
 // Checks that every index refers to something, and that every size and offset is within bounds.
 class Checker {
 public:
-  explicit Checker(const Module &module) : module(module) {}
+  explicit Checker(const Extents &extents) : extents(extents) {}
 
-  void run() const {
+  // What the programs of this module may refer to. Checks the numbers from which it is computed.
+  static Extents extentsOf(const Module &module) {
     type(module.type);
     number(module.parameterElements);
+    Extents extents{module.kernels.size(),
+                    module.packed.size(),
+                    module.tables.size(),
+                    module.parameterElements * bytesOf(module.type),
+                    {}};
+    for (const OptimizerState &state : module.states) {
+      number(state.elements);
+      extents.stateBytes.push_back(module.elementsOf(state) * bytesOf(module.type));
+    }
+    return extents;
+  }
+
+  // Checks everything but the programs.
+  void run(const Module &module) const {
     for (int64_t value : {module.sourceVocab, module.targetVocab, module.sourceDim, module.targetDim, module.maxLength,
                           module.maxTargetLength})
       within(value, 0, std::numeric_limits<int32_t>::max());
@@ -365,26 +390,24 @@ public:
       number(parameter.fanIn);
       number(parameter.fanOut);
     }
-    for (const OptimizerState &state : module.states) {
-      number(state.elements);
+    for (const OptimizerState &state : module.states)
       for (const OptimizerState::Part &part : state.parts) {
-        index(part.parameter, module.parameters);
+        index(part.parameter, module.parameters.size());
         within(part.offset, 0, state.elements);
         within(elements(part.shape), 0, state.elements - part.offset);
       }
-    }
     for (const Kernel &kernel : module.kernels) {
       within(kernel.partition.unit, Partition::Unit::Elements);
       within(kernel.partition.per, 1, largestSize);
       within(kernel.partition.times, 1, largestSize);
       number(kernel.scratch);
       within(kernel.threads, 0, 1024);
-      other(kernel.few);
+      other(kernel.few, module);
       number(kernel.fewRows);
-      other(kernel.merge);
+      other(kernel.merge, module);
     }
     for (const Packed &packed : module.packed) {
-      index(packed.kernel, module.kernels);
+      index(packed.kernel, extents.kernels);
       place(packed.source, Program());
       number(packed.bytes);
       number(packed.chunks);
@@ -395,8 +418,52 @@ public:
       require(std::isfinite(table.base) && table.base > 0 && std::isfinite(table.exponentMultiplier) &&
               std::isfinite(table.cosineOffset));
     }
-    for (const Program &each : module.programs)
-      program(each);
+  }
+
+  void program(const Program &program) const {
+    const int64_t steps = static_cast<int64_t>(program.steps.size());
+    for (const Argument &argument : program.arguments) {
+      within(argument.role, Argument::Role::State);
+      type(argument.type);
+      within(argument.set, -1, XFC_ROW_SETS - 1);
+      elements(argument.shape);
+    }
+    for (const Buffer &buffer : program.buffers) {
+      size(buffer.size);
+      require(!program.rowByRow || ofTargetRows(buffer.size));
+      within(buffer.last, 0, steps);
+      within(buffer.first, 0, buffer.last);
+    }
+    for (const Output &output : program.outputs) {
+      place(output.place, program);
+      type(output.type);
+      within(output.set, -1, XFC_ROW_SETS - 1);
+      within(output.keys, -1, XFC_KEY_STRUCTURES - 1);
+      elements(output.shape);
+      number(output.stride);
+    }
+    for (const Step &step : program.steps) {
+      index(step.kernel, extents.kernels);
+      within(step.set, 0, XFC_ROW_SETS - 1);
+      within(step.keySet, 0, XFC_ROW_SETS - 1);
+      within(step.keys, -1, XFC_KEY_STRUCTURES - 1);
+      require(step.buffers.size() == step.strides.size());
+      for (const Place &each : step.buffers)
+        place(each, program);
+      for (int64_t stride : step.strides)
+        number(stride);
+      for (const LaunchResult &result : step.results) {
+        index(result.buffer, step.buffers.size());
+        type(result.type);
+        within(result.set, -1, XFC_ROW_SETS - 1);
+        within(result.keys, -1, XFC_KEY_STRUCTURES - 1);
+        number(result.width);
+      }
+      number(step.elements);
+      within(step.tensors, 0, static_cast<int64_t>(step.immediates.size()) / numbersOfTensor);
+      size(step.flops);
+      size(step.traffic);
+    }
   }
 
 private:
@@ -410,14 +477,12 @@ private:
   }
   static void number(int64_t value) { within(value, 0, largestSize); }
   static void type(DType type) { within(type, DType::I32); }
-  template <typename T> static void index(int64_t i, const std::vector<T> &list) {
-    require(0 <= i && static_cast<size_t>(i) < list.size());
-  }
+  static void index(int64_t i, size_t size) { require(0 <= i && static_cast<size_t>(i) < size); }
   // Checks a kernel that belongs to another and must have none of its own; -1: there is none.
-  void other(int32_t kernel) const {
+  static void other(int32_t kernel, const Module &module) {
     if (kernel == -1)
       return;
-    index(kernel, module.kernels);
+    index(kernel, module.kernels.size());
     require(module.kernels[kernel].few == -1 && module.kernels[kernel].merge == -1);
   }
   static void size(const Size &size) {
@@ -454,7 +519,7 @@ private:
     int64_t bytes = 0;
     switch (place.kind) {
     case Kind::Arena: {
-      index(place.index, program.buffers);
+      index(place.index, program.buffers.size());
       Counts one; // of everything: gives the bytes of one row if the buffer has rows
       for (int64_t *counts : {one.rows, one.sequences})
         std::fill_n(counts, XFC_ROW_SETS, 1);
@@ -465,20 +530,20 @@ private:
     case Kind::Parameters:
     case Kind::Gradients:
       require(place.index == 0);
-      bytes = module.parameterElements * bytesOf(module.type);
+      bytes = extents.parameterBytes;
       break;
     case Kind::State:
-      index(place.index, module.states);
-      bytes = module.elementsOf(module.states[place.index]) * bytesOf(module.type);
+      index(place.index, extents.stateBytes.size());
+      bytes = extents.stateBytes[place.index];
       break;
     case Kind::Packed:
-      index(place.index, module.packed);
+      index(place.index, extents.packed);
       break;
     case Kind::Table:
-      index(place.index, module.tables);
+      index(place.index, extents.tables);
       break;
     case Kind::Argument: {
-      index(place.index, program.arguments);
+      index(place.index, program.arguments.size());
       const Argument &argument = program.arguments[place.index];
       bytes = elements(argument.shape) * bytesOf(argument.type);
       break;
@@ -490,62 +555,121 @@ private:
     within(place.offset, 0, std::max<int64_t>(bytes - 1, 0));
   }
 
-  void program(const Program &program) const {
-    const int64_t steps = static_cast<int64_t>(program.steps.size());
-    for (const Argument &argument : program.arguments) {
-      within(argument.role, Argument::Role::State);
-      type(argument.type);
-      within(argument.set, -1, XFC_ROW_SETS - 1);
-      elements(argument.shape);
-    }
-    for (const Buffer &buffer : program.buffers) {
-      size(buffer.size);
-      require(!program.rowByRow || ofTargetRows(buffer.size));
-      within(buffer.last, 0, steps);
-      within(buffer.first, 0, buffer.last);
-    }
-    for (const Output &output : program.outputs) {
-      place(output.place, program);
-      type(output.type);
-      within(output.set, -1, XFC_ROW_SETS - 1);
-      within(output.keys, -1, XFC_KEY_STRUCTURES - 1);
-      elements(output.shape);
-      number(output.stride);
-    }
-    for (const Step &step : program.steps) {
-      index(step.kernel, module.kernels);
-      within(step.set, 0, XFC_ROW_SETS - 1);
-      within(step.keySet, 0, XFC_ROW_SETS - 1);
-      within(step.keys, -1, XFC_KEY_STRUCTURES - 1);
-      require(step.buffers.size() == step.strides.size());
-      for (const Place &each : step.buffers)
-        place(each, program);
-      for (int64_t stride : step.strides)
-        number(stride);
-      for (const LaunchResult &result : step.results) {
-        index(result.buffer, step.buffers);
-        type(result.type);
-        within(result.set, -1, XFC_ROW_SETS - 1);
-        within(result.keys, -1, XFC_KEY_STRUCTURES - 1);
-        number(result.width);
-      }
-      number(step.elements);
-      within(step.tensors, 0, static_cast<int64_t>(step.immediates.size()) / numbersOfTensor);
-      size(step.flops);
-      size(step.traffic);
-    }
-  }
-
-  const Module &module;
+  const Extents &extents;
 };
 
 } // namespace
 
+//===--------------------------------------------------------------------------------------------------------===//
+// Programs
+//===--------------------------------------------------------------------------------------------------------===//
+
+struct ProgramList::Entry {
+  explicit Entry(Program program) : name(program.name), program(std::move(program)) {}
+  Entry(std::string name, std::span<const uint8_t> bytes, std::shared_ptr<const Extents> extents)
+      : name(std::move(name)), bytes(bytes), extents(std::move(extents)) {}
+
+  Program &read() {
+    const std::lock_guard guard(reading);
+    if (extents) {
+      Program found{.name = name};
+      Archive<Reader> archive(bytes.data(), bytes.size());
+      archive(found);
+      archive.finish();
+      Checker(*extents).program(found);
+      program = std::move(found);
+      extents.reset();
+    }
+    return program;
+  }
+
+  const std::string name; // known before the program is read
+
+private:
+  std::mutex reading;
+  Program program;
+  std::span<const uint8_t> bytes;
+  std::shared_ptr<const Extents> extents; // what the program is checked against; null once it is read
+};
+
+ProgramList::ProgramList() = default;
+ProgramList::ProgramList(std::initializer_list<Program> programs) {
+  for (const Program &program : programs)
+    push_back(program);
+}
+ProgramList::ProgramList(const ProgramList &other) {
+  for (const std::unique_ptr<Entry> &entry : other.entries)
+    push_back(entry->read());
+}
+ProgramList::ProgramList(ProgramList &&) noexcept = default;
+ProgramList &ProgramList::operator=(ProgramList other) noexcept { // copies or moves into `other`
+  entries = std::move(other.entries);
+  return *this;
+}
+ProgramList::~ProgramList() = default;
+
+void ProgramList::push_back(Program program) { entries.push_back(std::make_unique<Entry>(std::move(program))); }
+size_t ProgramList::size() const { return entries.size(); }
+
+std::vector<std::string> ProgramList::names() const {
+  std::vector<std::string> names;
+  names.reserve(entries.size());
+  for (const std::unique_ptr<Entry> &entry : entries)
+    names.push_back(entry->name);
+  return names;
+}
+
+void ProgramList::readAll() const {
+  for (const std::unique_ptr<Entry> &entry : entries)
+    entry->read();
+}
+
+bool ProgramList::has(std::string_view name) const {
+  return std::ranges::any_of(entries, [&](const std::unique_ptr<Entry> &entry) { return entry->name == name; });
+}
+
+Program *ProgramList::find(std::string_view name) {
+  for (const std::unique_ptr<Entry> &entry : entries)
+    if (entry->name == name)
+      return &entry->read();
+  return nullptr;
+}
+const Program *ProgramList::find(std::string_view name) const { return const_cast<ProgramList *>(this)->find(name); }
+
+Program &ProgramList::operator[](size_t index) { return entries[index]->read(); }
+const Program &ProgramList::operator[](size_t index) const { return entries[index]->read(); }
+
+// Programs come last in a plan: their names, the bytes that each takes, and these bytes.
+class ProgramReader {
+public:
+  static void read(Archive<Reader> &archive, Module &module) {
+    std::vector<std::string> names;
+    std::vector<uint64_t> sizes;
+    archive(names, sizes);
+    if (sizes.size() != names.size())
+      damaged();
+    const auto extents = std::make_shared<const Extents>(Checker::extentsOf(module));
+    Checker(*extents).run(module);
+    for (size_t i = 0; i < names.size(); ++i)
+      module.programs.entries.push_back(
+          std::make_unique<ProgramList::Entry>(std::move(names[i]), archive.skip(sizes[i]), extents));
+    archive.finish();
+  }
+};
+
 std::vector<uint8_t> serialize(const Module &module) {
-  Archive<Writer> archive;
+  Archive<Writer> archive, programs;
   archive.number(planVersion);
   Module copy = module;
-  archive(copy);
+  std::vector<std::string> names = copy.programs.names();
+  std::vector<uint64_t> sizes;
+  for (size_t i = 0; i < names.size(); ++i) {
+    const size_t before = programs.bytes.size();
+    programs(copy.programs[i]);
+    sizes.push_back(programs.bytes.size() - before);
+  }
+  archive(copy, names, sizes);
+  archive.raw(programs.bytes.data(), programs.bytes.size());
   return std::move(archive.bytes);
 }
 
@@ -571,8 +695,7 @@ Module deserialize(const uint8_t *bytes, uint64_t size) {
   Archive<Reader> archive = openPlan(bytes, size);
   Module module;
   archive(module);
-  archive.finish();
-  Checker(module).run();
+  ProgramReader::read(archive, module);
   return module;
 }
 

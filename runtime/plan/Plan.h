@@ -5,6 +5,8 @@
 #include "plan/PartedTensor.h"
 #include "xfc/abi.h"
 #include <cstdint>
+#include <initializer_list>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,7 +14,7 @@
 namespace xfc {
 
 // Raised whenever the serialized plan changes its form or meaning.
-constexpr int planVersion = 6;
+constexpr int planVersion = 7;
 
 enum class DType : uint8_t { F32, F64, I32 };
 inline int64_t bytesOf(DType t) { return t == DType::F64 ? 8 : 4; }
@@ -151,6 +153,34 @@ struct Program {
   std::vector<Step> steps;
 };
 
+// The programs of a module. One that comes from a serialized plan is read when it is first accessed, since a run needs
+// only a few; the access throws Error if the program's part of the plan is damaged. Any thread may access a program
+// while no program is added. A reference to a program stays valid when others are added; its name must not change.
+class ProgramList {
+public:
+  ProgramList();
+  ProgramList(std::initializer_list<Program> programs);
+  ProgramList(const ProgramList &other); // reads all programs
+  ProgramList(ProgramList &&) noexcept;
+  ProgramList &operator=(ProgramList other) noexcept;
+  ~ProgramList();
+  void push_back(Program program);
+  size_t size() const;
+  bool has(std::string_view name) const;
+  std::vector<std::string> names() const; // in order
+  void readAll() const;                   // so that damage shows at once
+  // Null if there is no such program.
+  const Program *find(std::string_view name) const;
+  Program *find(std::string_view name);
+  const Program &operator[](size_t index) const;
+  Program &operator[](size_t index);
+
+private:
+  friend class ProgramReader;
+  struct Entry;
+  std::vector<std::unique_ptr<Entry>> entries;
+};
+
 struct Parameter {
   std::string name;
   std::vector<std::string> aliases; // tied names, also accepted when loading
@@ -208,9 +238,11 @@ struct Module {
   std::vector<Packed> packed;
   std::vector<Table> tables;
   std::vector<Kernel> kernels;
-  std::vector<Program> programs;
+  ProgramList programs;
 
-  const Program *find(std::string_view program) const;
+  bool has(std::string_view program) const { return programs.has(program); }
+  // Null if there is no such program.
+  const Program *find(std::string_view program) const { return programs.find(program); }
   // Null if no optimizer keeps such a state.
   const OptimizerState *findState(std::string_view state) const;
   // The elements of its block, and its tensors, however it is laid out.
@@ -233,7 +265,8 @@ struct Module {
   bool readsHistory() const;
 };
 
-// Exact inverses. `deserialize` throws xfc::Error if the bytes are not an intact plan of version planVersion.
+// Exact inverses. `deserialize` throws xfc::Error if the bytes are not a plan of version planVersion, or if anything
+// but its programs is damaged. The bytes must outlive the module and all its copies.
 std::vector<uint8_t> serialize(const Module &module);
 Module deserialize(const uint8_t *bytes, uint64_t size);
 

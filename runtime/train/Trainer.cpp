@@ -217,6 +217,7 @@ void Trainer::setUp() {
   device.ordinal = ranks.onHost(); // ranks on one machine use one GPU each
   model.engine = makeEngine(threads, device);
   module().requireTranslator();
+  module().programs.readAll(); // or damage to a program would show when it first runs, after hours perhaps
   update.emplace(*model.engine, &ranks);
   if (!options.groups.empty())
     update->trainInGroups(TrainedGroups(module(), options.groups), *options.optimizer);

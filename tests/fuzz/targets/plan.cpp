@@ -2,6 +2,9 @@
 #include "plan/Plan.h"
 #include "../Fuzz.h"
 #include "plan/Memory.h"
+#include <algorithm>
+#include <span>
+#include <utility>
 #include <vector>
 
 using namespace xfc;
@@ -16,7 +19,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         count[set] = 7;
     for (int64_t &pairs : counts.pairs)
       pairs = 49;
-    for (const Program &program : module.programs) {
+    for (size_t i = 0; i < module.programs.size(); ++i) {
+      const Program &program = module.programs[i];
       // The compiler writes the sizes, but a fuzzed file may hold any number.
       bool small = program.buffers.size() < 1000;
       for (const Buffer &buffer : program.buffers) {
@@ -48,16 +52,38 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   return 0;
 }
 
+namespace {
+
+struct Number {
+  size_t begin, end;
+  int64_t value;
+};
+
+// A plan ends with the number of programs, their sizes, and the programs themselves. Returns the sizes, if it does.
+std::span<const Number> sizesIn(const std::vector<Number> &numbers) {
+  for (size_t at = 0; at < numbers.size(); ++at) {
+    const int64_t count = numbers[at].value;
+    if (count < 1 || static_cast<size_t>(count) >= numbers.size() - at)
+      continue;
+    const std::span sizes = std::span(numbers).subspan(at + 1, static_cast<size_t>(count));
+    size_t left = numbers.back().end - sizes.back().end;
+    for (const Number &size : sizes)
+      left -= static_cast<size_t>(size.value); // wraps around, and back if this is not the list
+    if (left == 0 && std::ranges::all_of(sizes, [](const Number &size) { return size.value >= 0; }))
+      return sizes;
+  }
+  return {};
+}
+
+} // namespace
+
 // A plan is a sequence of numbers in LEB128 of their zigzag encoding; its texts and its few floating-point numbers are
 // taken for such, too. Replaces one number, or repeats or removes some of them, with the length that may precede them.
+// The sizes of programs, which are read one by one, mostly follow.
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned seed) {
   fuzz::Random random(seed);
   if (size == 0 || random.oneIn(8))
     return LLVMFuzzerMutate(data, size, most);
-  struct Number {
-    size_t begin, end;
-    int64_t value;
-  };
   std::vector<Number> numbers;
   for (size_t at = 0; at < size;) {
     const size_t begin = at;
@@ -109,6 +135,16 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t mos
     if (!random.oneIn(4))
       replace(near(number.value, more ? 1 : -1));
   }
+  }
+  if (const std::span<const Number> sizes = sizesIn(numbers); !sizes.empty() && !random.oneIn(16)) {
+    size_t end = sizes.back().end;
+    for (const Number &each : sizes)
+      if (const size_t begin = std::exchange(end, end + static_cast<size_t>(each.value));
+          begin <= number.begin && number.begin < end) {
+        text.replace(each.begin, each.end - each.begin,
+                     written(near(each.value, static_cast<int64_t>(text.size()) - static_cast<int64_t>(size))));
+        break;
+      }
   }
   return fuzz::replaced(data, size, most, text);
 }

@@ -4,10 +4,12 @@
 #include "plan/Memory.h"
 #include "support/Error.h"
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <gtest/gtest.h>
 #include <limits>
 #include <random>
+#include <thread>
 
 using namespace xfc;
 
@@ -307,23 +309,92 @@ TEST(Plan, AnotherVersionSaysSo) {
   }
 }
 
+// Reads a plan and all its programs.
+static void readWhole(const std::vector<uint8_t> &bytes) {
+  const Module module = deserialize(bytes.data(), bytes.size());
+  module.programs.readAll();
+  for (size_t i = 0; i < module.programs.size(); ++i)
+    EXPECT_EQ(module.programs[i].name, module.programs.names()[i]);
+}
+
+// A plan whose second program is damaged: one of its steps runs a kernel that does not exist.
+static std::vector<uint8_t> withDamagedProgram() {
+  Module module = bagModel();
+  module.programs[1].steps[0].kernel = static_cast<int32_t>(module.kernels.size());
+  return serialize(module);
+}
+
+TEST(Plan, ProgramsAreReadWhenTheyAreUsed) {
+  const std::vector<uint8_t> bytes = withDamagedProgram();
+  const Module module = deserialize(bytes.data(), bytes.size()), whole = bagModel();
+  ASSERT_GT(module.programs.size(), 2u);
+  EXPECT_EQ(module.programs.names(), whole.programs.names());
+  const std::string damaged = module.programs.names()[1];
+  EXPECT_TRUE(module.has(damaged));
+  for (int again = 0; again < 2; ++again) {
+    EXPECT_THROW(module.find(damaged), Error);
+    EXPECT_THROW(module.programs[1], Error);
+    EXPECT_THROW(ProgramList{module.programs}, Error);
+    EXPECT_THROW(module.programs.readAll(), Error);
+  }
+  for (size_t i = 0; i < module.programs.size(); ++i) {
+    if (i == 1)
+      continue;
+    const Program *program = module.find(module.programs.names()[i]);
+    ASSERT_TRUE(program);
+    EXPECT_EQ(program, &module.programs[i]);
+    EXPECT_EQ(program->steps.size(), whole.programs[i].steps.size());
+    EXPECT_EQ(program->arguments.size(), whole.programs[i].arguments.size());
+  }
+}
+
+TEST(Plan, ThreadsReadOneProgram) {
+  const std::vector<uint8_t> bytes = serialize(bagModel());
+  for (int round = 0; round < 20; ++round) {
+    const Module module = deserialize(bytes.data(), bytes.size());
+    std::vector<std::thread> threads;
+    std::array<size_t, 4> steps{};
+    for (size_t &mine : steps)
+      threads.emplace_back([&] { mine = module.find("score")->steps.size(); });
+    for (std::thread &thread : threads)
+      thread.join();
+    for (const size_t mine : steps)
+      EXPECT_EQ(mine, bagModel().find("score")->steps.size());
+  }
+}
+
+TEST(Plan, ProgramsStayInPlaceWhenOthersAreAdded) {
+  ProgramList programs = {{.name = "first"}};
+  const Program *const first = programs.find("first");
+  for (int i = 0; i < 100; ++i)
+    programs.push_back({.name = "other" + std::to_string(i)});
+  EXPECT_EQ(programs.find("first"), first);
+  programs.find("first")->rowByRow = true;
+  const ProgramList copy = programs;
+  EXPECT_NE(copy.find("first"), first);
+  EXPECT_TRUE(copy.find("first")->rowByRow);
+  EXPECT_EQ(copy.names(), programs.names());
+  EXPECT_FALSE(programs.has("none"));
+  EXPECT_NO_THROW(programs.readAll());
+}
+
 TEST(Plan, DamagedBytesAreErrors) {
   const std::vector<uint8_t> bytes = serialize(bagModel());
   // Lengths beyond the data, numbers of more than 64 bits, and trailing bytes.
   std::vector<uint8_t> bad = bytes;
   bad.push_back(0);
-  EXPECT_THROW(deserialize(bad.data(), bad.size()), Error);
+  EXPECT_THROW(readWhole(bad), Error);
   for (int more = 1; more < 12; ++more)
     for (int last : {0, 1, 2, 127}) {
       bad = {bytes[0]};
       bad.insert(bad.end(), more, 0xFF);
       bad.push_back(static_cast<uint8_t>(last));
-      EXPECT_THROW(deserialize(bad.data(), bad.size()), Error);
+      EXPECT_THROW(readWhole(bad), Error);
       bad.insert(bad.end(), bytes.begin() + 1, bytes.end());
-      EXPECT_THROW(deserialize(bad.data(), bad.size()), Error);
+      EXPECT_THROW(readWhole(bad), Error);
     }
   for (size_t size = 0; size < bytes.size(); ++size)
-    EXPECT_THROW(deserialize(bytes.data(), size), Error) << size;
+    EXPECT_THROW(readWhole({bytes.begin(), bytes.begin() + static_cast<int64_t>(size)}), Error) << size;
   // A flipped bit is either detected or harmless (a letter of a name).
   std::mt19937 random(3);
   int found = 0;
@@ -331,7 +402,7 @@ TEST(Plan, DamagedBytesAreErrors) {
     std::vector<uint8_t> damaged = bytes;
     damaged[random() % damaged.size()] ^= 1 << random() % 8;
     try {
-      deserialize(damaged.data(), damaged.size());
+      readWhole(damaged);
     } catch (const Error &) {
       ++found;
     }
@@ -352,14 +423,14 @@ TEST(Plan, NumbersOutOfRangeAreErrors) {
     Module module = whole();
     change(module);
     const std::vector<uint8_t> bytes = serialize(module);
-    EXPECT_NO_THROW(deserialize(bytes.data(), bytes.size())) << "change " << line;
+    EXPECT_NO_THROW(readWhole(bytes)) << "change " << line;
   };
   auto refused = [&](auto change) {
     ++line;
     Module module = whole();
     change(module);
     const std::vector<uint8_t> bytes = serialize(module);
-    EXPECT_THROW(deserialize(bytes.data(), bytes.size()), Error) << "change " << line;
+    EXPECT_THROW(readWhole(bytes), Error) << "change " << line;
   };
   constexpr int64_t most = std::numeric_limits<int64_t>::max();
   // Checks that a numeric field refuses the `bad` values and those beyond every size.
