@@ -6,8 +6,7 @@ static int run(int argc, char **argv) {
   CLI::App app("xfc: compiles encoder-decoder Transformers from JSON into executables that train and translate", "xfc");
   app.set_version_flag("--version", "xfc " XFC_VERSION);
   app.require_subcommand(1);
-  for (const xfc::Verb &verb : xfc::compilerVerbs)
-    verb.add(app);
+  xfc::addVerbs(app, xfc::compilerVerbs, argc > 1 ? argv[1] : "");
   return xfc::runCommandLine(app, argc, argv);
 }
 

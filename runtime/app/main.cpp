@@ -19,8 +19,7 @@ static int run(int argc, char **argv) {
            engine.device().name();
   });
   app.require_subcommand(1);
-  for (const xfc::Verb &verb : xfc::verbs)
-    verb.add(app);
+  xfc::addVerbs(app, xfc::verbs, argc > 1 ? argv[1] : "");
   return xfc::runCommandLine(app, argc, argv);
 }
 

@@ -1,7 +1,9 @@
-// What a program's list of verbs consists of.
+// The verbs of a program, and how they are added to its command line.
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <span>
+#include <string_view>
 
 namespace xfc {
 
@@ -10,5 +12,10 @@ struct Verb {
   const char *name;
   void (*add)(CLI::App &app);
 };
+
+// Adds the verb whose name is `first`, the first word of the command line, or all of them if there is no such verb.
+// Verbs have hundreds of options together, and adding them takes longer than many a run does; messages and --help,
+// which name all verbs, are needed only if the command line does not begin with one.
+void addVerbs(CLI::App &app, std::span<const Verb> verbs, std::string_view first);
 
 } // namespace xfc

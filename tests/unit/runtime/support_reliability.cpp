@@ -6,6 +6,7 @@
 #include "support/Interrupt.h"
 #include "support/TemporaryFolder.h"
 #include "support/Uncaught.h"
+#include "support/Verb.h"
 #include <algorithm>
 #include <csignal>
 #include <cstring>
@@ -286,6 +287,23 @@ TEST(Checksum, Castagnoli) {
   const std::string sum = checksumOf(data);
   data[3 * checksumBlock + 1] ^= 1;
   EXPECT_NE(checksumOf(data), sum);
+}
+
+TEST(Verbs, OnlyTheOneThatIsUsedIsAdded) {
+  static constexpr Verb verbs[] = {{"bake", [](CLI::App &app) { app.add_subcommand("bake"); }},
+                                   {"boil", [](CLI::App &app) { app.add_subcommand("boil"); }}};
+  auto added = [](std::string_view first) {
+    CLI::App app;
+    addVerbs(app, verbs, first);
+    std::string names;
+    for (const CLI::App *verb : app.get_subcommands({}))
+      names += verb->get_name() + " ";
+    return names;
+  };
+  EXPECT_EQ(added("bake"), "bake ");
+  EXPECT_EQ(added("boil"), "boil ");
+  for (const char *other : {"", "--help", "boi", "boiled", "Bake", "bake "})
+    EXPECT_EQ(added(other), "bake boil ") << other;
 }
 
 TEST(Integers, AreDecimalAndInRange) {
