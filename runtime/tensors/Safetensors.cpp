@@ -156,19 +156,29 @@ TensorViews parseSafetensors(std::string_view contents, const std::string &file,
   return tensors;
 }
 
-// Whether all of the tensor's numbers from `begin` to before `end` are finite.
-static bool areFinite(const TensorView &tensor, int64_t begin, int64_t end) {
-  bool finite = true;
-  withType(tensor, [&]<typename Type>(Type) {
-    typename Type::Bits bad = 0; // as wide as the numbers, so that the loop vectorizes
-    for (int64_t i = begin; i < end; ++i) {
-      typename Type::Bits bits;
-      std::memcpy(&bits, tensor.bytes.data() + i * sizeof bits, sizeof bits);
-      bad |= (bits & Type::exponent) == Type::exponent;
+template <typename Type> static bool areFinite(std::string_view numbers) {
+  using Bits = Type::Bits;
+  using Vector [[gnu::vector_size(16)]] = Bits;
+  constexpr size_t vectors = 4; // at a time
+  auto read = [&]<typename T>(T &to, size_t at) { std::memcpy(&to, numbers.data() + at, sizeof to); };
+  size_t at = 0;
+  Vector found{}; // a lane is not 0 if one of its numbers is not finite
+  for (; at + vectors * sizeof(Vector) <= numbers.size(); at += vectors * sizeof(Vector)) {
+#pragma GCC unroll vectors
+    for (size_t i = 0; i < vectors; ++i) {
+      Vector bits;
+      read(bits, at + i * sizeof(Vector));
+      found |= reinterpret_cast<Vector>((bits & Type::exponent) == Type::exponent);
     }
-    finite = bad == 0;
-  });
-  return finite;
+  }
+  Bits bad = 0;
+  for (size_t lane = 0; lane < sizeof(Vector) / sizeof(Bits); ++lane)
+    bad |= found[lane];
+  for (Bits bits; at < numbers.size(); at += sizeof bits) {
+    read(bits, at);
+    bad |= (bits & Type::exponent) == Type::exponent;
+  }
+  return bad == 0;
 }
 
 // The findings of one pass over a tensor's bytes.
@@ -189,19 +199,21 @@ static std::vector<Examined> examine(ThreadPool *pool, const std::vector<const T
     const TensorView &tensor = *tensors[which];
     const size_t bytes = static_cast<size_t>(typeBytes.at(tensor.type));
     static_assert((1 << 18) % checksumBlock == 0); // so a part begins at a block boundary, for any element size
-    // Four blocks at a time, which are still in the cache when they are read again.
-    const auto together = static_cast<int64_t>(4 * checksumBlock / bytes);
-    for (int64_t at = begin; at < end; at += together) {
-      const int64_t next = std::min(at + together, end);
-      if (sums)
-        blockSums(tensor.bytes.substr(at * bytes, (next - at) * bytes),
-                  examined[which].sums.data() + at * bytes / checksumBlock);
-      if (finite && !areFinite(tensor, at, next))
-        examined[which].finite = false;
-    }
+    const std::string_view part = tensor.bytes.substr(begin * bytes, (end - begin) * bytes);
+    bool allFinite = true;
+    std::function<void(std::string_view)> check;
+    if (finite)
+      withType(tensor, [&]<typename Type>(Type) {
+        check = [&](std::string_view numbers) { allFinite &= areFinite<Type>(numbers); };
+      });
+    if (sums)
+      blockSums(part, examined[which].sums.data() + begin * bytes / checksumBlock, check);
+    else if (check)
+      check(part);
+    if (!allFinite)
+      examined[which].finite = false;
     // The first pages stay until weights are packed, which maps them again; so few are no burden.
     constexpr int64_t staying = 16 << 20;
-    const std::string_view part = tensor.bytes.substr(begin * bytes, (end - begin) * bytes);
     if (mapped && part.data() - mapped->contents().data() >= staying)
       mapped->releaseBehind(part);
   });

@@ -391,6 +391,50 @@ TEST_F(Safetensors, ChangedBitsAreRefused) {
   EXPECT_NE(errorOf([&] { readSafetensors(in("changed")); }).find("damaged: its header"), std::string::npos);
 }
 
+// A number that is not finite is found wherever it lies in a tensor, which has several blocks of checksums and ends
+// with numbers that fill no vector.
+TEST_F(Safetensors, NotFiniteNumbersAreFoundEverywhere) {
+  struct Type {
+    const char *name;
+    int64_t bytes;
+    uint64_t infinity, nan, largest; // their bits
+  };
+  for (const Type &type : {Type{"F32", 4, 0x7F800000, 0xFFC00001, 0x7F7FFFFF},
+                           {"F64", 8, 0x7FF0000000000000, 0xFFF0000000000001, 0x7FEFFFFFFFFFFFFF},
+                           {"F16", 2, 0x7C00, 0xFC01, 0x7BFF},
+                           {"BF16", 2, 0x7F80, 0xFF81, 0x7F7F}}) {
+    const int64_t count = 5 * 65536 / type.bytes + 35;
+    Tensors tensors = {{"t", {type.name, {count}, std::vector<uint8_t>(count * type.bytes)}}};
+    uint8_t *const bytes = tensors.at("t").bytes.data();
+    auto set = [&](int64_t at, uint64_t bits) { std::memcpy(bytes + at * type.bytes, &bits, type.bytes); };
+    for (int64_t i = 0; i < count; ++i)
+      set(i, type.largest);
+    const TensorViews views = viewsOf(tensors);
+    ThreadPool pool(2);
+    EXPECT_EQ(notFinite(&pool, views), nullptr) << type.name;
+    writeSafetensors(in("t"), views);
+    Metadata metadata;
+    readSafetensors(in("t"), &metadata);
+    EXPECT_EQ(errorOf([&] { verifyWeights(&pool, {&views[0]}, metadata, "t"); }), "no error") << type.name;
+    const Metadata unsummed;
+    for (int64_t at : {int64_t(0), int64_t(1), int64_t(7), int64_t(500), int64_t(1023), count / 5, count / 2,
+                       3 * count / 4, count - 36, count - 35, count - 2, count - 1})
+      for (uint64_t bits : {type.infinity, type.nan}) {
+        set(at, bits);
+        EXPECT_EQ(notFinite(&pool, views), &views[0]) << type.name << " " << at;
+        EXPECT_NE(errorOf([&] { verifyWeights(&pool, {&views[0]}, unsummed, "t"); }).find("holds NaN or infinity"),
+                  std::string::npos)
+            << type.name << " " << at;
+        writeSafetensors(in("t"), views);
+        readSafetensors(in("t"), &metadata);
+        EXPECT_NE(errorOf([&] { verifyWeights(&pool, {&views[0]}, metadata, "t"); }).find("holds NaN or infinity"),
+                  std::string::npos)
+            << type.name << " " << at;
+        set(at, type.largest);
+      }
+  }
+}
+
 TEST_F(Safetensors, WrittenInTheMemoryOfTheTensors) {
   Tensors tensors = {{"a", floats({1 << 20}, std::vector<float>(1 << 20, 1))}};
   const int64_t before = allocatedBytes;

@@ -284,6 +284,18 @@ TEST(Checksum, Castagnoli) {
   for (size_t at = 0; at < data.size(); at += checksumBlock)
     expected.push_back(crc32c(std::string_view(data).substr(at, checksumBlock)));
   EXPECT_EQ(sums, expected);
+  // Each byte is handed on once, in small parts.
+  std::fill(sums.begin(), sums.end(), 0);
+  std::vector<int> used(data.size());
+  blockSums(data, sums.data(), [&](std::string_view part) {
+    const size_t begin = part.data() - data.data();
+    EXPECT_EQ(begin % 1024, 0u);
+    EXPECT_LE(part.size(), 4096u);
+    for (size_t i = 0; i < part.size(); ++i)
+      ++used[begin + i];
+  });
+  EXPECT_EQ(sums, expected);
+  EXPECT_EQ(std::ranges::count(used, 1), static_cast<int64_t>(used.size()));
   const std::string sum = checksumOf(data);
   data[3 * checksumBlock + 1] ^= 1;
   EXPECT_NE(checksumOf(data), sum);
