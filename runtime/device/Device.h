@@ -200,8 +200,8 @@ public:
   // Called once before a program runs.
   virtual void prepare(const Program &program) = 0;
   // If device memory is host memory, `between`, if given, is called after every few megabytes and after the last ones,
-  // while no thread packs.
-  virtual void pack(std::span<const PackRun> runs, const std::function<void()> &between = {}) = 0;
+  // while no thread packs, with the number of weights that have been packed or begun.
+  virtual void pack(std::span<const PackRun> runs, const std::function<void(size_t begun)> &between = {}) = 0;
   // Copies the next batch of the program while the device computes, if copying takes time. What the run reads from the
   // host must not change until then.
   virtual void stage(const ProgramRun &) {}

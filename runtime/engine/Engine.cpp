@@ -39,7 +39,7 @@ struct Engine::State {
   std::vector<char *> statePlaces;
   std::unique_ptr<DeviceMemory> arena;
   std::vector<std::unique_ptr<DeviceMemory>> tableMemory,
-      packedMemory;                   // one for each table; one for each program that is the first to need some weight
+      packedMemory;                   // one for each table; one for each time that weights were first packed
   std::vector<void *> tables, packed; // the address of each
   std::vector<int64_t> tableRowsMade;
   std::vector<uint64_t> packedVersions;
@@ -265,49 +265,91 @@ struct Engine::State {
     }
   }
 
+  // Packs what the program needs. Parameters that lie in a file, where nobody changes them, are packed once and for all
+  // programs that are prepared, so that each page of the file is read once.
   void pack(const Prepared &prepared) {
-    int64_t missing = 0;
-    auto room = [](int64_t bytes) { return (bytes + 63) / 64 * 64; };
-    for (int64_t index : prepared.packed)
-      missing += packed[index] ? 0 : room(module.packed[index].bytes);
-    if (missing) {
-      packedMemory.push_back(allocate(missing, "packed weights"));
-      char *next = static_cast<char *>(packedMemory.back()->data());
-      for (int64_t index : prepared.packed)
-        if (!packed[index]) {
-          packed[index] = next;
-          next += room(module.packed[index].bytes);
-        }
-    }
-    if (prepared.run.program->is(programs::update)) { // it writes them, and the parameters
+    if (prepared.run.program->is(programs::update)) { // it writes packed weights, and the parameters
+      givePackedMemory(prepared.packed);
       parameters.unwritten = false;
       return;
     }
-    packRuns.clear();
-    for (int64_t index : prepared.packed)
-      if (packedVersions[index] != version) {
-        const Packed &entry = module.packed[index];
-        packRuns.push_back({entry.kernel, entry.chunks, prepared.run.address(entry.source), packed[index],
-                            blockBytes() - entry.source.offset, entry.bytes});
-        packedVersions[index] = version;
-      }
-    // If the parameters are the pages of a file, those that have been packed need not stay in memory.
-    if (packRuns.empty())
+    std::set<int64_t> stale;
+    auto add = [&](const Prepared &program) {
+      for (int64_t index : program.packed)
+        if (packedVersions[index] != version)
+          stale.insert(index);
+    };
+    add(prepared);
+    if (stale.empty())
       return;
-    device->pack(packRuns,
-                 parameters.unwritten ? [&] { parameters.host.releaseUnwritten(); } : std::function<void()>());
+    if (parameters.unwritten)
+      for (const auto &[name, other] : programs)
+        if (!other.run.program->is(programs::update)) // it packs its own
+          add(other);
+    const std::vector<int64_t> indices(stale.begin(), stale.end());
+    givePackedMemory(indices);
+    packRuns.clear();
+    for (int64_t index : indices) {
+      const Packed &entry = module.packed[index];
+      packRuns.push_back({entry.kernel, entry.chunks, prepared.run.address(entry.source), packed[index],
+                          blockBytes() - entry.source.offset, entry.bytes});
+      packedVersions[index] = version;
+    }
+    if (!parameters.unwritten) {
+      device->pack(packRuns);
+      return;
+    }
+    // The pages of the file that have been read need not stay in memory. A weight of many megabytes is released as a
+    // whole now and then, or it would stay until its end; what it still needs is mapped again.
+    std::ranges::sort(packRuns, {}, &PackRun::from);
+    device->pack(packRuns, [&](size_t begun) {
+      while (begun < packRuns.size() && packRuns[begun].from == packRuns[begun - 1].from) // another form of the same
+        ++begun;
+      const int64_t read = begun == packRuns.size() ? parameters.bytes : parameters.bytes - packRuns[begun].fromBytes;
+      parameters.host.releaseUnwritten(0, read);
+    });
     if (readsFile())
       bringInVectors();
+  }
+
+  void givePackedMemory(const std::vector<int64_t> &indices) {
+    int64_t missing = 0;
+    auto room = [](int64_t bytes) { return (bytes + 63) / 64 * 64; };
+    for (int64_t index : indices)
+      missing += packed[index] ? 0 : room(module.packed[index].bytes);
+    if (missing == 0)
+      return;
+    packedMemory.push_back(allocate(missing, "packed weights"));
+    char *next = static_cast<char *>(packedMemory.back()->data());
+    for (int64_t index : indices)
+      if (!packed[index]) {
+        packed[index] = next;
+        next += room(module.packed[index].bytes);
+      }
   }
 
   // Whether a run reads parameters from the pages of a file.
   bool readsFile() const { return parameters.unwritten && device->isHost(); }
 
-  // Biases and the parameters of norms, which are not packed.
+  // Biases and the parameters of norms, which are not packed. Those that lie close together are brought in at once.
   void bringInVectors() {
-    for (const Parameter &parameter : module.parameters)
-      if (parameter.shape.size() == 1)
-        parameters.host.bringIn(parameter.offset * bytesOf(module.type), parameter.shape[0] * bytesOf(module.type));
+    constexpr int64_t near = 4096; // bytes
+    const int64_t element = bytesOf(module.type);
+    int64_t begin = 0, end = 0;
+    for (const Parameter &parameter : module.parameters) {
+      if (parameter.shape.size() != 1)
+        continue;
+      const int64_t from = parameter.offset * element;
+      if (end > 0 && (from < begin || from > end + near)) {
+        parameters.host.bringIn(begin, end - begin);
+        end = 0;
+      }
+      if (end == 0)
+        begin = from;
+      end = from + parameter.shape[0] * element;
+    }
+    if (end > 0)
+      parameters.host.bringIn(begin, end - begin);
   }
 
   // The rows of large embeddings that a run will read. The rows of earlier runs, which would in time be the whole

@@ -97,10 +97,11 @@ public:
     }
   }
 
-  void pack(std::span<const PackRun> runs, const std::function<void()> &between) override {
+  void pack(std::span<const PackRun> runs, const std::function<void(size_t begun)> &between) override {
     static constexpr int64_t few = 1 << 21; // bytes of packed weights
     int64_t made = 0;
-    for (const PackRun &run : runs) {
+    for (size_t number = 0; number < runs.size(); ++number) {
+      const PackRun &run = runs[number];
       void *operands[] = {run.from, run.to};
       const int64_t none[] = {0, 0};
       static const xfc_shape empty{};
@@ -114,13 +115,13 @@ public:
         packing.first += chunks;
         made += chunks * chunkBytes;
         if (between && made + chunkBytes > few) {
-          between();
+          between(number + 1);
           made = 0;
         }
       }
     }
     if (between && made > 0)
-      between();
+      between(runs.size());
   }
 
   // If there are enough rows, each thread takes its own through all steps: what a step reads is in the cache of the

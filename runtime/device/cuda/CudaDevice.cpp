@@ -664,7 +664,7 @@ void CudaDevice::prepare(const Program &program) {
   state->programs[&program] = std::move(prepared);
 }
 
-void CudaDevice::pack(std::span<const PackRun> runs, const std::function<void()> &) {
+void CudaDevice::pack(std::span<const PackRun> runs, const std::function<void(size_t)> &) {
   State &s = *state;
   for (const std::unique_ptr<State::Packing> &packing : s.packings)
     if (std::ranges::equal(packing->runs, runs))

@@ -29,7 +29,7 @@ public:
   std::string newGroup() override;
   std::unique_ptr<Peers> join(const std::string &group, int rank, int size) override;
   void prepare(const Program &program) override;
-  void pack(std::span<const PackRun> runs, const std::function<void()> &between) override;
+  void pack(std::span<const PackRun> runs, const std::function<void(size_t begun)> &between) override;
   void stage(const ProgramRun &run) override;
   void run(const ProgramRun &run) override;
   void copyRows(const ProgramRun &run, const Output &output, void *rows, std::span<const int32_t> to) override;

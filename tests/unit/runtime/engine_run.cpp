@@ -8,9 +8,11 @@
 #include "engine/Safetensors.h"
 #include "model.h"
 #include "plan/Memory.h"
+#include "support/TemporaryFolder.h"
 #include <atomic>
 #include <gtest/gtest.h>
 #include <map>
+#include <utility>
 
 using namespace xfc;
 
@@ -193,6 +195,33 @@ TEST_F(EngineRun, WeightsArePackedWhenTheyChanged) {
   run();
   EXPECT_EQ(packRuns, 8);
   check();
+}
+
+// A run packs the weights of all programs that have been prepared, if they lie in a file.
+TEST_F(EngineRun, WeightsInAFileArePackedTogether) {
+  const TemporaryFolder folder("engine");
+  writeSafetensors(folder.path + "/weights", weights(engine));
+  assign(2, 3);
+  const Binding bindings[] = {{"source", x.data(), 6}};
+  std::vector<float> results[2];
+  for (const bool fromFile : {false, true}) {
+    Engine other{cpuDevice(image), 1};
+    if (fromFile)
+      loadWeights(other, folder.path + "/weights");
+    else
+      initializeParameters(other, 1);
+    packRuns = 0;
+    other.reserve("other", countsOf(batch.shape()));
+    for (const auto &[program, packed] : {std::pair("forward", fromFile ? 8 : 4), {"other", 8}, {"forward", 8}}) {
+      other.run(program, batch.shape(), bindings);
+      EXPECT_EQ(packRuns, packed) << program << (fromFile ? ", from a file" : "");
+      const View view = other.output(program, "encoder_output");
+      for (int64_t row = 0; row < 6; ++row)
+        for (int64_t j = 0; j < bagWidth; ++j)
+          results[fromFile].push_back(static_cast<float>(view.at(row, j)));
+    }
+  }
+  EXPECT_EQ(results[0], results[1]);
 }
 
 TEST_F(EngineRun, WeightsThatAnUpdatePacksAreNotPackedAgain) {
