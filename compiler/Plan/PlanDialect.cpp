@@ -112,12 +112,13 @@ constexpr StringLiteral unitNames[] = {"one", "rows", "key_rows", "sequences", "
 
 } // namespace
 
-SizeAttr SizeAttr::get(MLIRContext *context, const Size &size) {
+static llvm::SmallVector<int64_t> termsOf(Size size) {
   llvm::SmallVector<int64_t> terms;
-  Size copy = size;
-  eachTerm(copy, [&](int64_t &term, StringRef, StringRef, int64_t) { terms.push_back(term); });
-  return get(context, terms);
+  eachTerm(size, [&](int64_t &term, StringRef, StringRef, int64_t) { terms.push_back(term); });
+  return terms;
 }
+
+SizeAttr SizeAttr::get(MLIRContext *context, const Size &size) { return get(context, termsOf(size)); }
 
 Size SizeAttr::getSize() const {
   Size size;
@@ -138,9 +139,7 @@ Attribute SizeAttr::parse(AsmParser &parser, Type) {
   SMLoc where = parser.getCurrentLocation();
   if (parser.parseLess() || parseSize(parser, size) || parser.parseGreater())
     return {};
-  SizeAttr attribute = get(parser.getContext(), size);
-  auto emitError = [&] { return parser.emitError(where); };
-  return failed(verify(emitError, attribute.getTerms())) ? SizeAttr() : attribute;
+  return getChecked([&] { return parser.emitError(where); }, parser.getContext(), termsOf(size));
 }
 
 void SizeAttr::print(AsmPrinter &printer) const {
