@@ -65,8 +65,17 @@ longest() {
   esac
 }
 
-# Runs a target again after each finding. The sanitizers keep short stacks of allocations and little freed memory, and
-# skip checks of returned stack frames: each of these costs a good part of the speed.
+# The sanitizers keep short stacks of allocations and little freed memory, and skip checks of returned stack frames: each of
+# these costs a good part of the speed. tests/sanitizers/run.sh says why the compiler has options of its own.
+sanitizing() {
+  local options=allocator_may_return_null=0:detect_leaks=0:detect_stack_use_after_return=0:malloc_context_size=4:quarantine_size_mb=16
+  case "$1" in
+    model|module|compiler_options) options+=:detect_container_overflow=0:allow_user_poisoning=0:malloc_fill_byte=1 ;;
+  esac
+  echo "$options"
+}
+
+# Runs a target again after each finding.
 fuzz() {
   local target="$1" corpus="$build/corpus/$1" findings="$build/findings/$1" log="$build/$1.log" options=() seeds=() folder
   mkdir -p "$corpus" "$findings"
@@ -84,7 +93,7 @@ fuzz() {
       time=$((seconds - (SECONDS - begin)))
       [ $time -gt 0 ] || break
     fi
-    ASAN_OPTIONS=allocator_may_return_null=0:detect_leaks=0:detect_stack_use_after_return=0:malloc_context_size=4:quarantine_size_mb=16 \
+    ASAN_OPTIONS=$(sanitizing "$target") \
       UBSAN_OPTIONS=print_stacktrace=1 \
       "$build/tests/fuzz/fuzz_$target" -max_total_time="$time" -runs="$left" -timeout="$limit" -seed="$seed" -rss_limit_mb=2048 \
       -max_len="$(longest "$target")" -print_final_stats=1 -verbosity=1 -artifact_prefix="$findings/" "${options[@]}" \

@@ -29,6 +29,9 @@ case "$sanitizer" in
   thread) preset=tsan folder=thread flags=thread ;;
   compiler)
     compiler=ON targets+=(xfc xfc-opt xfc-interpret xfc-ptx xfc-models)
+    # One is to import a thousand layers in seconds. The others find registers spilled where Clang built xfc: the order in
+    # which a compiler evaluates arguments becomes that of generated instructions.
+    left_out+=(deep models parameters)
     tests="(Dialect|Import|Interpreter|Pipeline|Plain|Plan|Schedule|Transforms|CPU|GPU)/|$tests"
     ;;
   *) echo "usage: run.sh address|thread|compiler [--build FOLDER] [--filter REGEX]" >&2; exit 2 ;;
@@ -83,11 +86,13 @@ if [ "$sanitizer" = thread ]; then
   TSAN_OPTIONS+=:suppressions=$runtime/suppressions:report_thread_leaks=0
 fi
 printf -v names '|%s' "${left_out[@]}"
-arguments=(-v --time-tests --param sanitized=1 --param output="$runtime/lit" --filter "${filter:-$tests}" --filter-out "EndToEnd/(${names:1})\.test")
+arguments=(-v --time-tests --param sanitized=1 --param output="$runtime/lit" --filter "${filter:-$tests}" --filter-out "/(${names:1})\.(test|mlir)")
 if [ $compiler = ON ]; then
   arguments+=(--param tools="$runtime/bin")
-  # The libraries of LLVM and MLIR are not instrumented: they do not mark what part of a vector's memory is in use.
-  ASAN_OPTIONS+=:detect_container_overflow=0
+  # The libraries of LLVM and MLIR are not instrumented: they do not mark what part of a vector's memory, or of an
+  # allocator's, is in use. Built for releases, they leave out passes' statistics, which the code here has then: these stay
+  # as they were allocated, and 1 says that they need no registration.
+  ASAN_OPTIONS+=:detect_container_overflow=0:allow_user_poisoning=0:malloc_fill_byte=1
 fi
 LIT="$(command -v lit-22 || command -v lit)"
 exec "$LIT" "${arguments[@]}" "$build/tests/lit"
