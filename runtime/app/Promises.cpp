@@ -38,7 +38,7 @@ public:
   }
 
   bool run() {
-    module.programs.readAll(); // also those that no check runs
+    module.programs.readAll(); // the checks do not run all of them
     std::printf("%s\n%-58s %12s %12s\n", engine.device().name().c_str(), "promise", "compared", "differing");
     if (engine.has("loss_and_gradients"))
       checkRunsAndThreads();

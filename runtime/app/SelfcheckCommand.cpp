@@ -43,7 +43,7 @@ public:
   // Returns whether everything holds.
   bool run() {
     module.requireTranslator();
-    module.programs.readAll(); // also those that no check runs
+    module.programs.readAll(); // the checks do not run all of them
     std::printf("%-44s %12s %12s\n", "check", "error", "allowed");
     if (options.kernels) {
       checkKernels();

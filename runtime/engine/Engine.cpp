@@ -160,7 +160,6 @@ struct Engine::State {
     prepared.packed.assign(packs.begin(), packs.end());
     prepared.tables.assign(tableSet.begin(), tableSet.end());
     prepared.states.assign(stateSet.begin(), stateSet.end());
-    packRuns.reserve(std::max(packRuns.capacity(), packs.size()));
     prepared.run.program = program;
     prepared.run.arguments.resize(program->arguments.size());
     prepared.run.packed = packed.data();
@@ -299,11 +298,12 @@ struct Engine::State {
       device->pack(packRuns);
       return;
     }
-    // The pages of the file that have been read need not stay in memory. A weight of many megabytes is released as a
-    // whole now and then, or it would stay until its end; what it still needs is mapped again.
+    // The pages of the file that have been read need not stay in memory. A weight of many megabytes is released several
+    // times while it is packed, so that little of it is in memory at a time: pages still needed are mapped again.
     std::ranges::sort(packRuns, {}, &PackRun::from);
     device->pack(packRuns, [&](size_t begun) {
-      while (begun < packRuns.size() && packRuns[begun].from == packRuns[begun - 1].from) // another form of the same
+      // The same weight may be packed in several forms, one after the other.
+      while (begun < packRuns.size() && packRuns[begun].from == packRuns[begun - 1].from)
         ++begun;
       const int64_t read = begun == packRuns.size() ? parameters.bytes : parameters.bytes - packRuns[begun].fromBytes;
       parameters.host.releaseUnwritten(0, read);

@@ -216,7 +216,7 @@ public:
       damaged();
     list.resize(size);
   }
-  // The next bytes, which are left to be read later.
+  // Skips these bytes and returns them, to be read later.
   std::span<const uint8_t> skip(uint64_t size) {
     if (size > static_cast<uint64_t>(end - next))
       damaged();
@@ -349,7 +349,8 @@ template <typename Direction> void fields(Archive<Direction> &archive, Module &m
           module.sourceEos, module.parameters, module.states, module.packed, module.tables, module.kernels);
 }
 
-// What the places and the kernels of a program refer to.
+// Limits for the indices and offsets in a program: how many kernels, packed weights and tables its module has, and how
+// many bytes the blocks of parameters and states hold.
 struct Extents {
   size_t kernels, packed, tables;
   int64_t parameterBytes;
@@ -361,7 +362,8 @@ class Checker {
 public:
   explicit Checker(const Extents &extents) : extents(extents) {}
 
-  // What the programs of this module may refer to. Checks the numbers from which it is computed.
+  // Computes the limits for the programs of this module. The numbers they are computed from are checked first, so that
+  // nothing overflows.
   static Extents extentsOf(const Module &module) {
     type(module.type);
     number(module.parameterElements);

@@ -217,7 +217,8 @@ void Trainer::setUp() {
   device.ordinal = ranks.onHost(); // ranks on one machine use one GPU each
   model.engine = makeEngine(threads, device);
   module().requireTranslator();
-  module().programs.readAll(); // or damage to a program would show when it first runs, after hours perhaps
+  // Damage to a program would otherwise show only when it first runs, perhaps after hours.
+  module().programs.readAll();
   update.emplace(*model.engine, &ranks);
   if (!options.groups.empty())
     update->trainInGroups(TrainedGroups(module(), options.groups), *options.optimizer);

@@ -90,8 +90,9 @@ arguments=(-v --time-tests --param sanitized=1 --param output="$runtime/lit" --f
 if [ $compiler = ON ]; then
   arguments+=(--param tools="$runtime/bin")
   # The libraries of LLVM and MLIR are not instrumented: they do not mark what part of a vector's memory, or of an
-  # allocator's, is in use. Built for releases, they leave out passes' statistics, which the code here has then: these stay
-  # as they were allocated, and 1 says that they need no registration.
+  # allocator's, is in use. Debian builds them for releases, in which passes have no statistics. The compiler's own code
+  # has them in this build, but the libraries do not initialize them: they keep the byte that memory is filled with, and
+  # 1 means that they have been registered already.
   ASAN_OPTIONS+=:detect_container_overflow=0:allow_user_poisoning=0:malloc_fill_byte=1
 fi
 LIT="$(command -v lit-22 || command -v lit)"

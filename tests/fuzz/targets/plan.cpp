@@ -68,7 +68,7 @@ std::span<const Number> sizesIn(const std::vector<Number> &numbers) {
     const std::span sizes = std::span(numbers).subspan(at + 1, static_cast<size_t>(count));
     size_t left = numbers.back().end - sizes.back().end;
     for (const Number &size : sizes)
-      left -= static_cast<size_t>(size.value); // wraps around, and back if this is not the list
+      left -= static_cast<size_t>(size.value); // unsigned: numbers that are not sizes may wrap around
     if (left == 0 && std::ranges::all_of(sizes, [](const Number &size) { return size.value >= 0; }))
       return sizes;
   }
@@ -79,7 +79,8 @@ std::span<const Number> sizesIn(const std::vector<Number> &numbers) {
 
 // A plan is a sequence of numbers in LEB128 of their zigzag encoding; its texts and its few floating-point numbers are
 // taken for such, too. Replaces one number, or repeats or removes some of them, with the length that may precede them.
-// The sizes of programs, which are read one by one, mostly follow.
+// If that changes the size of a program, the size before the programs is usually corrected too: the program would be
+// refused otherwise, whatever it holds.
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned seed) {
   fuzz::Random random(seed);
   if (size == 0 || random.oneIn(8))
