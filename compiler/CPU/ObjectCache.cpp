@@ -50,16 +50,17 @@ std::optional<ObjectFile> ObjectCache::find(const std::string &key) const {
   const std::string file = fileOf(key);
   if (!exists(file))
     return std::nullopt;
-  std::string contents;
+  std::optional<MappedFile> mapped;
   try {
-    contents = readFile(file);
+    mapped.emplace(MappedFile::readOnly(file));
   } catch (const Error &) { // removed meanwhile
     return std::nullopt;
   }
+  const std::string_view contents = mapped->contents();
   if (contents.size() < sumDigits)
     return std::nullopt;
-  const std::string_view object(contents.data(), contents.size() - sumDigits);
-  if (checksumOf(object) != std::string_view(contents).substr(object.size()))
+  const std::string_view object = contents.substr(0, contents.size() - sumDigits);
+  if (checksumOf(object) != contents.substr(object.size()))
     return std::nullopt;
   return ObjectFile(object.begin(), object.end());
 }

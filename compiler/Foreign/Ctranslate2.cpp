@@ -204,7 +204,7 @@ private:
     if (from.ends_with(".txt")) {
       tokens = readLines(from);
     } else {
-      const nlohmann::json json = parseJson(readFile(from), from);
+      const nlohmann::json json = parseJson(readFile(from, mostLargeBytes), from, mostLargeBytes);
       if (!json.is_array())
         throw Error(from + ": expected a list of tokens, found " + std::string(json.type_name()));
       const JsonValue list(json, from, "");

@@ -7,6 +7,7 @@
 #include "NewFolder.h"
 #include "support/Error.h"
 #include "support/Files.h"
+#include "support/Quoted.h"
 #include "text/Vocabulary.h"
 #include "tokenizers/MappedSentencePiece.h"
 #include "llvm/ADT/StringExtras.h"
@@ -112,7 +113,7 @@ void setPunctuation(const ForeignOptions &options, FolderVocabularies &vocabular
                       std::all_of(given.begin() + static_cast<std::ptrdiff_t>(code.size()), given.end(),
                                   [](char c) { return llvm::isAlpha(c) || c == '_' || c == '-'; });
   if (!isCode)
-    throw Error("--normalize-punctuation: '" + given + "' is no language; expected a code such as en, or auto");
+    throw Error("--normalize-punctuation: " + inQuotes(given) + " is no language; expected a code such as en, or auto");
   if (vocabularies.source.empty())
     throw Error(options.from + ": has no tokenizer, so there is no punctuation to normalize; leave out "
                                "--normalize-punctuation");

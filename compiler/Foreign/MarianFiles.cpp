@@ -391,11 +391,11 @@ private:
     TokenList result{from, {}, "", {}, {}};
     if (from.ends_with(".spm")) {
       result.pieces = from;
-      const std::unique_ptr<Tokenizer> pieces = makeTokenizer(readFile(from), from);
+      const std::unique_ptr<Tokenizer> pieces = makeTokenizer(readFile(from, mostLargeBytes), from);
       for (int32_t id = 0; id < pieces->size(); ++id)
         result.tokens.push_back(pieces->piece(id));
     } else {
-      const Yaml list(readFile(from), from);
+      const Yaml list(readFile(from, mostLargeBytes), from);
       for (const Yaml::Entry &entry : list.entries()) {
         const int64_t id = list.integer(entry.key, 0, vocab[target] - 1, 0);
         if (static_cast<size_t>(id) >= result.tokens.size())

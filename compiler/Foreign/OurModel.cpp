@@ -52,7 +52,7 @@ FolderVocabularies vocabulariesIn(const std::string &folder) {
   for (auto [name, contents] :
        {std::pair(folderVocabulary, &found.source), std::pair(folderTargetVocabulary, &found.target)})
     if (exists(folder + "/" + name))
-      *contents = readFile(folder + "/" + name);
+      *contents = readFile(folder + "/" + name, mostLargeBytes);
   return found;
 }
 
@@ -78,7 +78,7 @@ OurModel readOurModel(const std::string &folder) {
   if (text.empty())
     throw Error(file + ": does not say which model it belongs to; expected weights that train or `xfc import` wrote");
   model.description = parseDescription(text, model.describedBy);
-  const nlohmann::json canonical = nlohmann::json::parse(model.description.canonical);
+  const nlohmann::json canonical = parseJson(model.description.canonical, model.describedBy);
   if (canonical.contains("generation"))
     model.generation =
         readGeneration(JsonValue(canonical["generation"], model.describedBy, "generation"),

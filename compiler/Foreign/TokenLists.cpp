@@ -31,7 +31,7 @@ std::string vocabularyOf(const TokenList &list) {
     }
   } else {
     MappedSentencePiece map;
-    map.model = readFile(list.pieces);
+    map.model = readFile(list.pieces, mostLargeBytes);
     map.tokens = list.tokens;
     map.ids = list.ids;
     const auto special = [&](int32_t id) {

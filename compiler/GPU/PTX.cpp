@@ -110,8 +110,8 @@ std::vector<uint8_t> assemble(const std::string &ptxas, const std::string &ptx, 
   if (llvm::sys::ExecuteAndWait(ptxas, arguments, std::nullopt, {std::nullopt, messages, messages}, 0, 0, &reason))
     throw Error("compile: " + ptxas + " rejected the generated PTX for " + architecture.name + ": " + reason +
                 readFile(messages));
-  const std::string bytes = readFile(cubin);
-  return {bytes.begin(), bytes.end()};
+  const MappedFile assembled(cubin);
+  return {assembled.contents().begin(), assembled.contents().end()};
 }
 
 } // namespace xfc::gpu

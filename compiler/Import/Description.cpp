@@ -96,10 +96,10 @@ private:
       if (!params.contains(setting.key))
         failSetting(setting,
                     "not in params; " + suggestion(setting.key, values.keys()) + "; for token ids, use tokens.NAME");
-      nlohmann::json value = nlohmann::json::parse(setting.value, nullptr, /*allow_exceptions=*/false);
-      if (!value.is_number() || !(std::abs(value.get<double>()) <= maxNumber))
+      const std::optional<nlohmann::json> value = jsonIn(setting.value);
+      if (!value || !value->is_number() || !(std::abs(value->get<double>()) <= maxNumber))
         failSetting(setting, "expected a number, at most 3.4e38");
-      params[setting.key] = value;
+      params[setting.key] = *value;
     }
     for (const auto &item : params.items())
       model.params[item.key()] = item.value().get<double>();
@@ -115,10 +115,10 @@ private:
       std::string name = setting.key.substr(7);
       if (std::find(names.begin(), names.end(), name) == names.end())
         failSetting(setting, "unknown token; " + suggestion(name, names));
-      nlohmann::json value = nlohmann::json::parse(setting.value, nullptr, /*allow_exceptions=*/false);
-      if (value.is_discarded())
+      const std::optional<nlohmann::json> value = jsonIn(setting.value);
+      if (!value)
         failSetting(setting, name == "source_eos" ? "expected true or false" : "expected a token id");
-      json[name] = value;
+      json[name] = *value;
     }
     TokenIds &tokens = model.tokens;
     auto id = [&](const char *name, int32_t &place) {

@@ -1,25 +1,12 @@
-// Parses JSON text into values that know their path in the file.
+// Values of JSON files that know their path in the file.
 #include "Json.h"
 #include "support/Error.h"
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <set>
 
 namespace xfc {
 namespace {
-
-constexpr size_t maxBytes = size_t(16) << 20;
-constexpr size_t maxNesting = 64;
-constexpr size_t maxShown = 60;
-
-std::string shorten(std::string text) {
-  if (text.size() > maxShown)
-    text.replace(maxShown, std::string::npos, "...");
-  return text;
-}
-
-std::string formatted(const nlohmann::json &json) { return shorten(json.dump(-1, ' ', /*ensure_ascii=*/true)); }
 
 std::string formatted(double number) {
   char text[32];
@@ -60,85 +47,7 @@ size_t editDistance(std::string_view a, std::string_view b) {
   return edits[a.size()][b.size()];
 }
 
-// Tracks the parser's path, with one frame for each open object or list, and rejects repeated keys and deep nesting.
-class Guard {
-public:
-  explicit Guard(std::string_view file) : file(file) {}
-
-  bool operator()(int, nlohmann::json::parse_event_t event, nlohmann::json &parsed) {
-    using Event = nlohmann::json::parse_event_t;
-    switch (event) {
-    case Event::object_start:
-    case Event::array_start:
-      if (frames.size() == maxNesting)
-        throw Error(std::string(file) + ": " + path() + ": nested deeper than " + std::to_string(maxNesting) +
-                    " levels");
-      frames.push_back({event == Event::array_start, 0, {}, {}});
-      break;
-    case Event::object_end:
-    case Event::array_end:
-      frames.pop_back();
-      advance();
-      break;
-    case Event::key:
-      frames.back().key = parsed.get<std::string>();
-      if (!frames.back().keys.insert(frames.back().key).second)
-        throw Error(std::string(file) + ": " + path() + ": given twice in one object; remove one");
-      break;
-    case Event::value:
-      advance();
-      break;
-    }
-    return true;
-  }
-
-  std::string path() const {
-    std::string text;
-    for (const Frame &frame : frames)
-      text = frame.list ? extended(text, frame.index) : extended(text, frame.key);
-    return text.empty() ? "the file" : text;
-  }
-
-private:
-  struct Frame {
-    bool list;
-    size_t index;
-    std::string key;
-    std::set<std::string> keys;
-  };
-
-  void advance() {
-    if (!frames.empty())
-      ++frames.back().index;
-  }
-
-  std::string_view file;
-  std::vector<Frame> frames;
-};
-
 } // namespace
-
-nlohmann::json parseJson(std::string_view text, std::string_view file) {
-  if (text.size() > maxBytes)
-    throw Error(std::string(file) + ": larger than 16 MB; expected a description of a model, a few kB of JSON");
-  Guard guard(file);
-  try {
-    return nlohmann::json::parse(text, std::ref(guard));
-  } catch (const nlohmann::json::parse_error &error) {
-    size_t end = std::min(error.byte > 0 ? error.byte - 1 : 0, text.size());
-    std::string_view before = text.substr(0, end);
-    size_t line = 1 + std::count(before.begin(), before.end(), '\n');
-    size_t lineStart = before.rfind('\n') + 1;
-    std::string what = error.what();
-    // "[json.exception...] parse error at line 1, column 2: syntax error while parsing value - invalid literal; ..."
-    if (size_t detail = what.find(" - "); detail != std::string::npos)
-      what.erase(0, detail + 3);
-    throw Error(std::string(file) + ":" + std::to_string(line) + ":" + std::to_string(end - lineStart + 1) +
-                ": not JSON: " + what);
-  } catch (const nlohmann::json::out_of_range &) {
-    throw Error(std::string(file) + ": " + guard.path() + ": the number is too large for a double");
-  }
-}
 
 std::string listed(const std::vector<std::string> &names) {
   std::string text;
@@ -165,17 +74,6 @@ std::string suggestion(std::string_view name, const std::vector<std::string> &kn
   return (nearest ? "did you mean \"" + *nearest + "\"? " : "") + "known: " + listed(known);
 }
 
-std::string extended(const std::string &path, const std::string &key) {
-  bool plain = !key.empty() && std::all_of(key.begin(), key.end(), [](unsigned char c) {
-    return c < 128 && (std::isalnum(c) || c == '_' || c == '-' || c == '$');
-  });
-  if (!plain)
-    return path + "[" + formatted(key) + "]";
-  return path.empty() ? shorten(key) : path + "." + shorten(key);
-}
-
-std::string extended(const std::string &path, size_t index) { return path + "[" + std::to_string(index) + "]"; }
-
 void JsonValue::fail(const std::string &what) const {
   throw Error(std::string(file) + ": " + (where.empty() ? "" : where + ": ") + what);
 }
@@ -184,7 +82,7 @@ void JsonValue::failInside(const std::string &place, const std::string &what) co
   JsonValue(*json, file, where.empty() ? place : where + "." + place).fail(what);
 }
 
-std::string JsonValue::shown() const { return formatted(*json); }
+std::string JsonValue::shown() const { return shownJson(*json); }
 
 std::optional<JsonValue> JsonValue::find(const std::string &key) const {
   if (!json->is_object())

@@ -1,8 +1,8 @@
-// Parses JSON text into values that know their path in the file, so that every error fits one line.
+// Values of JSON files that know their path in the file, so that every error fits one line.
 #pragma once
 
+#include "support/Json.h"
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,18 +10,10 @@
 
 namespace xfc {
 
-// Parses JSON; rejects repeated keys, numbers beyond a double and nesting deeper than 64. Throws Error:
-// "FILE:LINE:COLUMN: what" for syntax, "FILE: PATH: what" for the rest.
-nlohmann::json parseJson(std::string_view text, std::string_view file);
-
 // "a, b, c".
 std::string listed(const std::vector<std::string> &names);
 // "did you mean "heads"? known: name, heads, ..."; without the question if no name is similar.
 std::string suggestion(std::string_view name, const std::vector<std::string> &known);
-// `path` extended by a key or an index: encoder.layer[0].
-std::string extended(const std::string &path, const std::string &key);
-std::string extended(const std::string &path, size_t index);
-
 // A value of a JSON file and its path. The readers throw Error, "FILE: PATH: value, expectation".
 class JsonValue {
 public:

@@ -65,9 +65,10 @@ public:
 private:
   // Checks the parts of the description that executables read at run time.
   LogicalResult checkSettings(ModelAttr model) {
-    const auto description = nlohmann::json::parse(model.getDescription().str(), nullptr, /*allow_exceptions=*/false);
-    if (!description.is_object())
+    const std::optional<nlohmann::json> given = jsonIn(model.getDescription());
+    if (!given || !given->is_object())
       return success();
+    const nlohmann::json &description = *given;
     try {
       if (description.contains("generation"))
         readGeneration(JsonValue(description["generation"], "description", "generation"), model.getTargetVocab(),

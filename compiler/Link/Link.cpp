@@ -232,7 +232,7 @@ void linkObject(const std::vector<ObjectFile> &objects, const std::string &outpu
   std::vector<std::string> arguments = {linker, "-r", "-m", "elf_x86_64", "-o", whole};
   append(arguments, writeObjects({objects}, folder));
   run(linker, arguments, folder);
-  writeFile(output, readFile(whole));
+  writeFile(output, MappedFile(whole).contents());
 }
 
 void linkExecutable(const std::vector<std::vector<ObjectFile>> &objects, const std::string &output) {
@@ -246,7 +246,7 @@ void linkExecutable(const std::vector<std::vector<ObjectFile>> &objects, const s
   append(arguments, parts.archives());
   append(arguments, parts.ending());
   run(parts.linker, arguments, folder);
-  writeFile(output, readFile(whole), /*executable=*/true);
+  writeFile(output, MappedFile(whole).contents(), /*executable=*/true);
 }
 
 std::vector<std::string> linkLibrary(const std::vector<std::vector<ObjectFile>> &objects, const std::string &output) {
@@ -286,8 +286,8 @@ std::vector<std::string> linkLibrary(const std::vector<std::vector<ObjectFile>> 
   append(arguments, {"-u", "__cxa_pure_virtual", "-Bstatic", "-lstdc++", "-lgcc", "-lgcc_eh"});
   run(parts.linker, arguments, temporary);
 
-  writeFile(written[0], readFile(shared), /*executable=*/true);
-  const std::string object = readFile(whole);
+  writeFile(written[0], MappedFile(shared).contents(), /*executable=*/true);
+  const std::string object(MappedFile(whole).contents());
   writeFile(written[1], archiveOf(withSymbols({object, name}, interface.functions), name + ".o"));
   writeFile(written[2], interface.header);
   return written;

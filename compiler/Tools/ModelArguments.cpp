@@ -24,6 +24,9 @@ void ModelArguments::addTo(CLI::App &command) {
       ->type_name("KEY=VALUE");
 }
 
+// Text of a module grows with the number of layers, by some 20 kB for each.
+static constexpr size_t mostModuleBytes = size_t(1) << 30;
+
 static void addVocabulary(std::vector<Override> &overrides, const std::string &file, const char *size, bool target) {
   const Vocabulary read(file, 0);
   overrides.push_back({size, std::to_string(read.size())});
@@ -56,7 +59,7 @@ mlir::OwningOpRef<mlir::ModuleOp> ModelArguments::load(const ImportOptions &opti
     if (options.guided.links > 0)
       throw Error(file + ": the programs of a module are fixed; give --guided-alignment when you make it: "
                          "`xfc compile model.json --guided-alignment K --emit imported`");
-    mlir::OwningOpRef<mlir::ModuleOp> module = importModule(readFile(file), file, options, context);
+    mlir::OwningOpRef<mlir::ModuleOp> module = importModule(readFile(file, mostModuleBytes), file, options, context);
     if (!module)
       throw Error(file + ": not a module that can be compiled; see the message above");
     return module;

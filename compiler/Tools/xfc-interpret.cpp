@@ -5,8 +5,8 @@
 #include "support/CommandLine.h"
 #include "support/Error.h"
 #include "support/Files.h"
+#include "support/Json.h"
 #include <cmath>
-#include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -33,16 +33,7 @@ The output is {"results": [{"name": ..., "shape": [...], "data": [...]}, ...]}; 
 
 [[noreturn]] void fail(const std::string &message) { throw Error(message); }
 
-json readJson(const std::string &path) {
-  std::ifstream file(path);
-  if (!file)
-    fail("cannot open " + path);
-  try {
-    return json::parse(file);
-  } catch (const json::exception &error) {
-    fail(path + ": " + error.what());
-  }
-}
+json readJson(const std::string &path) { return parseJson(readFile(path, mostLargeBytes), path, mostLargeBytes); }
 
 std::vector<RaggedSequence> sequencesOf(const json &inputs, const char *key) {
   std::vector<RaggedSequence> sequences;

@@ -3,6 +3,7 @@
 #include "Import/StepKinds.h"
 #include "support/Error.h"
 #include "support/Files.h"
+#include "support/Json.h"
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -133,7 +134,7 @@ Json definition(const StepKind &kind) {
                  {"required", required},
                  {"properties", properties}};
   if (!kind.conditions.empty())
-    schema.update(Json::parse(kind.conditions));
+    schema.update(parseOrderedJson(kind.conditions, "the conditions of a step"));
   return schema;
 }
 
@@ -179,7 +180,7 @@ std::string pretty(const Json &value, size_t indent, size_t before) {
 }
 
 std::string currentSchema(const std::string &text) {
-  Json schema = Json::parse(text), kept = Json::object();
+  Json schema = parseOrderedJson(text, "schema.json"), kept = Json::object();
   for (const auto &item : schema.at("$defs").items()) {
     kept[item.key()] = item.value();
     if (item.key() == "stack")

@@ -2,6 +2,8 @@
 #include "app/Configuration.h"
 #include "support/CommandLine.h"
 #include "support/Error.h"
+#include "support/Json.h"
+#include "support/Quoted.h"
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -18,8 +20,8 @@ bool isOfTheCall(const std::string &name) {
 
 // A value as JSON, so that equal numbers are equal however they are written.
 Json valueOf(const std::string &text) {
-  Json parsed = Json::parse(text, nullptr, false);
-  return parsed.is_number() ? parsed : Json(text);
+  const std::optional<nlohmann::json> parsed = jsonIn(text);
+  return parsed && parsed->is_number() ? Json(*parsed) : Json(text);
 }
 
 // Several values are joined as the default is written.
@@ -32,7 +34,7 @@ std::string textOf(const Json &value) { return value.is_string() ? value.get<std
 } // namespace
 
 void applyConfiguration(CLI::App &command, const std::string &text, const std::string &file) {
-  Json values = Json::parse(text, nullptr, false);
+  const Json values = parseOrderedJson(text, file);
   if (!values.is_object())
     throw Error(file +
                 ": not a JSON object; expected flags and their values, as in the config.json of a folder of train");
@@ -78,7 +80,7 @@ void applyConfiguration(CLI::App &command, const std::string &text, const std::s
   for (const auto &[name, value] : values.items()) {
     if (std::find(known.begin(), known.end(), name) == known.end()) {
       std::string near = nearest(name, known);
-      throw Error(file + ": unknown flag '" + name + "'" +
+      throw Error(file + ": unknown flag " + inQuotes(name) +
                   (near.empty() ? "; `train --help` lists them" : "; did you mean '" + near + "'?"));
     }
     CLI::Option *option = command.get_option("--" + name);

@@ -17,7 +17,7 @@ void run(ModelOptions options, const std::string &output) {
   if (files.vocabulary.empty())
     options.format = Format::Ids;
   loadModel(options);
-  auto read = [](const std::string &file) { return file.empty() ? "" : readFile(file); };
+  auto read = [](const std::string &file) { return file.empty() ? "" : readFile(file, mostLargeBytes); };
   writePacked(MappedFile(files.weights).contents(), read(files.vocabulary), read(files.targetVocabulary), output);
   if (!options.quiet)
     std::fprintf(stderr, "%s carries %s%s\n", output.c_str(), files.weights.c_str(),

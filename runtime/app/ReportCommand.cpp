@@ -5,6 +5,8 @@
 #include "decode/ModelOptions.h"
 #include "decode/Search.h"
 #include "support/Files.h"
+#include "support/Json.h"
+#include "support/Quoted.h"
 #include "text/HeatMap.h"
 #include "train/Log.h"
 #include "train/Report.h"
@@ -21,8 +23,8 @@ nlohmann::json configurationOf(const std::string &folder) {
   std::string file = folder + "/config.json";
   if (!exists(file))
     return nlohmann::json::object();
-  nlohmann::json configuration = nlohmann::json::parse(readFile(file), nullptr, false);
-  return configuration.is_object() ? configuration : nlohmann::json::object();
+  const std::optional<nlohmann::json> configuration = jsonIn(readFile(file));
+  return configuration && configuration->is_object() ? *configuration : nlohmann::json::object();
 }
 
 // Draws the cross-attention of the run's model for one of its samples. Empty if there is no sample;
@@ -65,7 +67,7 @@ void run(const ReportOptions &options) {
   try {
     attention = drawAttention(options.folder, records, configuration);
   } catch (const Error &error) {
-    std::fprintf(stderr, "report: leaving out the drawing of attention: %s\n", error.what());
+    std::fprintf(stderr, "report: leaving out the drawing of attention: %s\n", oneLine(error.what()).c_str());
   }
   std::string output = options.output.empty() ? options.folder + "/report.html" : options.output;
   std::string page;

@@ -2,6 +2,7 @@
 #include "decode/Defaults.h"
 #include "plan/Description.h"
 #include "support/Error.h"
+#include "support/Json.h"
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -69,7 +70,7 @@ Settings settingsIn(const std::string &description, const std::string &key, Sett
   if (description.find('"' + key + '"') == std::string::npos)
     return {}; // this runs whenever an executable starts, and most models have no settings
   try {
-    const Json json = Json::parse(description, nullptr, /*allow_exceptions=*/false);
+    const Json json = parseJson(description, "");
     return json.is_object() && json.contains(key) ? read(json.at(key)) : Settings();
   } catch (const std::exception &error) { // nlohmann's or ours
     throw Error(std::string("the description inside this executable is damaged: ") + error.what() +

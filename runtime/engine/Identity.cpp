@@ -1,5 +1,7 @@
 // Checks which model weights belong to.
 #include "engine/Identity.h"
+#include "support/Json.h"
+#include "support/Quoted.h"
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -7,6 +9,9 @@ namespace xfc {
 namespace {
 
 using Json = nlohmann::json;
+
+// A description, or null if it cannot be read.
+Json readDescription(const std::string &text) { return jsonIn(text).value_or(Json()); }
 
 // Whether a key of the description does not change the meaning of weights. A change of their shapes shows in the
 // weights.
@@ -40,9 +45,9 @@ std::string difference(const Json &theirs, const Json &ours, const std::string &
   if (theirs == ours)
     return "";
   auto text = [](const Json &value) {
-    return value.is_null() ? "nothing" : value.is_structured() ? "something else" : value.dump();
+    return value.is_null() ? "nothing" : value.is_structured() ? "something else" : shownJson(value);
   };
-  return path + " is " + text(theirs) + " there and " + text(ours) + " here";
+  return escaped(path) + " is " + text(theirs) + " there and " + text(ours) + " here";
 }
 
 } // namespace
@@ -58,16 +63,15 @@ void checkModel(const Metadata &metadata, const Module &module, const std::strin
   };
   if (!namesModel(metadata) || text(modelHashKey) == module.hash)
     return;
-  const Json theirs = Json::parse(text("description"), nullptr, false),
-             ours = Json::parse(module.description, nullptr, false);
+  const Json theirs = readDescription(text("description")), ours = readDescription(module.description);
   std::string what = "their descriptions cannot be compared";
   if (theirs.is_object() && ours.is_object()) {
     what = difference(theirs, ours, "");
     if (what.empty())
       return;
   }
-  throw Error(file + ": these are weights of the model '" + text("model") + "' (hash " +
-              text(modelHashKey).substr(0, 12) + "), but this executable is of '" + module.model + "' (hash " +
+  throw Error(file + ": these are weights of the model " + inQuotes(text("model")) + " (hash " +
+              escaped(text(modelHashKey), 12) + "), but this executable is of '" + module.model + "' (hash " +
               module.hash.substr(0, 12) + "): " + what +
               "; use the executable they were trained with, or --force-model to load them anyway");
 }

@@ -3,6 +3,7 @@
 #include "support/Error.h"
 #include "support/Files.h"
 #include "support/Interrupt.h"
+#include "support/Quoted.h"
 #include "support/Uncaught.h"
 #include "support/Unfinished.h"
 #include <algorithm>
@@ -138,7 +139,7 @@ static void printException(const std::exception_ptr &exception) {
   } catch (const std::bad_alloc &) {
     std::fputs("error: out of memory\n", stderr);
   } catch (const std::exception &error) {
-    std::fprintf(stderr, "error: %s\n", error.what());
+    std::fprintf(stderr, "error: %s\n", oneLine(error.what()).c_str());
   } catch (...) {
     std::fputs("error: an unknown exception\n", stderr);
   }
@@ -172,6 +173,13 @@ int reportErrors(const std::function<int()> &work) {
   return 1;
 }
 
+// CLI11's message, which may have several lines and quotes values of any length.
+static std::string messageOf(const CLI::ParseError &wrong) {
+  std::string what = wrong.what();
+  std::replace(what.begin(), what.end(), '\n', ' ');
+  return oneLine(what);
+}
+
 static int parseAndRun(CLI::App &app, int argc, char **argv) {
   readIntegersExactly(app);
   try {
@@ -181,8 +189,7 @@ static int parseAndRun(CLI::App &app, int argc, char **argv) {
   } catch (const CLI::Success &success) { // --help, --version
     return app.exit(success);
   } catch (const CLI::ParseError &wrong) {
-    std::string what = wrong.what();
-    std::replace(what.begin(), what.end(), '\n', ' ');
+    const std::string what = messageOf(wrong);
     std::string command;
     for (CLI::App *part = verbOf(app); part; part = part->get_parent())
       command.insert(0, part->get_name() + " ");
@@ -198,9 +205,7 @@ void parseOptions(CLI::App &app, const std::vector<std::string> &words) {
   try {
     app.parse(std::vector<std::string>(words.rbegin(), words.rend())); // CLI11 takes words from the back
   } catch (const CLI::ParseError &wrong) {
-    std::string what = wrong.what();
-    std::replace(what.begin(), what.end(), '\n', ' ');
-    throw Error(what + suggestion(app, words));
+    throw Error(messageOf(wrong) + suggestion(app, words));
   }
 }
 

@@ -44,16 +44,40 @@ struct Descriptor {
 };
 } // namespace
 
-// Reads `fd` to its end; `file` is for messages.
-static std::string readAll(int fd, const std::string &file) {
-  struct stat info{};
-  if (::fstat(fd, &info) == 0 && S_ISDIR(info.st_mode)) {
+// Opens a file that is to be read as a whole, if it is of a kind that readFile reads. Opening does not wait, as it
+// would for the writer of a named pipe.
+static int openWhole(const std::string &file, struct stat &info) {
+  const int fd = retried([&] { return ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
+  if (fd < 0)
+    fail(file, "open");
+  Descriptor opened(fd);
+  if (::fstat(fd, &info) != 0)
+    fail(file, "read");
+  if (S_ISDIR(info.st_mode)) {
     errno = EISDIR;
     fail(file, "read");
   }
+  const bool passed = S_ISFIFO(info.st_mode) && file.starts_with("/dev/");
+  if (!S_ISREG(info.st_mode) && !passed)
+    throw Error(file + ": is a device, a pipe or a socket; expected a file");
+  if (::fcntl(fd, F_SETFL, 0) != 0) // reading waits
+    fail(file, "read");
+  opened.fd = -1;
+  return fd;
+}
+
+// Reads `fd` to its end, or throws Error if there are more than `most` bytes; `file` is for messages.
+static std::string readAll(int fd, const struct stat &info, const std::string &file, size_t most) {
+  const auto refuse = [&] {
+    throw Error(file + ": larger than " + std::to_string(most >> 20) + " MB; no file of this use is that large");
+  };
+  if (info.st_size > 0 && static_cast<size_t>(info.st_size) > most)
+    refuse();
   // If the size is known, one extra byte of room lets the next read detect the end; a pipe reports no size.
   std::string contents(info.st_size > 0 ? info.st_size + 1 : 1 << 16, '\0');
   for (size_t size = 0;;) {
+    if (size > most)
+      refuse();
     const ssize_t got = retried([&] { return ::read(fd, contents.data() + size, contents.size() - size); });
     if (got < 0)
       fail(file, "read");
@@ -67,7 +91,11 @@ static std::string readAll(int fd, const std::string &file) {
   }
 }
 
-std::string readFile(const std::string &file) { return readAll(Descriptor(file).fd, file); }
+std::string readFile(const std::string &file, size_t most) {
+  struct stat info{};
+  const Descriptor in(openWhole(file, info));
+  return readAll(in.fd, info, file, most);
+}
 
 namespace {
 
@@ -173,13 +201,14 @@ MappedFile::MappedFile(const std::string &file) : MappedFile(file, true) {}
 MappedFile MappedFile::readOnly(const std::string &file) { return {file, false}; }
 
 MappedFile::MappedFile(const std::string &file, bool writable) : writable(writable) {
-  Descriptor in(file);
   struct stat info{};
-  if (::fstat(in.fd, &info) == 0 && S_ISREG(info.st_mode)) {
+  const Descriptor in(openWhole(file, info));
+  if (S_ISREG(info.st_mode)) {
     map(in.fd, file, 0, static_cast<uint64_t>(info.st_size));
     return;
   }
-  const std::string bytes = readAll(in.fd, file); // a pipe cannot be mapped, and can be read only once
+  const std::string bytes =
+      readAll(in.fd, info, file, static_cast<size_t>(-1)); // a pipe cannot be mapped, and can be read only once
   reserve(bytes.size());
   begin = static_cast<char *>(pages);
   size = bytes.size();
@@ -187,7 +216,8 @@ MappedFile::MappedFile(const std::string &file, bool writable) : writable(writab
 }
 
 MappedFile::MappedFile(const std::string &file, uint64_t offset, uint64_t size) {
-  map(Descriptor(file).fd, file, offset, size);
+  struct stat info{};
+  map(Descriptor(openWhole(file, info)).fd, file, offset, size);
 }
 
 MappedFile::MappedFile(MappedFile &&other) noexcept

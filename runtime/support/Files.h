@@ -13,15 +13,19 @@
 
 namespace xfc {
 
-// Reads the whole file. Throws Error with the system's reason.
-std::string readFile(const std::string &file);
+constexpr size_t mostTextBytes = size_t(16) << 20;   // of descriptions, settings and options
+constexpr size_t mostLargeBytes = size_t(100) << 20; // of vocabularies, and of the headers of safetensors
+
+// Reads the whole file, which must be a regular one, or a pipe that a shell passes (/dev/fd/63, /dev/stdin): a device
+// or another pipe may have no end. Throws Error with the system's reason, or if it has more than `most` bytes.
+std::string readFile(const std::string &file, size_t most = mostTextBytes);
 
 // A memory-mapped file: pages come from the page cache when they are first accessed, and writes to them stay private to
 // this process. 128 bytes past the end can be read. The file may be replaced meanwhile the way writeFile does it; a
 // file that is truncated in place raises SIGBUS when it is read.
 class MappedFile {
 public:
-  // Throws Error with the system's reason.
+  // The same kinds of files as for readFile, of any size. Throws Error with the system's reason.
   explicit MappedFile(const std::string &file);
   MappedFile(const std::string &file, uint64_t offset, uint64_t size); // maps a part of it
   // For a file that may be larger than memory: no memory is committed for it, and its pages cannot be written to.
@@ -84,7 +88,8 @@ private:
 void writeFile(const std::string &file, std::string_view contents, bool executable = false);
 // 16 random hexadecimal digits, for a name that nobody can foresee.
 std::string randomDigits();
-// Throws what writeFile would throw at once: for checking before a long computation.
+// Throws what writeFile would throw at once, and keeps the command from reading the file from now on: to be called
+// before what takes time.
 void checkWritable(const std::string &file);
 // The names in a folder, sorted; none if it is not there. Throws Error if it cannot be read.
 std::vector<std::string> namesIn(const std::string &folder);

@@ -1,6 +1,8 @@
 // Reads and writes safetensors files: an 8-byte little-endian header size, a JSON header, and the tensors' bytes.
 #include "tensors/Safetensors.h"
 #include "support/Checksum.h"
+#include "support/Json.h"
+#include "support/Quoted.h"
 #include "tensors/Numbers.h"
 #include <atomic>
 #include <functional>
@@ -51,25 +53,6 @@ Tensors readSafetensors(const std::string &file, Metadata *metadata) {
   return tensors;
 }
 
-// Parses the header's JSON. The parser silently keeps one of two equal keys; here they are an error.
-static nlohmann::json parseHeader(std::string_view text, const std::function<void(const std::string &)> &bad) {
-  using Json = nlohmann::json;
-  std::vector<std::set<std::string>> keys; // of the open objects
-  auto watch = [&](int, Json::parse_event_t event, Json &value) {
-    if (event == Json::parse_event_t::object_start)
-      keys.emplace_back();
-    else if (event == Json::parse_event_t::object_end)
-      keys.pop_back();
-    else if (event == Json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second)
-      bad("its header has '" + value.get<std::string>() + "' twice");
-    return true;
-  };
-  Json header = Json::parse(text, watch, false);
-  if (!header.is_object())
-    bad("its header is not a JSON object");
-  return header;
-}
-
 TensorViews parseSafetensors(std::string_view contents, const std::string &file, Metadata *metadata) {
   auto bad = [&](const std::string &what) { throw Error(file + ": not a valid safetensors file: " + what); };
   if (contents.size() < 8)
@@ -79,7 +62,14 @@ TensorViews parseSafetensors(std::string_view contents, const std::string &file,
   if (headerSize > contents.size() - 8)
     bad("its header should have " + std::to_string(headerSize) + " bytes, but only " +
         std::to_string(contents.size() - 8) + " follow");
-  nlohmann::json header = parseHeader(contents.substr(8, headerSize), bad);
+  nlohmann::json header;
+  try {
+    header = parseJson(contents.substr(8, headerSize), "its header", mostLargeBytes);
+  } catch (const Error &error) {
+    bad(error.what());
+  }
+  if (!header.is_object())
+    bad("its header is not a JSON object");
   std::string_view data = contents.substr(8 + headerSize);
   TensorViews tensors;
   for (auto &[name, entry] : header.items()) {
@@ -90,7 +80,7 @@ TensorViews parseSafetensors(std::string_view contents, const std::string &file,
       for (auto &[key, value] : entry.items()) {
         summed |= key.starts_with(tensorChecksum);
         if (!value.is_string())
-          bad("'" + key + "' of its __metadata__ is not a string");
+          bad(inQuotes(key) + " of its __metadata__ is not a string");
         else if (metadata)
           (*metadata)[key] = value.get<std::string>();
       }
@@ -108,11 +98,11 @@ TensorViews parseSafetensors(std::string_view contents, const std::string &file,
     auto numbers = [&, &name = name, &entry = entry](const char *key) {
       auto list = entry.is_object() ? entry.find(key) : entry.end();
       if (list == entry.end() || !list->is_array())
-        bad("'" + name + "' has no list '" + key + "'");
+        bad(inQuotes(name) + " has no list '" + key + "'");
       std::vector<int64_t> result;
       for (const nlohmann::json &number : *list) {
         if (!number.is_number_unsigned() || number.get<uint64_t>() > std::numeric_limits<int64_t>::max())
-          bad("'" + name + "' has " + number.dump() + " in '" + key + "', which takes whole numbers from 0");
+          bad(inQuotes(name) + " has " + shownJson(number) + " in '" + key + "', which takes whole numbers from 0");
         result.push_back(number.get<int64_t>());
       }
       return result;
@@ -122,19 +112,19 @@ TensorViews parseSafetensors(std::string_view contents, const std::string &file,
     if (auto type = entry.find("dtype"); type != entry.end() && type->is_string())
       tensor.type = type->get<std::string>();
     else
-      bad("'" + name + "' has no string 'dtype'");
+      bad(inQuotes(name) + " has no string 'dtype'");
     auto known = typeBytes.find(tensor.type);
     if (known == typeBytes.end())
-      bad("'" + name + "' has the unknown type '" + tensor.type + "'");
+      bad(inQuotes(name) + " has the unknown type " + inQuotes(tensor.type));
     uint64_t bytes = std::count(tensor.shape.begin(), tensor.shape.end(), 0) ? 0 : known->second;
     for (int64_t extent : tensor.shape) {
       if (bytes > 0 && bytes > data.size() / extent)
-        bad("'" + name + "' has a shape that does not fit the file");
+        bad(inQuotes(name) + " has a shape that does not fit the file");
       bytes *= extent;
     }
     if (offsets.size() != 2 || offsets[0] > offsets[1] || static_cast<uint64_t>(offsets[1]) > data.size() ||
         static_cast<uint64_t>(offsets[1] - offsets[0]) != bytes)
-      bad("the bytes of '" + name + "' lie outside it or do not match its shape");
+      bad("the bytes of " + inQuotes(name) + " lie outside it or do not match its shape");
     tensor.bytes = data.substr(offsets[0], bytes);
     tensors.push_back(std::move(tensor));
   }
@@ -146,9 +136,9 @@ TensorViews parseSafetensors(std::string_view contents, const std::string &file,
   uint64_t end = 0;
   for (const TensorView &tensor : tensors) {
     if (begin(tensor) < end)
-      bad("the bytes of '" + tensor.name + "' begin inside another tensor's");
+      bad("the bytes of " + inQuotes(tensor.name) + " begin inside another tensor's");
     if (begin(tensor) > end)
-      bad(std::to_string(begin(tensor) - end) + " bytes before '" + tensor.name + "' belong to no tensor");
+      bad(std::to_string(begin(tensor) - end) + " bytes before " + inQuotes(tensor.name) + " belong to no tensor");
     end += tensor.bytes.size();
   }
   if (end < data.size())
@@ -231,8 +221,9 @@ static void verify(const TensorView &tensor, const Examined &examined, const Met
                    const std::string &file) {
   if (auto given = metadata.find(tensorChecksum + tensor.name);
       given != metadata.end() && given->second != checksumOf(examined.sums))
-    throw Error(file + ": damaged: the bytes of '" + tensor.name + "' have the checksum " + checksumOf(examined.sums) +
-                ", but it was " + given->second + " when they were written; use an intact copy");
+    throw Error(file + ": damaged: the bytes of " + inQuotes(tensor.name) + " have the checksum " +
+                checksumOf(examined.sums) + ", but it was " + escaped(given->second) +
+                " when they were written; use an intact copy");
 }
 
 void verifyChecksums(ThreadPool *pool, const TensorViews &tensors, const Metadata &metadata, const std::string &file) {
@@ -259,8 +250,8 @@ void verifyWeights(ThreadPool *pool, const std::vector<const TensorView *> &tens
     if (summed)
       verify(*tensors[i], examined[i], metadata, file);
     if (!examined[i].finite)
-      throw Error(file + ": '" + tensors[i]->name +
-                  "' holds NaN or infinity; the weights are damaged or training diverged");
+      throw Error(file + ": " + inQuotes(tensors[i]->name) +
+                  " holds NaN or infinity; the weights are damaged or training diverged");
   }
 }
 

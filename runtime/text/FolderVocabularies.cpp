@@ -1,6 +1,7 @@
 // Converts the tokenizer files of a Hugging Face folder to xfc vocabularies.
 #include "text/FolderVocabularies.h"
 #include "support/Files.h"
+#include "support/Json.h"
 #include "tokenizers/JsonFields.h"
 #include "tokenizers/MappedSentencePiece.h"
 #include "tokenizers/Tokenizer.h"
@@ -58,7 +59,7 @@ public:
   Folder(const std::string &folder, const std::string &modelType) : folder(folder), modelType(modelType) {
     for (const char *file : {"special_tokens_map.json", "tokenizer_config.json"})
       if (has(file))
-        within(file, [&] { readSettings(JsonFields::parsed(readFile(path(file)))); });
+        within(file, [&] { readSettings(JsonFields::parsed(readFile(path(file), mostLargeBytes))); });
     kind = kindOfTokenizer();
   }
 
@@ -78,7 +79,7 @@ private:
     if (has("source.spm") && has("vocab.json"))
       return marian();
     if (has("tokenizer.json"))
-      return inLanguages(readFile(path("tokenizer.json")), "tokenizer.json");
+      return inLanguages(readFile(path("tokenizer.json"), mostLargeBytes), "tokenizer.json");
     const std::string model = has("sentencepiece.bpe.model") ? "sentencepiece.bpe.model"
                               : has("spiece.model")          ? "spiece.model"
                                                              : "";
@@ -181,9 +182,8 @@ private:
   std::map<std::string, int64_t> idsOf(const std::string &file) const {
     std::map<std::string, int64_t> ids;
     within(file, [&] {
-      JsonFields::parsed(readFile(path(file))).members([&](const std::string &token, const JsonFields &id) {
-        ids[token] = id.integer(0, mostTokens - 1);
-      });
+      JsonFields::parsed(readFile(path(file), mostLargeBytes))
+          .members([&](const std::string &token, const JsonFields &id) { ids[token] = id.integer(0, mostTokens - 1); });
     });
     return ids;
   }
@@ -191,7 +191,7 @@ private:
   // The special tokens that the folder's settings name are added by finish().
   MappedSentencePiece mapped(const std::string &model, const std::map<std::string, int64_t> &ids) const {
     MappedSentencePiece result;
-    result.model = readFile(path(model));
+    result.model = readFile(path(model), mostLargeBytes);
     for (const auto &[token, id] : ids)
       put(result, static_cast<size_t>(id), token);
     return result;
@@ -266,7 +266,7 @@ private:
   // fairseq's ids, one more than SentencePiece's: <s>, <pad>, </s>, <unk>, pieces, languages, <mask>, other tokens.
   FolderVocabularies fairseq(const std::string &model) {
     MappedSentencePiece map;
-    map.model = readFile(path(model));
+    map.model = readFile(path(model), mostLargeBytes);
     map.tokens = {"<s>", "<pad>", "</s>", "<unk>"};
     const std::unique_ptr<Tokenizer> pieces = makeTokenizer(map.model, path(model));
     for (int32_t id = 3; id < pieces->size(); ++id)
@@ -313,7 +313,7 @@ private:
   // T5's model, followed by the sentinel tokens, <extra_id_99> to <extra_id_0> unless the settings give another number.
   FolderVocabularies t5(const std::string &model) {
     MappedSentencePiece map;
-    map.model = readFile(path(model));
+    map.model = readFile(path(model), mostLargeBytes);
     const std::unique_ptr<Tokenizer> pieces = makeTokenizer(map.model, path(model));
     for (int32_t id = 0; id < pieces->size(); ++id)
       map.tokens.push_back(pieces->piece(id));
@@ -342,7 +342,7 @@ private:
     if (source.empty() && target.empty())
       return {contents, ""};
     // Sorted: an object that keeps the order of its keys compares a new key with all others, and a vocabulary has many.
-    nlohmann::json json = nlohmann::json::parse(contents);
+    nlohmann::json json = parseJson(contents, path(file), mostLargeBytes);
     auto write = [&](const std::string &language) {
       const int32_t id = tokenizer->idOf(language), eos = tokenizer->special().eos;
       if (language.empty() || eos < 0)

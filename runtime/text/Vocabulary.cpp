@@ -1,6 +1,7 @@
 // Converts text to token ids and back, with a tokenizer or as plain ids.
 #include "text/Vocabulary.h"
 #include "support/Files.h"
+#include "support/Quoted.h"
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
@@ -19,13 +20,6 @@ struct Vocabulary::State {
 
 namespace {
 
-// Makes a token printable for a message, which control characters would end or garble.
-std::string printable(std::string_view token) {
-  std::string text(token);
-  std::replace_if(text.begin(), text.end(), [](unsigned char byte) { return byte < 0x20 || byte == 0x7F; }, '?');
-  return text;
-}
-
 // Calls use(token) for each run of bytes between blanks.
 template <typename Use> void forEachToken(std::string_view line, Use use) {
   constexpr std::string_view blanks = " \t\r";
@@ -40,7 +34,7 @@ template <typename Use> void forEachToken(std::string_view line, Use use) {
 
 Vocabulary::Vocabulary(std::unique_ptr<State> state) : state(std::move(state)) {}
 Vocabulary::Vocabulary(const std::string &file, int64_t expected)
-    : Vocabulary(fromBytes(readFile(file), file, expected)) {}
+    : Vocabulary(fromBytes(readFile(file, mostLargeBytes), file, expected)) {}
 Vocabulary::Vocabulary(int64_t size) : state(std::make_unique<State>()) { state->size = size; }
 Vocabulary::~Vocabulary() = default;
 Vocabulary::Vocabulary(Vocabulary &&) noexcept = default;
@@ -91,9 +85,8 @@ std::vector<int32_t> Vocabulary::encodeAll(std::string_view line, Format format,
       int32_t id = -1;
       auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), id);
       if (error != std::errc() || end != token.data() + token.size() || id < 0 || id >= state->size)
-        throw Error(where + ": '" + printable(token.substr(0, 40)) +
-                    "' is not a token id; expected integers from 0 to " + std::to_string(state->size - 1) +
-                    " separated by blanks");
+        throw Error(where + ": " + inQuotes(token, 40) + " is not a token id; expected integers from 0 to " +
+                    std::to_string(state->size - 1) + " separated by blanks");
       ids.push_back(id);
     });
     return ids;
@@ -104,7 +97,7 @@ std::vector<int32_t> Vocabulary::encodeAll(std::string_view line, Format format,
     forEachToken(line, [&](std::string_view token) {
       ids.push_back(state->tokenizer->idOf(token));
       if (ids.back() < 0)
-        throw Error(where + ": '" + printable(token.substr(0, 40)) + "' is not a piece of " + state->name +
+        throw Error(where + ": " + inQuotes(token, 40) + " is not a piece of " + state->name +
                     ", which has none for unknown text");
     });
     return ids;

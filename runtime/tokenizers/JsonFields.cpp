@@ -1,15 +1,12 @@
 // Reads untrusted JSON member by member.
 #include "tokenizers/JsonFields.h"
+#include "support/Json.h"
+#include "support/Quoted.h"
 
 namespace xfc {
 
 JsonFields JsonFields::parsed(std::string_view text) {
-  auto root = std::make_shared<nlohmann::json>();
-  try {
-    *root = nlohmann::json::parse(text.begin(), text.end());
-  } catch (const nlohmann::json::exception &error) {
-    throw Error(std::string("not JSON: ") + error.what());
-  }
+  auto root = std::make_shared<nlohmann::json>(parseJson(text, "", mostLargeBytes));
   const nlohmann::json *here = root.get();
   return {std::move(root), here, ""};
 }
@@ -24,7 +21,7 @@ bool JsonFields::has(const char *key) const {
 JsonFields JsonFields::at(const char *key) const {
   const std::string name = path.empty() ? key : path + "." + key;
   if (!has(key))
-    throw Error(name + ": missing");
+    throw Error(escaped(name) + ": missing");
   return {root, &*value().find(key), name};
 }
 
@@ -69,10 +66,7 @@ double JsonFields::number() const {
 }
 
 void JsonFields::refuse(const std::string &what) const {
-  std::string found = value().dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  if (found.size() > 60)
-    found = found.substr(0, found.rfind(' ', 60)).substr(0, 60) + "...";
-  throw Error((path.empty() ? "the file" : path) + ": " + what + ", found " + found);
+  throw Error((path.empty() ? "the file" : escaped(path)) + ": " + what + ", found " + shownJson(value()));
 }
 
 } // namespace xfc

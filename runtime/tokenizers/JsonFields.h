@@ -12,7 +12,7 @@ namespace xfc {
 
 class JsonFields {
 public:
-  // Parses the text and keeps its values. Throws Error if it is not JSON.
+  // Parses the text and keeps its values. Throws Error if parseJson rejects it.
   static JsonFields parsed(std::string_view text);
 
   bool has(const char *key) const; // whether it is present and not null

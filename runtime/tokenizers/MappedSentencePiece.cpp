@@ -1,6 +1,7 @@
 // A tokenizer that maps the pieces of a SentencePiece model to other ids.
 #include "tokenizers/MappedSentencePiece.h"
 #include "support/Error.h"
+#include "support/Json.h"
 #include "tokenizers/JsonFields.h"
 #include "tokenizers/Kinds.h"
 #include "tokenizers/Punctuation.h"
@@ -179,7 +180,7 @@ std::string withPunctuation(std::string_view contents, const std::string &langua
         "punctuation is normalized only for SentencePiece models whose pieces have other ids, as those of Marian "
         "and OPUS-MT; this tokenizer has its own normalization");
   const auto [json, pieces] = partsOf(contents);
-  nlohmann::ordered_json map = nlohmann::ordered_json::parse(json);
+  nlohmann::ordered_json map = parseOrderedJson(json, "", mostLargeBytes);
   map["punctuation"] = language;
   return std::string(mappedSentencePieceMagic) + map.dump() + "\n" + std::string(pieces);
 }

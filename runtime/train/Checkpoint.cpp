@@ -3,6 +3,7 @@
 #include "engine/Identity.h"
 #include "engine/Safetensors.h"
 #include "support/Files.h"
+#include "support/Json.h"
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
@@ -55,7 +56,7 @@ std::string textOf(const Progress &p) {
 }
 
 Progress progressOf(const std::string &text) try {
-  const nlohmann::json json = nlohmann::json::parse(text);
+  const nlohmann::json json = parseJson(text, "progress");
   auto integerOf = [](const nlohmann::json &value, const char *key, int64_t least) {
     constexpr int64_t most = int64_t(1) << 53; // so that sums of a few do not overflow
     if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<uint64_t>() > uint64_t(most)) ||

@@ -108,13 +108,14 @@ std::string eventOf(const nlohmann::ordered_json &record, double wall) {
 EventFile::EventFile(const std::string &file, int64_t step, int64_t records) : name(file) {
   std::string kept;
   if (exists(file)) {
-    const std::string all = readFile(file);
+    const MappedFile mapped = MappedFile::readOnly(file); // of any size
+    const std::string_view all = mapped.contents();
     size_t end = 0;
     for (int64_t frames = 0; frames < records + 1; ++frames) {
-      const size_t size = frameOf(std::string_view(all).substr(end));
+      const size_t size = frameOf(all.substr(end));
       if (size == 0 && frames == 0 && !all.empty())
         throw Error(file + ": not an event file written by train; move it away, or train into a new folder");
-      if (size == 0 || stepOf(std::string_view(all).substr(end, size)) > static_cast<uint64_t>(step))
+      if (size == 0 || stepOf(all.substr(end, size)) > static_cast<uint64_t>(step))
         break;
       end += size;
     }

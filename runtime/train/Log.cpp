@@ -1,11 +1,13 @@
 // The log of a training run, train.jsonl, for other tools to read.
 #include "train/Log.h"
 #include "support/Files.h"
+#include "support/Json.h"
 #include "support/Retried.h"
+#include <algorithm>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
-#include <sstream>
+#include <optional>
 #include <string_view>
 #include <unistd.h>
 
@@ -25,16 +27,16 @@ TrainingLog::TrainingLog(const std::string &name, int64_t step, int64_t records)
     LineReader lines(name);
     // After the records to keep, a power loss may have left arbitrary data.
     for (std::string line; (count == 0 || count != records) && lines.next(line);) {
-      const auto record = nlohmann::json::parse(line, nullptr, false);
-      const auto at = record.is_object() ? record.find("step") : record.end();
-      if (!record.is_object() || at == record.end() || !at->is_number_integer()) {
+      const std::optional<nlohmann::json> record = jsonIn(line);
+      const bool isStep = record && record->is_object() && record->contains("step");
+      if (!isStep || !record->at("step").is_number_integer()) {
         const std::string where = lines.where();
-        const bool torn = record.is_discarded() && (line.starts_with("{") || line.starts_with('\0'));
+        const bool torn = !record && (line.starts_with("{") || line.starts_with('\0'));
         if (std::string more; torn && !lines.next(more))
           break; // a power loss, or a full disk
         throw Error(where + ": not a record that train writes; remove the line, or give another file to --log");
       }
-      if (records >= 0 ? count == records : at->get<int64_t>() > step)
+      if (records >= 0 ? count == records : record->at("step").get<int64_t>() > step)
         break;
       kept += line + "\n";
       ++count;
@@ -72,10 +74,13 @@ void TrainingLog::sync() const {
 
 std::vector<nlohmann::json> readLog(const std::string &file) {
   std::vector<nlohmann::json> records;
-  std::istringstream lines(readFile(file));
-  for (std::string line; std::getline(lines, line);)
-    if (auto record = nlohmann::json::parse(line, nullptr, false); record.is_object())
-      records.push_back(std::move(record));
+  const MappedFile log = MappedFile::readOnly(file); // of any size
+  for (std::string_view rest = log.contents(); !rest.empty();) {
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    if (std::optional<nlohmann::json> record = jsonIn(rest.substr(0, end)); record && record->is_object())
+      records.push_back(*std::move(record));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
   return records;
 }
 

@@ -10,7 +10,9 @@
 #include "support/Files.h"
 #include "support/Format.h"
 #include "support/Interrupt.h"
+#include "support/Json.h"
 #include "support/Progress.h"
+#include "support/Quoted.h"
 #include "support/SaveRequest.h"
 #include "text/Metrics.h"
 #include "text/WordAlignment.h"
@@ -42,9 +44,10 @@ std::string megabytes(int64_t bytes) { return format("%.0f MB", static_cast<doub
 
 // d_model, for the Noam schedule.
 int64_t modelWidth(const Module &module) {
-  Json description = Json::parse(module.description, nullptr, false);
-  if (description.is_object() && description.contains("params") && description["params"].contains("d_model"))
-    return description["params"]["d_model"];
+  const std::optional<nlohmann::json> description = jsonIn(module.description);
+  if (description && description->is_object() && description->contains("params") &&
+      description->at("params").contains("d_model"))
+    return description->at("params").at("d_model");
   return module.parameters.empty() ? 1 : module.parameters[0].shape.back();
 }
 
@@ -262,7 +265,7 @@ void Trainer::compareCalls() {
         "threads",      "source",       "target",    "tsv",          "data-weighting", "guided-alignment",
         "valid-source", "valid-target", "valid-tsv", "vocab",        "target-vocab",   "config",
         "data",         "init",         "teacher",   "teacher-model"};
-    const Json flags = Json::parse(configuration);
+    const Json flags = parseOrderedJson(configuration, "config.json");
     for (const auto &[name, value] : flags.items())
       if (!own.contains(name))
         facts[flag + name] = value.is_string() ? value.get<std::string>() : value.dump();
@@ -297,9 +300,9 @@ void Trainer::compareData() {
 // Ends all ranks if they have different facts, with a message that names two ranks.
 void Trainer::compare(const Json &facts) {
   const std::vector<std::string> all = ranks.gather(facts.dump());
-  const Json first = Json::parse(all[0]);
+  const Json first = parseOrderedJson(all[0], "the first rank");
   for (int rank = 1; rank < ranks.size(); ++rank) {
-    const Json theirs = Json::parse(all[rank]);
+    const Json theirs = parseOrderedJson(all[rank], "a rank");
     Json keys = first;
     keys.update(theirs);
     for (const auto &[key, unused] : keys.items()) {
@@ -354,7 +357,7 @@ bool Trainer::isLarge() const { return prepared.empty() && sizeOf(text) > option
 // What the files that prepareData() writes are made from.
 std::string Trainer::factsOfData() const {
   Json facts = Json::object();
-  const Json flags = Json::parse(configuration);
+  const Json flags = parseOrderedJson(configuration, "config.json");
   for (const char *flag :
        {"teacher", "teacher-model", "teacher-n-best", "teacher-distribution", "format", "source-prefix",
         "target-prefix", "data-weighting-type", "tsv-weighting", "guided-alignment-type", "filter-length",
@@ -425,8 +428,9 @@ void Trainer::prepareData() {
   });
   if (ranks.size() == 1)
     return;
-  const Json first = Json::parse(
-      ranks.broadcast(Json{{"tables", text.tables}, {"weights", text.weightColumn}, {"data", prepared}}.dump()));
+  const Json first = parseOrderedJson(
+      ranks.broadcast(Json{{"tables", text.tables}, {"weights", text.weightColumn}, {"data", prepared}}.dump()),
+      "the first rank");
   if (teacher.nBest > 0)
     text = {.sources = {},
             .targets = {},
@@ -650,7 +654,7 @@ void Trainer::reserve() {
                  engine.device().isHost() ? (std::to_string(engine.pool().threads()) + " threads").c_str()
                                           : engine.device().name().c_str()));
   if (options.memory > 0) { // what a resumed run uses, on any machine
-    Json used = Json::parse(configuration);
+    Json used = parseOrderedJson(configuration, "config.json");
     used.erase("memory");
     used["batch-tokens"] = batchTokens;
     configuration = used.dump(2) + "\n";
@@ -996,7 +1000,7 @@ Trainer::Fault Trainer::whatIsNotFinite(const UpdateResult &result) {
             {"location", first->location}};
   Json found; // that of the earliest batch, as in a single process
   for (const std::string &text : ranks.gather(mine.dump()))
-    if (const Json theirs = Json::parse(text);
+    if (const Json theirs = parseOrderedJson(text, "a rank");
         !theirs.is_null() && (found.is_null() || theirs["batch"] < found["batch"]))
       found = theirs;
   if (found.is_null()) {
@@ -1371,7 +1375,7 @@ void train(const TrainOptions &options, const std::string &configuration) {
     // The launcher kills the other ranks as soon as one exits with an error: exit only after the first rank has printed
     // the message for all.
     if (ranks->isFirst())
-      std::fprintf(stderr, "error: %s\n", error.what());
+      std::fprintf(stderr, "error: %s\n", oneLine(error.what()).c_str());
     ranks->largest(0);
     ranks->leave();
     std::_Exit(1);
@@ -1379,7 +1383,7 @@ void train(const TrainOptions &options, const std::string &configuration) {
     if (ranks->size() == 1)
       throw;
     // The other ranks wait for this one, and would wait forever.
-    std::fprintf(stderr, "error: %s: %s\n", ranks->nameOf(ranks->rank()).c_str(), error.what());
+    std::fprintf(stderr, "error: %s: %s\n", ranks->nameOf(ranks->rank()).c_str(), oneLine(error.what()).c_str());
     ranks->abort();
   }
 }

@@ -14,19 +14,61 @@ public:
   using Json = nlohmann::ordered_json;
   explicit JsonMutator(unsigned seed) : random(seed) {}
 
-  // A mutated copy: one to three values are replaced, removed, repeated, swapped or nested; or, now and then, raw bytes
-  // are changed.
+  // A mutated copy: one to three values are replaced, removed, repeated, swapped or nested; or, now and then, a value
+  // becomes nested deeply or long, or raw bytes are changed.
   std::string change(std::string_view text, size_t most) {
+    if (depthOf(text) > 500) // the library recurses into what it prints
+      return changedBytes(std::string(text), most);
     Json json = Json::parse(text, nullptr, false);
     if (json.is_discarded() || random.oneIn(16))
       return changedBytes(std::string(text), most);
     room = largest - std::min(text.size(), largest);
     for (size_t changes = 1 + random.below(3); changes > 0; --changes)
       changeOne(json);
-    return written(json);
+    return random.oneIn(16) ? withExtreme(json, most) : written(json);
   }
 
 private:
+  // The text with a value that is nested far beyond any limit, or is a string or a list of any size.
+  std::string withExtreme(Json &json, size_t most) {
+    std::vector<Json *> values;
+    collect(json, values);
+    *values[random.below(values.size())] = "@extreme@";
+    std::string text = written(json);
+    const size_t size = std::min(size_t{1} << random.below(17), most / 16 + 1);
+    std::string value;
+    switch (random.below(4)) {
+    case 0:
+      value = std::string(size, '[') + std::string(size, ']');
+      break;
+    case 1:
+      for (size_t i = 0; i < size; ++i)
+        value += "{\"type\":";
+      value += "0" + std::string(size, '}');
+      break;
+    case 2:
+      value = '"' + std::string(size, 'x') + '"';
+      break;
+    default:
+      for (size_t i = 0; i < size; ++i)
+        value += i ? ",[]" : "[[]";
+      value += "]";
+    }
+    constexpr std::string_view place = "\"@extreme@\"";
+    return text.replace(text.find(place), place.size(), value);
+  }
+
+  // At least the depth of the text's nesting.
+  static size_t depthOf(std::string_view text) {
+    size_t depth = 0, deepest = 0;
+    for (const char c : text)
+      if (c == '[' || c == '{')
+        deepest = std::max(deepest, ++depth);
+      else if ((c == ']' || c == '}') && depth > 0)
+        --depth;
+    return deepest;
+  }
+
   // Collects all values, each before its children; very deep nesting is skipped.
   void collect(Json &json, std::vector<Json *> &values, int depth = 0) {
     values.push_back(&json);

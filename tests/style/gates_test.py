@@ -52,6 +52,26 @@ class Gates(unittest.TestCase):
         self.write("compiler/a.cpp", BODY + "  between();\n" + BODY)
         self.assertIn("12 equal lines at compiler/a.cpp:2 and compiler/a.cpp:15", self.run_gate("duplicates.py").stdout)
 
+    def test_readers(self):
+        self.write("runtime/a.cpp", "  auto json = parseJson(readFile(file), file); // not nlohmann::json::parse(text)\n  Option::parse(word);\n")
+        self.assertEqual(self.run_gate("readers.py").returncode, 0)
+        for line, found in (("nlohmann::json::parse(text);", "parseJson"), ("Json::parse(text);", "parseJson"), ("file >> json;", "parseJson"),
+                            ("using Any = nlohmann::ordered_json;\n  Any::parse(text);", "parseJson"), ("nlohmann::json value;\n  value.sax_parse(text, &sax);", "parseJson"),
+                            ("nlohmann::json::from_cbor(text);", "parseJson"), ("nlohmann::json::accept(text);", "parseJson"), ("std::ifstream in(file);", "readFile"),
+                            ("FILE *in = fopen(name, mode);", "readFile"), ("llvm::MemoryBuffer::getFile(name);", "readFile"),
+                            ("int in = ::open(name.c_str(), O_RDONLY | O_CLOEXEC);", "readFile")):
+            self.write("compiler/b.cpp", f"  {line}\n")
+            gate = self.run_gate("readers.py")
+            self.assertEqual(gate.returncode, 1, line)
+            self.assertRegex(gate.stdout, rf"compiler/b.cpp:[23]: .*{found}", line)
+
+    def test_readers_that_are_listed(self):
+        (self.root / "runtime/support").mkdir()
+        self.write("runtime/support/Json.cpp", "  return nlohmann::json::parse(text);\n")
+        self.assertEqual(self.run_gate("readers.py").returncode, 0)
+        self.write("runtime/support/Json.cpp", "  return 0;\n")
+        self.assertIn("runtime/support/Json.cpp: is listed", self.run_gate("readers.py").stdout)
+
     def test_format(self):
         tool = shutil.which("clang-format-22")
         if not tool:

@@ -99,17 +99,21 @@ TEST_F(Safetensors, Broken) {
   refused("unknown type 'F8'", one("[8]", "[0,8]", "\"F8\""));
   refused("unknown type 'f32'", one("[2]", "[0,8]", "\"f32\""));
   refused("not a JSON object", "[1,2]");
-  refused("not a JSON object", "{\"a\":");
-  refused("not a JSON object", one("[2]", "[0,8]") + "{}");
-  refused("not a JSON object", std::string(100000, '['));
+  refused("its header:1:6: not JSON", "{\"a\":");
+  refused("not JSON: unexpected '{'", one("[2]", "[0,8]") + "{}");
+  refused("nested deeper than 64 levels", std::string(100000, '['));
+  const auto deep = [](size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); };
+  refused("'a' has [[[[[[[[[", one(deep(61), "[0,8]"));
+  refused("a.shape[0]", one(deep(100000), "[0,8]"));
+  refused("'" + std::string(200, 'x') + "...' has no list 'shape'", "{\"" + std::string(30000, 'x') + "\":7}");
   refused("'b' begin inside another", two(whole, second));
   refused("begin inside another", two(whole, whole));
   refused("4 bytes before 'b' belong to no tensor", two(first, tensor("[1]", "[8,12]")), std::string(12, '\0'));
   refused("4 bytes before 'a' belong to no tensor", one("[1]", "[4,8]"));
   refused("4 bytes follow the last tensor", one("[1]", "[0,4]"));
   refused("8 bytes follow the last tensor", "{}");
-  refused("'a' twice", "{\"a\":" + whole + ",\"a\":" + whole + "}");
-  refused("'shape' twice", R"({"a":{"dtype":"F32","shape":[2],"shape":[2],"data_offsets":[0,8]}})");
+  refused("its header: a: given twice", "{\"a\":" + whole + ",\"a\":" + whole + "}");
+  refused("its header: a.shape: given twice", R"({"a":{"dtype":"F32","shape":[2],"shape":[2],"data_offsets":[0,8]}})");
   refused("__metadata__ is not", "{\"__metadata__\":3,\"a\":" + whole + "}");
   refused("'step' of its __metadata__ is not a string", "{\"__metadata__\":{\"step\":3},\"a\":" + whole + "}");
 

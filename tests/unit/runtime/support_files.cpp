@@ -3,6 +3,7 @@
 #include "support/Files.h"
 #include <csignal>
 #include <cstring>
+#include <fcntl.h>
 #include <fstream>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -69,10 +70,65 @@ TEST_F(SupportFiles, LinksPermissionsDevicesAndPipes) {
   ASSERT_EQ(mkfifo(in("pipe").c_str(), 0600), 0);
   checkWritable(in("pipe"));
   std::thread writer([&] { writeFile(in("pipe"), std::string(100000, 'x')); });
-  const std::string through = readFile(in("pipe"));
+  std::string through;
+  {
+    std::ifstream pipe(in("pipe"));
+    std::getline(pipe, through, '\0');
+  }
   writer.join();
   EXPECT_EQ(through, std::string(100000, 'x'));
   EXPECT_TRUE(fs::is_fifo(in("pipe")));
+}
+
+// A pipe as a shell passes it to a program, with a writer at its other end.
+class PassedPipe {
+public:
+  explicit PassedPipe(std::string text) {
+    EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
+    writer = std::thread([this, text = std::move(text)] {
+      for (size_t done = 0; done < text.size();) {
+        const ssize_t wrote = write(ends[1], text.data() + done, text.size() - done);
+        if (wrote < 0)
+          break; // the reader has closed it
+        done += static_cast<size_t>(wrote);
+      }
+      close(ends[1]);
+    });
+  }
+  PassedPipe(const PassedPipe &) = delete;
+  ~PassedPipe() {
+    close(ends[0]);
+    writer.join();
+  }
+  std::string name() const { return "/dev/fd/" + std::to_string(ends[0]); }
+
+private:
+  int ends[2] = {-1, -1};
+  std::thread writer;
+};
+
+TEST_F(SupportFiles, WhatIsReadWholeHasAnEnd) {
+  const std::string expected = ": is a device, a pipe or a socket; expected a file";
+  for (const std::string device : {"/dev/zero", "/dev/null", "/dev/random"}) {
+    EXPECT_EQ(errorOf([&] { readFile(device); }), device + expected);
+    EXPECT_EQ(errorOf([&] { MappedFile file(device); }), device + expected);
+  }
+  fs::create_symlink("/dev/zero", in("config.json"));
+  EXPECT_EQ(errorOf([&] { readFile(in("config.json")); }), in("config.json") + expected);
+  ASSERT_EQ(mkfifo(in("named").c_str(), 0600), 0); // nobody writes to it, and nobody waits
+  EXPECT_EQ(errorOf([&] { readFile(in("named")); }), in("named") + expected);
+
+  writeFile(in("a"), std::string(1 << 20, 'x'));
+  EXPECT_EQ(readFile(in("a"), 1 << 20).size(), size_t{1} << 20);
+  EXPECT_EQ(errorOf([&] { readFile(in("a"), (1 << 20) - 1); }),
+            in("a") + ": larger than 0 MB; no file of this use is that large");
+  fs::resize_file(in("a"), mostTextBytes + 1); // sparse
+  EXPECT_EQ(errorOf([&] { readFile(in("a")); }), in("a") + ": larger than 16 MB; no file of this use is that large");
+  PassedPipe whole(std::string(200000, 'p')), endless(std::string(3 << 20, 'p'));
+  EXPECT_EQ(readFile(whole.name()), std::string(200000, 'p'));
+  std::signal(SIGPIPE, SIG_IGN); // of the writer, whose reader goes away
+  EXPECT_EQ(errorOf([&] { readFile(endless.name(), 2 << 20); }),
+            endless.name() + ": larger than 2 MB; no file of this use is that large");
 }
 
 TEST_F(SupportFiles, WhatCannotBeWrittenIsKnownBefore) {
@@ -120,10 +176,8 @@ TEST_F(SupportFiles, Mapped) {
       EXPECT_EQ(file.contents().data()[size + i], 0) << size << " " << i;
   }
   // A pipe cannot be mapped, and is read instead.
-  ASSERT_EQ(mkfifo(in("pipe").c_str(), 0600), 0);
-  std::thread writer([&] { std::ofstream(in("pipe")) << text; });
-  EXPECT_EQ(MappedFile(in("pipe")).contents(), text);
-  writer.join();
+  PassedPipe pipe(text);
+  EXPECT_EQ(MappedFile(pipe.name()).contents(), text);
   EXPECT_EQ(errorOf([&] { MappedFile file(in("nothing")); }),
             in("nothing") + ": cannot open: No such file or directory");
   EXPECT_EQ(errorOf([&] { MappedFile file(folder); }), folder + ": cannot read: Is a directory");
@@ -156,10 +210,8 @@ TEST_F(SupportFiles, PagesThatWereNotWrittenAreGivenBack) {
   EXPECT_EQ(file.contents().substr(0, half), std::string(half, 'x'));
   EXPECT_EQ(begin[half + 5000], 'z');
   // Data from a pipe is stored nowhere else.
-  ASSERT_EQ(mkfifo(in("pipe").c_str(), 0600), 0);
-  std::thread writer([&] { std::ofstream(in("pipe")) << std::string(half, 'p'); });
-  MappedFile read(in("pipe"));
-  writer.join();
+  PassedPipe pipe(std::string(half, 'p'));
+  MappedFile read(pipe.name());
   read.releaseUnwritten(read.contents());
   EXPECT_EQ(read.contents(), std::string(half, 'p'));
 }

@@ -107,7 +107,7 @@ TEST(Tokenizers, WhatIsNotKnownIsRefusedByName) {
   expect(with(unigram(), "/model/unk_id", 6), "model.unk_id: expected an integer from 0 to 5");
   expect(with(unigram(), "/model/vocab/1/1", "x"), "model.vocab[1][1]: expected a number");
   expect(faultOf("{}"), "file: the file: not a tokenizer.json");
-  expect(faultOf("{\"model\": "), "file: not JSON");
+  expect(faultOf("{\"model\": "), "file: line 1, column 11: not JSON");
   expect(faultOf("[1]"), "file: not a vocabulary");
   expect(faultOf(""), "not a SentencePiece model (it is empty)");
 }

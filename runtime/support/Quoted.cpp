@@ -1,0 +1,45 @@
+// Shows text from outside in messages.
+#include "support/Quoted.h"
+#include "support/Files.h"
+#include <algorithm>
+
+namespace xfc {
+
+// Takes a character from the beginning of the text, and returns how it is shown.
+static std::string takeShown(std::string_view &text) {
+  const auto lead = static_cast<unsigned char>(text.front());
+  const size_t size = std::min<size_t>(lead < 0xC0 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4, text.size());
+  const std::string_view character = text.substr(0, size);
+  const bool isControl = lead < 0x20 || lead == 0x7F || (lead == 0xC2 && size == 2 && (character[1] & 0xE0) == 0x80);
+  if (!isControl && invalidUtf8(character) == std::string_view::npos) {
+    text.remove_prefix(size);
+    return std::string(character);
+  }
+  text.remove_prefix(1);
+  constexpr char digits[] = "0123456789abcdef";
+  return lead == '\n'   ? "\\n"
+         : lead == '\r' ? "\\r"
+         : lead == '\t' ? "\\t"
+                        : std::string("\\x") + digits[lead >> 4] + digits[lead & 15];
+}
+
+std::string escaped(std::string_view text, size_t most) {
+  std::string shown;
+  for (size_t characters = 0; !text.empty(); ++characters) {
+    if (characters == most)
+      return shown + "...";
+    shown += takeShown(text);
+  }
+  return shown;
+}
+
+std::string inQuotes(std::string_view text, size_t most) { return "'" + escaped(text, most) + "'"; }
+
+std::string oneLine(std::string_view message) {
+  constexpr size_t most = 4000, half = most / 2;
+  if (message.size() <= most)
+    return escaped(message, most);
+  return escaped(message.substr(0, half), half) + " ... " + escaped(message.substr(message.size() - half), half);
+}
+
+} // namespace xfc

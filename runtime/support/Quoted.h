@@ -1,0 +1,17 @@
+// Shows text from outside in messages: on one line, and no longer than a reader takes in.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace xfc {
+
+// At most this many characters of a text, and "..." if there are more. Control characters and bytes that are not UTF-8
+// are escaped (\n, \x1b), so that the result is one line whatever the text is.
+std::string escaped(std::string_view text, size_t most = 200);
+// The same within quotes: 'text'.
+std::string inQuotes(std::string_view text, size_t most = 200);
+// A whole message: escaped, and if it is longer than 4,000 characters, without its middle.
+std::string oneLine(std::string_view message);
+
+} // namespace xfc
