@@ -2,6 +2,7 @@
 #include "support/Checksum.h"
 #include "support/Error.h"
 #include "support/Files.h"
+#include "support/Inputs.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Config/llvm-config.h"
 #include "llvm/Support/FileSystem.h"
@@ -29,6 +30,7 @@ ObjectCache::ObjectCache(std::string name) : folder(std::move(name)) {
   if (folder.empty())
     return;
   makeFolder(folder);
+  isUpdated(folder);
   compiler = thisCompiler();
 }
 

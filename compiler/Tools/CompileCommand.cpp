@@ -89,6 +89,9 @@ void writeText(const std::string &file, const std::string &text) {
 }
 
 void compile(const CompileOptions &options) {
+  // -o of the others is not itself the name of a file.
+  if (!options.output.empty() && options.output != "-" && options.emit != "obj" && options.emit != "lib")
+    checkWritable(options.output);
   PipelineOptions pipeline = pipelineOptions(options);
   const ImportOptions import = importOptions(options);
   mlir::DefaultTimingManager timing;

@@ -87,6 +87,8 @@ std::string megabytes(int64_t bytes) {
 }
 
 void inspect(const InspectOptions &options) {
+  if (!options.svg.empty())
+    checkWritable(options.svg);
   PipelineOptions pipeline;
   check("--target", options.target, {"cpu", "cuda"});
   const bool cuda = options.target == "cuda";

@@ -37,6 +37,7 @@ int64_t numberAfter(const std::string &message, const std::string &marker) {
 }
 
 void trainVocabulary(const VocabOptions &options) {
+  checkWritable(options.output);
   std::vector<std::string> lines;
   for (const std::string &file : options.inputs) {
     std::vector<std::string> more = readLines(file);

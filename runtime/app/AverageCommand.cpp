@@ -39,6 +39,7 @@ std::vector<std::string> filesOf(const std::string &input, int64_t last) {
 }
 
 void run(const AverageOptions &options) {
+  checkWritable(options.output);
   confine({options.output});
   std::vector<std::string> files;
   for (const std::string &input : options.inputs)

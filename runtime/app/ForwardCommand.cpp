@@ -91,6 +91,7 @@ std::unique_ptr<Engine> engineFor(const ModelOptions &options) {
 
 void run(const ForwardOptions &options) {
   confineOn(options.model.device.device, {options.output});
+  checkWritable(options.output);
   Input input(options.input);
   std::unique_ptr<Engine> engine = engineFor(options.model);
   const Module &module = engine->module();

@@ -10,6 +10,7 @@ namespace xfc {
 namespace {
 
 void run(ModelOptions options, const std::string &output) {
+  checkWritable(output);
   ModelFiles files = modelFiles(options);
   if (files.weights.empty())
     throw Error("no model: give --model DIR (the --out folder of train), or --weights FILE and --vocab FILE");

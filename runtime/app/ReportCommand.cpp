@@ -62,6 +62,8 @@ void run(const ReportOptions &options) {
   std::vector<nlohmann::json> records = readLog(log);
   if (records.empty())
     throw Error(log + ": holds no record yet; let train run a few steps first");
+  const std::string output = options.output.empty() ? options.folder + "/report.html" : options.output;
+  checkWritable(output);
   nlohmann::json configuration = configurationOf(options.folder);
   std::string attention;
   try {
@@ -69,7 +71,6 @@ void run(const ReportOptions &options) {
   } catch (const Error &error) {
     std::fprintf(stderr, "report: leaving out the drawing of attention: %s\n", oneLine(error.what()).c_str());
   }
-  std::string output = options.output.empty() ? options.folder + "/report.html" : options.output;
   std::string page;
   try {
     page = reportPage("Training run " + options.folder, records, configuration, attention);

@@ -2,6 +2,7 @@
 #include "support/CommandLine.h"
 #include "support/Error.h"
 #include "support/Files.h"
+#include "support/Inputs.h"
 #include "support/Interrupt.h"
 #include "support/Quoted.h"
 #include "support/Uncaught.h"
@@ -181,6 +182,7 @@ static std::string messageOf(const CLI::ParseError &wrong) {
 }
 
 static int parseAndRun(CLI::App &app, int argc, char **argv) {
+  const InputsAreKept kept;
   readIntegersExactly(app);
   try {
     app.parse(argc, argv);

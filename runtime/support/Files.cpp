@@ -1,6 +1,7 @@
 // Reads files, and writes them atomically.
 #include "support/Files.h"
 #include "support/Compressed.h"
+#include "support/Inputs.h"
 #include "support/Interrupt.h"
 #include "support/Retried.h"
 #include <algorithm>
@@ -32,7 +33,7 @@ struct Descriptor {
   explicit Descriptor(int fd) : fd(fd) {}
   // Opens the file for reading.
   explicit Descriptor(const std::string &file)
-      : fd(retried([&] { return ::open(file.c_str(), O_RDONLY | O_CLOEXEC); })) {
+      : fd((announceInput(file), retried([&] { return ::open(file.c_str(), O_RDONLY | O_CLOEXEC); }))) {
     if (fd < 0)
       fail(file, "open");
   }
@@ -62,6 +63,7 @@ static int openWhole(const std::string &file, struct stat &info) {
     throw Error(file + ": is a device, a pipe or a socket; expected a file");
   if (::fcntl(fd, F_SETFL, 0) != 0) // reading waits
     fail(file, "read");
+  announceInput(file);
   opened.fd = -1;
   return fd;
 }
@@ -291,6 +293,7 @@ std::string randomDigits() {
 void FileWriter::fail() const { xfc::fail(name, "write"); }
 
 FileWriter::FileWriter(const std::string &name, bool executable) : name(name), file(name) {
+  announceOutput(name);
   struct stat info{};
   const bool there = ::stat(name.c_str(), &info) == 0;
   if (there && S_ISDIR(info.st_mode)) {
@@ -355,6 +358,7 @@ void FileWriter::commit(const std::string &previous) {
     fail();
   partial.clear();
   unfinished.reset();
+  outputIsComplete(name);
   if (!syncFolder(folderOf(file)))
     fail();
 }
@@ -366,6 +370,7 @@ void writeFile(const std::string &name, std::string_view contents, bool executab
 }
 
 void checkWritable(const std::string &name) {
+  announceOutput(name);
   struct stat info{};
   if (::stat(name.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) {
     if (::access(name.c_str(), W_OK) != 0) // not opened: the reader of a pipe would see its end
@@ -471,7 +476,9 @@ size_t invalidUtf8(std::string_view line) {
 
 LineReader::LineReader(const std::string &name, size_t longest)
     : file(name == "-" ? "standard input" : name), buffer(1 << 16, '\0'), longest(longest),
-      descriptor(name == "-" ? STDIN_FILENO : retried([&] { return ::open(name.c_str(), O_RDONLY | O_CLOEXEC); })) {
+      descriptor((announceInput(name), name == "-") ? STDIN_FILENO : retried([&] {
+        return ::open(name.c_str(), O_RDONLY | O_CLOEXEC);
+      })) {
   if (descriptor < 0)
     fail(file, "open");
   struct stat info{};

@@ -66,7 +66,7 @@ size_t invalidUtf8(std::string_view line);
 
 // Writes a file in pieces, under a temporary name next to it that is atomically renamed at commit(). Until then the old
 // file stays; its permissions, and a link to it, are preserved. A device or a pipe receives the bytes directly. All
-// members throw Error with the system's reason.
+// members throw Error with the system's reason. A file that the command reads is refused (support/Inputs.h).
 class FileWriter {
 public:
   explicit FileWriter(const std::string &file, bool executable = false);

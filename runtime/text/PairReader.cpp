@@ -1,5 +1,6 @@
 // Turns parallel text files into pairs of id sequences, a window of lines at a time.
 #include "text/PairReader.h"
+#include "support/Inputs.h"
 #include "text/LinePairs.h"
 #include <algorithm>
 #include <charconv>
@@ -64,6 +65,12 @@ std::vector<PairFiles> PairFiles::each() const {
     files[i].alignWords = alignWords;
   }
   return files;
+}
+
+JoinedFiles::JoinedFiles(std::vector<std::string> names, std::string expected)
+    : files(std::move(names)), expected(std::move(expected)) {
+  for (const std::string &file : files) // which may be opened much later
+    announceInput(file);
 }
 
 bool JoinedFiles::next(std::string &line) {

@@ -54,8 +54,7 @@ Frame targetFrameOf(const VocabularyPair &vocabularies, const Module &module, Fo
 class JoinedFiles {
 public:
   // `expected` says what a line should hold, for messages.
-  explicit JoinedFiles(std::vector<std::string> files, std::string expected = "one sentence")
-      : files(std::move(files)), expected(std::move(expected)) {}
+  explicit JoinedFiles(std::vector<std::string> files, std::string expected = "one sentence");
   // Reads the next line; false after the last. Throws Error if a file is unreadable, empty, or invalid UTF-8
   // (file:line).
   bool next(std::string &line);

@@ -9,6 +9,7 @@
 #include "support/Checksum.h"
 #include "support/Files.h"
 #include "support/Format.h"
+#include "support/Inputs.h"
 #include "support/Interrupt.h"
 #include "support/Json.h"
 #include "support/Progress.h"
@@ -185,6 +186,10 @@ private:
 Trainer::Trainer(const TrainOptions &options, const std::string &configuration, Ranks &ranks)
     : options(options), configuration(configuration), ranks(ranks), batchTokens(options.batchTokens),
       folder(options.out), bar(options.quiet || !writes()), text(options.text), prepared(options.data) {
+  isUpdated(options.out);
+  isUpdated(logFile());
+  if (!options.trace.empty())
+    announceOutput(options.trace);
   compareCalls();
   ranks.together([this] { setUp(); });
   prepareData();

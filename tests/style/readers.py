@@ -3,7 +3,8 @@
 
     readers.py SOURCES
 
-runtime/support/Json.cpp bounds size and depth of what it parses; runtime/support/Files.cpp bounds sizes, and refuses devices. Whatever goes round them has none of that.
+runtime/support/Json.cpp bounds size and depth of what it parses; runtime/support/Files.cpp bounds sizes, refuses devices, and keeps outputs from
+replacing inputs. Whatever goes round them has none of that.
 """
 import pathlib
 import re

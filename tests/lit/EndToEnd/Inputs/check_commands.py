@@ -5,6 +5,7 @@ import math
 import os
 import pty
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -223,12 +224,40 @@ def check_trace():
     expect(names.count("loss_and_gradients") == names.count("update") == 2, f"train --trace-steps 3:4: {names}")
 
 
+def check_inputs_are_kept():
+    """No verb writes over what it reads, whatever the names; and it says so before it works."""
+    weights = path("kept.safetensors")
+    shutil.copy(path("whole/last.safetensors"), weights)
+    os.symlink("a", path("link-to-a"))
+    os.link(path("b"), path("other-b"))
+    ids = ["--format", "ids"]
+    pairs = [*ids, "--source", path("a"), "--target", path("b")]
+    for verb, output, words in (
+            ("prepare", "a", [*pairs, "--out", path("a")]),
+            ("prepare", "link-to-a", [*pairs, "--out", path("link-to-a")]),
+            ("prepare", "b", [*ids, "--source", path("a"), path("b"), "--target", path("a"), path("a"), "--out", path("b")]),
+            ("translate", "a", [*ids, "--weights", weights, "--input", path("a"), "--output", path("a")]),
+            ("translate", "kept.safetensors", [*ids, "--weights", weights, "--input", path("a"), "--output", weights]),
+            ("pack", "kept.safetensors", ["--weights", weights, "-o", weights]),
+            ("average", "kept.safetensors", [weights, weights, "-o", weights]),
+            ("train", "other-b", [*pairs, "--out", path("never"), "--steps", "1", "--trace", path("other-b")])):
+        before = open(path(output), "rb").read()
+        result = subprocess.run([translator, verb, *words], capture_output=True, text=True)
+        expect(result.returncode == 1 and f"{path(output)}: is " in result.stderr and "an input of this command" in result.stderr,
+               f"{verb} over its input {output}: {result.returncode}, {result.stderr}")
+        expect(open(path(output), "rb").read() == before and not os.path.exists(path("never")), f"{verb} changed {output}")
+    with open(path("a")) as lines:
+        result = subprocess.run([translator, "translate", *ids, "--weights", weights, "--output", path("a")], stdin=lines, capture_output=True, text=True)
+    expect(result.returncode == 1 and "the same file as /dev/stdin" in result.stderr, f"translate over standard input: {result.stderr}")
+
+
 check_progress()
 check_interrupt()
 check_score()
 check_startup()
 check_bench()
 check_trace()
+check_inputs_are_kept()
 if failures:
     sys.exit(f"{len(failures)} failures:\n  " + "\n  ".join(failures[:20]))
 print("the commands do as they say")

@@ -1,0 +1,96 @@
+// Keeps what a command reads from being replaced by what it writes.
+#include "support/Inputs.h"
+#include "support/Error.h"
+#include <filesystem>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <sys/stat.h>
+
+namespace xfc {
+namespace {
+
+// Names, not inodes: the inode of a file that has been removed may become that of another file.
+struct Names {
+  std::set<std::string> inputs, outputs, updated;
+};
+std::optional<Names> names; // of the command that is run
+std::mutex accessing;
+
+std::optional<struct stat> regular(const std::string &file) {
+  struct stat info{};
+  if (::stat(file.c_str(), &info) != 0 || !S_ISREG(info.st_mode))
+    return std::nullopt;
+  return info;
+}
+
+bool isUpdatedHere(const std::string &file) {
+  std::error_code none;
+  const std::string path = std::filesystem::weakly_canonical(file, none);
+  for (const std::string &updated : names->updated) {
+    const std::string whole = std::filesystem::weakly_canonical(updated, none);
+    if (path == whole || path.starts_with(whole + "/"))
+      return true;
+  }
+  return false;
+}
+
+// The name among these of the file that is called `file`, too; null if there is none.
+const std::string *sameAs(const std::string &file, const std::set<std::string> &others) {
+  if (const std::optional<struct stat> info = regular(file))
+    for (const std::string &other : others)
+      if (const auto theirs = regular(other);
+          theirs && theirs->st_dev == info->st_dev && theirs->st_ino == info->st_ino)
+        return &other;
+  return nullptr;
+}
+
+[[noreturn]] void refuse(const std::string &output, const std::string &input) {
+  throw Error(output + ": is " + (input == output ? "" : "the same file as " + input + ", ") +
+              "an input of this command, which writing the output would replace; name another file for the output");
+}
+
+} // namespace
+
+InputsAreKept::InputsAreKept() {
+  const std::lock_guard guard(accessing);
+  names.emplace();
+}
+
+InputsAreKept::~InputsAreKept() {
+  const std::lock_guard guard(accessing);
+  names.reset();
+}
+
+void announceInput(const std::string &file) {
+  const std::lock_guard guard(accessing);
+  if (!names)
+    return;
+  const std::string name = file == "-" ? "/dev/stdin" : file;
+  if (const std::string *output = sameAs(name, names->outputs); output && !isUpdatedHere(*output))
+    refuse(*output, name);
+  names->inputs.insert(name);
+}
+
+void announceOutput(const std::string &file) {
+  const std::lock_guard guard(accessing);
+  if (!names || file == "-")
+    return;
+  if (const std::string *input = sameAs(file, names->inputs); input && !isUpdatedHere(file))
+    refuse(file, *input);
+  names->outputs.insert(file);
+}
+
+void outputIsComplete(const std::string &file) {
+  const std::lock_guard guard(accessing);
+  if (names)
+    names->outputs.erase(file);
+}
+
+void isUpdated(const std::string &path) {
+  const std::lock_guard guard(accessing);
+  if (names)
+    names->updated.insert(path);
+}
+
+} // namespace xfc

@@ -1,0 +1,28 @@
+// Keeps what a command reads from being replaced by what it writes.
+#pragma once
+
+#include <string>
+
+namespace xfc {
+
+// While a command line is run, every file that is opened for reading is an input, and every file that is announced or
+// opened for writing is an output until it is complete. No output may be an input: whichever comes second is refused.
+// Files.h does the asking, so that a verb need not know of this; one that works long before it writes announces its
+// output first. Outside of commands, as in a library, whose host knows what it does, nothing is refused.
+class InputsAreKept {
+public:
+  InputsAreKept();
+  InputsAreKept(const InputsAreKept &) = delete;
+  ~InputsAreKept();
+};
+
+// Files are the same if device and inode are, whatever their names; devices and pipes do not count. "-" is standard
+// input or output. Both throw Error if the file is on the other side too.
+void announceInput(const std::string &file);
+void announceOutput(const std::string &file);
+// The output is complete, and may be read.
+void outputIsComplete(const std::string &file);
+// A file, or all in a folder, that the command reads in order to write it anew, such as the state of a run.
+void isUpdated(const std::string &path);
+
+} // namespace xfc
