@@ -98,7 +98,9 @@ struct Right {
 };
 
 // Configures the tiles of AMX, if products are by tiles, for a kernel that multiplies up to `count` rows at a time. It
-// is called once in a kernel, before multiplyPanels; the tiles are released at the kernel's end.
+// is called once in a kernel, before multiplyPanels; the tiles are released at the kernel's end. A kernel relies on
+// nothing else, since a thread may begin with a configuration of the one that created it
+// (tests/emulation/TileEmulator.h).
 void configureTiles(KernelBuilder &k, const Tiling &t, mlir::Value count);
 
 // Emits prefetches before the micro-kernel processes a tile of its rows and a panel, to hide the latency of memory.

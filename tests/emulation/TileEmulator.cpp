@@ -6,7 +6,10 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <dlfcn.h>
 #include <immintrin.h>
+#include <memory>
+#include <pthread.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -315,6 +318,24 @@ void handle(int, siginfo_t *, void *context) {
   }
 }
 
+//===--------------------------------------------------------------------------------------------------------===//
+// How threads and processes begin
+//===--------------------------------------------------------------------------------------------------------===//
+
+struct Beginning {
+  void *(*routine)(void *);
+  void *argument;
+  Configuration configuration;
+};
+
+void *beginThread(void *given) {
+  const std::unique_ptr<Beginning> beginning(static_cast<Beginning *>(given));
+  state.configuration = beginning->configuration;
+  return beginning->routine(beginning->argument);
+}
+
+void beginProcess() { memset(state.tiles, 0, sizeof state.tiles); }
+
 bool permitted() { return syscall(SYS_arch_prctl, requestPermission, tileData) == 0; }
 
 } // namespace
@@ -339,7 +360,7 @@ TileUnit prepareTiles(bool emulate) {
     struct sigaction action = {};
     action.sa_sigaction = handle;
     action.sa_flags = SA_SIGINFO;
-    return sigaction(SIGILL, &action, &previous) == 0;
+    return pthread_atfork(nullptr, nullptr, beginProcess) == 0 && sigaction(SIGILL, &action, &previous) == 0;
   }();
   return installed ? TileUnit::Emulator : TileUnit::None;
 }
@@ -351,3 +372,15 @@ const char *executorOf(TileUnit unit) {
 TileCounts emulatedTiles() { return {configurations, loads, stores, zeros, products}; }
 
 } // namespace xfc::test
+
+// Hides the system's function from everything that is linked or preloaded with the emulator.
+extern "C" int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*routine)(void *),
+                              void *argument) {
+  using namespace xfc::test;
+  static auto *const create = reinterpret_cast<decltype(&pthread_create)>(dlsym(RTLD_NEXT, "pthread_create"));
+  auto beginning = std::make_unique<Beginning>(Beginning{routine, argument, state.configuration});
+  const int failure = create(thread, attributes, beginThread, beginning.get());
+  if (failure == 0)
+    beginning.release(); // the thread deletes it
+  return failure;
+}

@@ -2,7 +2,17 @@
 //
 // Such a CPU raises an invalid-opcode exception, which Linux delivers as SIGILL. The handler decodes the instruction,
 // computes what Intel's manual (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2) defines for it,
-// and continues after it. Each thread has eight tiles of its own, as on a CPU with AMX.
+// and continues after it.
+//
+// What code may rely on, of a CPU and of this emulator: each thread has a configuration and eight tiles of its own,
+// which no other thread and no system call changes; LDTILECFG of palette 1 replaces the configuration and zeroes all
+// tiles; TILERELEASE ends with palette 0, in which no tile can be used. Nothing is promised about the state in which a
+// thread begins. Linux copies the configuration of the thread that creates it (XTILECFG is part of the state that
+// clone() and fork() hand on) but not the tiles (XTILEDATA is not), so it begins with the creator's palette and with
+// tiles of zeros; the emulator does the same for threads made by pthread_create() and for processes made by fork(). So
+// code that uses tiles configures them itself, and releases them so that no thread begins with what is left of it
+// (compiler/CPU/MicroKernel.h, configureTiles). A signal handler begins with palette 0 under Linux, but in the emulator
+// with the tiles of the code that it interrupts: it must leave them alone.
 #pragma once
 
 #include <cstdint>

@@ -43,6 +43,23 @@ llvm::Value *roundToBF16(llvm::IRBuilder<> &b, llvm::Value *floats) {
   return b.CreateBitCast(halves, from->getWithNewType(b.getBFloatTy()));
 }
 
+// A configuration of tiles in a shape that no kernel uses, as a thread may begin with one (TileEmulator.h).
+struct alignas(64) LeftTiles {
+  uint8_t palette = 1, reserved[15] = {};
+  uint16_t bytes[16] = {4};
+  uint8_t rows[16] = {1};
+  bool operator==(const LeftTiles &) const = default;
+};
+__attribute__((target("amx-tile"), noinline)) void configureTiles(const LeftTiles &left) {
+  asm volatile("ldtilecfg %0" : : "m"(left) : "memory");
+}
+__attribute__((target("amx-tile"), noinline)) LeftTiles configurationOfTiles() {
+  LeftTiles found;
+  asm volatile("sttilecfg %0" : "=m"(found));
+  return found;
+}
+__attribute__((target("amx-tile"), noinline)) void releaseTiles() { asm volatile("tilerelease"); }
+
 // Replaces what rounds f32 to bf16: two vectors by an intrinsic, the second one first, or any by a truncation.
 void replaceTruncations(llvm::Module &module) {
   for (llvm::Function &function : module)
@@ -173,7 +190,9 @@ public:
     }
     const bool foreign =
         options.device != Device::Plain && !missingFeatures(InstructionSet::named(options.cpu).needed).empty();
-    jit = compile(*kernels, featuresOf(options), foreign);
+    const std::string features = featuresOf(options);
+    findsTiles = !features.empty() && options.evaluate;
+    jit = compile(*kernels, features, foreign);
     auto find = [&](const std::string &name) { return llvm::cantFail(jit->lookup(name)).toPtr<xfc_kernel>(); };
     kernel = find("kernel");
     for (const Packing &packing : packings)
@@ -192,11 +211,23 @@ public:
     GuardedBytes scratch(info.scratch);
     // In reverse: the order of chunks must not matter.
     for (int64_t chunk = chunksOf(info.partition, call, elements); chunk-- > 0;)
-      kernel(&call, chunk, scratch.data());
+      runChunk(call, chunk, scratch.data());
     EXPECT_TRUE(scratch.guarded()) << "wrote past its scratch";
   }
 
 private:
+  // Whatever tiles a kernel finds configured, its results are the same, and it leaves none that it configured.
+  void runChunk(const xfc_call &call, int64_t chunk, void *scratch) {
+    if (!findsTiles)
+      return kernel(&call, chunk, scratch);
+    const LeftTiles left;
+    configureTiles(left);
+    kernel(&call, chunk, scratch);
+    const LeftTiles found = configurationOfTiles();
+    releaseTiles();
+    EXPECT_TRUE(found.palette == 0 || found == left) << "did not release its tiles";
+  }
+
   // Tiles are the only extension that is compiled for any machine; says once who executes them.
   static std::string featuresOf(const Options &options) {
     if (options.device == Device::Plain || !InstructionSet::named(options.cpu).amx)
@@ -237,6 +268,7 @@ private:
   xfc_kernel kernel = nullptr;
   std::vector<xfc_kernel> packKernels;
   std::vector<int64_t> packChunks;
+  bool findsTiles = false; // a configuration of others, unless a test counts instructions
 };
 
 } // namespace

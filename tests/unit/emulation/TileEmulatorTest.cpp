@@ -7,7 +7,9 @@
 #include <gtest/gtest.h>
 #include <immintrin.h>
 #include <random>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 using namespace xfc::test;
@@ -326,20 +328,53 @@ TEST_F(Tiles, AreConfiguredFromAnyAddress) {
   }
 }
 
-TEST_F(Tiles, BelongToTheirThread) {
-  configure({{2, 4}});
-  const uint32_t mine[2] = {5, 6}, other[2] = {7, 8};
-  uint32_t kept[2] = {};
-  load<0>(mine, 4);
-  std::thread([&] {
-    EXPECT_EQ(configuration().palette, 0);
-    configure({{2, 4}});
-    load<0>(other, 4);
+// A thread, or a process, begins with no configuration or, under Linux, with its creator's, and with zeros in all
+// tiles; what it does changes nothing in its creator.
+class TilesAtTheBeginning : public Tiles {
+protected:
+  void SetUp() override {
+    Tiles::SetUp();
+    configure(shapes);
+    load<0>(mine, 4);
+  }
+  // Whether a thread or process may begin in the present state, which it then changes.
+  bool beginsWell() {
+    const Configuration found = configuration();
+    uint32_t tile[2] = {};
+    if (found == shapes)
+      store<0>(tile, 4);
+    configure({{3, 8}});
+    load<0>(other, 8);
     release();
-  }).join();
-  store<0>(kept, 4);
-  EXPECT_EQ(kept[0], 5U);
-  EXPECT_EQ(kept[1], 6U);
+    return (unit == TileUnit::CPU ? found.palette == 0 || found == shapes : found == shapes) && tile[0] == 0 &&
+           tile[1] == 0;
+  }
+  void expectMine() {
+    ASSERT_EQ(configuration(), shapes);
+    uint32_t kept[2] = {};
+    store<0>(kept, 4);
+    EXPECT_EQ(kept[0], 5U);
+    EXPECT_EQ(kept[1], 6U);
+  }
+  const Configuration shapes{{2, 4}};
+  const uint32_t mine[2] = {5, 6}, other[6] = {7, 8, 9, 10, 11, 12};
+};
+
+TEST_F(TilesAtTheBeginning, BelongToTheirThread) {
+  bool well = false;
+  std::thread([&] { well = beginsWell(); }).join();
+  EXPECT_TRUE(well);
+  expectMine();
+}
+
+TEST_F(TilesAtTheBeginning, BelongToTheirProcess) {
+  const pid_t child = fork();
+  if (child == 0)
+    _exit(beginsWell() ? 0 : 1);
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  expectMine();
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
