@@ -226,31 +226,31 @@ void Update::addGradients(const xfc_shape &shape, bool first, bool last) {
 
 void Update::Inputs::assign(std::span<const PairsOfCorpus> of, int64_t ofStep, const UpdateOptions &options,
                             const Module &module, const Ranks *ranks) {
-  const size_t rank = ranks ? ranks->rank() : 0, rankCount = ranks ? ranks->size() : 1;
+  rank = ranks ? ranks->rank() : 0;
+  rankCount = ranks ? ranks->size() : 1;
   total = of.size();
-  count = 0;
+  count = total / rankCount + (rank < total % rankCount);
+  prepared = 0;
   step = ofStep;
   seed = options.seed;
   shares = {options.smoothing, options.distillation, options.alignment};
+  smoothing = Scalars(module, {options.smoothing});
   labels = 0;
-  batches.resize(std::max(batches.size(), (total + rankCount - 1) / rankCount));
   pairs.resize(std::max(pairs.size(), total));
   for (size_t i = 0; i < total; ++i) {
     pairs[i] = of[i];
-    if (i % rankCount != rank) {
-      labels += labelCount(of[i], module);
-      continue;
-    }
-    PairBatch &batch = batches[count++];
-    batch.assign(*of[i].corpus, of[i].pairs, module, true, shares);
-    labels += batch.labelCount();
-    xfc_shape &shape = batch.shape();
-    shape.dropout_key[0] = static_cast<uint32_t>(seed) ^ static_cast<uint32_t>(seed >> 32) * 0x9E3779B9u;
-    shape.dropout_key[1] = static_cast<uint32_t>(step);
+    labels += labelCount(of[i], module);
   }
-  smoothing = Scalars(module, {options.smoothing});
-  for (size_t i = 0; i < count; ++i)
-    batches[i].scaleLosses(1.0 / static_cast<double>(std::max<int64_t>(labels, 1)));
+}
+
+void Update::Inputs::prepare(size_t number, const Module &module) {
+  const PairsOfCorpus &of = pairs[number * rankCount + rank];
+  PairBatch &batch = slot(number).batch;
+  batch.assign(*of.corpus, of.pairs, module, true, shares);
+  xfc_shape &shape = batch.shape();
+  shape.dropout_key[0] = static_cast<uint32_t>(seed) ^ static_cast<uint32_t>(seed >> 32) * 0x9E3779B9u;
+  shape.dropout_key[1] = static_cast<uint32_t>(step);
+  batch.scaleLosses(1.0 / static_cast<double>(std::max<int64_t>(labels, 1)));
 }
 
 bool Update::Inputs::are(std::span<const PairsOfCorpus> of, int64_t ofStep, const UpdateOptions &options) const {
@@ -263,6 +263,28 @@ void Update::prepare(Inputs &inputs, std::span<const PairsOfCorpus> batches, int
                      const UpdateOptions &options) {
   const Span span(engine.trace(), "data", "prepare batches of step", step);
   inputs.assign(batches, step, options, engine.module(), ranks);
+  for (; inputs.prepared < std::min(inputs.count, inputs.slots.size()); ++inputs.prepared)
+    inputs.prepare(inputs.prepared, engine.module());
+}
+
+// Prepares the next batch of the present step in the slot of one whose results are read now. On a device, that one was
+// run a few batches before the last.
+void Update::prepareNext() {
+  Inputs &now = inputs[present];
+  collectLosses(now.prepared + 1 - now.slots.size());
+  const Span span(engine.trace(), "data", "prepare batch of step", now.step);
+  now.prepare(now.prepared++, engine.module());
+}
+
+// Reads the results of the batches before `end`, those of this rank, that were not read before.
+void Update::collectLosses(size_t end) {
+  Inputs &now = inputs[present];
+  for (size_t i = lossSums.size() / 3; i < end; ++i) {
+    const Slot &slot = now.slot(i);
+    lossSums.push_back(slot.batch.weightedSum(slot.loss->view()));
+    lossSums.push_back(sumOfRows(slot.nll->view(), slot.batch.shape().sets[XFC_TARGET].rows));
+    lossSums.push_back(slot.alignment ? slot.batch.weightedSum(slot.alignment->view()) : 0);
+  }
 }
 
 // Begins a round of batches: one batch per rank, until none are left.
@@ -275,12 +297,7 @@ void Update::beginRound(size_t round, size_t total) {
 void Update::addLosses(UpdateResult &result) {
   const Span span(engine.trace(), "result", "add losses");
   const Inputs &now = inputs[present];
-  lossSums.clear();
-  for (size_t i = 0; i < now.count; ++i) {
-    lossSums.push_back(now.batches[i].weightedSum(losses[i].loss->view()));
-    lossSums.push_back(sumOfRows(losses[i].nll->view(), now.batches[i].shape().sets[XFC_TARGET].rows));
-    lossSums.push_back(losses[i].alignment ? now.batches[i].weightedSum(losses[i].alignment->view()) : 0);
-  }
+  collectLosses(now.count);
   if (sumOfRanks)
     lossSums = ranks->gatherInTurn(lossSums, 3, now.total);
   for (size_t i = 0; i < now.total; ++i) {
@@ -299,21 +316,25 @@ UpdateResult Update::run(std::span<const PairsOfCorpus> batches, int64_t step, c
     prepare(inputs[present], batches, step, options);
   Inputs &now = inputs[present], &upcoming = inputs[present ^ 1];
   upcoming.total = 0;
-  losses.resize(std::max(losses.size(), now.count));
+  lossSums.clear();
   for (size_t i = 0; i < now.count; ++i) {
+    Slot &slot = now.slot(i);
     if (sumOfRanks)
       beginRound(i, now.total);
-    engine.run(programs::lossAndGradients, now.batches[i].shape(), now.bindings(i), sumOfRanks.get());
-    engine.fetch(programs::lossAndGradients, names::loss, losses[i].loss);
-    engine.fetch(programs::lossAndGradients, names::nll, losses[i].nll);
+    engine.run(programs::lossAndGradients, slot.batch.shape(), now.bindings(i), sumOfRanks.get());
+    engine.fetch(programs::lossAndGradients, names::loss, slot.loss);
+    engine.fetch(programs::lossAndGradients, names::nll, slot.nll);
     if (linksPerLabel(module) > 0)
-      engine.fetch(programs::lossAndGradients, names::alignment, losses[i].alignment);
+      engine.fetch(programs::lossAndGradients, names::alignment, slot.alignment);
     if (i + 1 < now.count)
-      engine.stage(programs::lossAndGradients, now.batches[i + 1].shape(), now.bindings(i + 1));
+      engine.stage(programs::lossAndGradients, now.slot(i + 1).batch.shape(), now.bindings(i + 1));
     if (now.count > 1 && !sumOfRanks)
-      addGradients(now.batches[i].shape(), i == 0, i + 1 == now.count);
+      addGradients(slot.batch.shape(), i == 0, i + 1 == now.count);
     if (sumOfRanks)
       sumOfRanks->end();
+    // The batches of all other slots are still to be run, or were run lately.
+    if (i + 2 >= now.slots.size() && now.prepared < now.count)
+      prepareNext();
   }
   if (sumOfRanks) {
     const Span span(engine.trace(), "ranks", "add gradients");
@@ -344,14 +365,14 @@ UpdateResult Update::run(std::span<const PairsOfCorpus> batches, int64_t step, c
   if (guarded) {
     Guard guard(module, *module.find(program), share.get());
     try {
-      engine.run(program, now.batches[0].shape(), bindings, &guard);
+      engine.run(program, now.slots[0].batch.shape(), bindings, &guard);
     } catch (const NotTaken &because) {
       result.norm = because.norm;
       result.taken = false;
       return result;
     }
   } else {
-    engine.run(program, now.batches[0].shape(), bindings, share.get());
+    engine.run(program, now.slots[0].batch.shape(), bindings, share.get());
   }
   if (share) { // what this rank did not update is packed again when it is next read
     const Span span(engine.trace(), "ranks", "gather parameters");
@@ -361,7 +382,7 @@ UpdateResult Update::run(std::span<const PairsOfCorpus> batches, int64_t step, c
   if (!next.empty()) {
     prepare(upcoming, next, step + 1, options);
     if (upcoming.count > 0)
-      engine.stage(programs::lossAndGradients, upcoming.batches[0].shape(), upcoming.bindings(0));
+      engine.stage(programs::lossAndGradients, upcoming.slots[0].batch.shape(), upcoming.bindings(0));
   }
   if (!guarded)
     addLosses(result);
@@ -375,7 +396,8 @@ std::optional<Update::NotFinite> Update::firstNotFinite() {
   Inputs &now = inputs[present];
   for (size_t i = 0; i < now.count; ++i) {
     FiniteCheck check(engine.module());
-    engine.run(programs::lossAndGradients, now.batches[i].shape(), now.bindings(i), &check);
+    now.prepare(i, engine.module());
+    engine.run(programs::lossAndGradients, now.slot(i).batch.shape(), now.bindings(i), &check);
     check.end();
     const size_t rank = ranks ? static_cast<size_t>(ranks->rank()) : 0;
     if (check.found())

@@ -155,18 +155,29 @@ private:
   struct Share;
   std::unique_ptr<Share> share;
   struct Guard;
-  // The inputs of the program loss_and_gradients in a step, and what they were made from; kept between steps, so that
+  // What runs of the program loss_and_gradients read and give, for the batches of a step. However many there are, only
+  // a few are prepared at a time: as many as keep a device at work while one is prepared. Kept between steps, so that
   // steps do not allocate.
+  struct Slot {
+    PairBatch batch;
+    std::unique_ptr<Readback> loss, nll, alignment;
+  };
   struct Inputs {
     void assign(std::span<const PairsOfCorpus> batches, int64_t step, const UpdateOptions &options,
                 const Module &module, const Ranks *ranks);
     bool are(std::span<const PairsOfCorpus> batches, int64_t step, const UpdateOptions &options) const;
+    // Of this rank's batch number `batch`. Preparing one overwrites the batch that is as many before it as there are
+    // slots.
+    Slot &slot(size_t batch) { return slots[batch % slots.size()]; }
+    void prepare(size_t batch, const Module &module);
     auto bindings(size_t batch) {
-      return batches[batch].bindings(Binding{names::smoothing, smoothing.data()}, batches[batch].lossScale());
+      PairBatch &of = slot(batch).batch;
+      return of.bindings(Binding{names::smoothing, smoothing.data()}, of.lossScale());
     }
-    std::vector<PairBatch> batches;   // this rank's; the first `count` are used, and there is at least one
-    std::vector<PairsOfCorpus> pairs; // for each of the step's `total` batches
-    size_t count = 0, total = 0;
+    std::array<Slot, 4> slots;
+    std::vector<PairsOfCorpus> pairs; // for each of the step's `total` batches, `count` of which are this rank's
+    size_t count = 0, total = 0, rank = 0, rankCount = 1;
+    size_t prepared = 0; // of this rank's batches, in their order
     int64_t step = 0, labels = 0;
     uint64_t seed = 0;
     LossShares shares;
@@ -174,11 +185,9 @@ private:
   } inputs[2]; // for the current step, and for the next
   int present = 0;
   void prepare(Inputs &inputs, std::span<const PairsOfCorpus> batches, int64_t step, const UpdateOptions &options);
-  struct Losses {
-    std::unique_ptr<Readback> loss, nll, alignment;
-  };
-  std::vector<Losses> losses;   // for each batch of this rank
-  std::vector<double> lossSums; // loss, nll and alignment of each of these batches
+  void prepareNext();
+  void collectLosses(size_t end);
+  std::vector<double> lossSums; // loss, nll and alignment of each batch of this rank whose results were read
   std::unique_ptr<Readback> norm;
   std::vector<Binding> sums; // of the gradients of several batches: the bindings of the program `accumulate`
 };
