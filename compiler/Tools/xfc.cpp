@@ -2,6 +2,9 @@
 #include "Verbs.h"
 #include "support/CommandLine.h"
 
+// LLVM has many global objects.
+[[gnu::constructor(101)]] static void beforeGlobals() { xfc::beginProgram(); }
+
 static int run(int argc, char **argv) {
   CLI::App app("xfc: compiles encoder-decoder Transformers from JSON into executables that train and translate", "xfc");
   app.set_version_flag("--version", "xfc " XFC_VERSION);

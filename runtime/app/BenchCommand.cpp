@@ -8,7 +8,7 @@
 #include "engine/Safetensors.h"
 #include "plan/Programs.h"
 #include "support/Files.h"
-#include "support/Interrupt.h"
+#include "support/Signals.h"
 #include "support/TemporaryFolder.h"
 #include "text/Batches.h"
 #include "trace/Trace.h"

@@ -3,12 +3,11 @@
 #include "engine/Engine.h"
 #include "support/CommandLine.h"
 #include "support/Confinement.h"
-#include "support/Uncaught.h"
 #include <cstdio>
 #include <string>
 
 // Global objects allocate memory before main() begins.
-[[gnu::constructor(101)]] static void beforeGlobals() { xfc::reportUncaught(); }
+[[gnu::constructor(101)]] static void beforeGlobals() { xfc::beginProgram(); }
 
 static int run(int argc, char **argv) {
   const std::string path = argv[0], name = path.substr(path.rfind('/') + 1);

@@ -3,8 +3,8 @@
 #include "support/Error.h"
 #include "support/Files.h"
 #include "support/Inputs.h"
-#include "support/Interrupt.h"
 #include "support/Quoted.h"
+#include "support/Signals.h"
 #include "support/Uncaught.h"
 #include "support/Unfinished.h"
 #include <algorithm>
@@ -157,11 +157,13 @@ void reportUncaught() {
   });
 }
 
-int reportErrors(const std::function<int()> &work) {
-  std::signal(SIGPIPE, SIG_IGN); // writing to a closed stream becomes an error of that stream
-  Unfinished::removeOnSignals();
-  endWhereFilesAreCutOff();
+void beginProgram() {
+  installSignals();
   reportUncaught();
+}
+
+int reportErrors(const std::function<int()> &work) {
+  beginProgram();
   try {
     return work();
   } catch (const Interrupted &stopped) {

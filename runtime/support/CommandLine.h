@@ -14,8 +14,11 @@ std::string nearest(const std::string &name, const std::vector<std::string> &kno
 
 // Range checks that complement CLI11's, which let nan and infinity pass and print numbers of 300 digits.
 extern const CLI::Validator FiniteNumber, FinitePositive;
-// Calls `work` and returns its result. An exception on any thread becomes one line "error: ..." and status 1. If a
-// signal interrupted the work, the process dies of that signal as if it had not been caught.
+// What a program of ours does before anything else: from here on signals mean what Signals.h says, and an exception
+// that nobody catches becomes a message. Again is harmless.
+void beginProgram();
+// Begins the program, calls `work` and returns its result. An exception on any thread becomes one line "error: ..." and
+// status 1. If a signal interrupted the work, the process dies of that signal as if it had not been caught.
 int reportErrors(const std::function<int()> &work);
 
 // Flushes standard output. Throws Error if that fails, so that a closed stream ends the work.

@@ -2,8 +2,8 @@
 #include "support/Files.h"
 #include "support/Compressed.h"
 #include "support/Inputs.h"
-#include "support/Interrupt.h"
 #include "support/Retried.h"
+#include "support/Signals.h"
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -186,12 +186,15 @@ void MappedFile::map(int descriptor, const std::string &file, uint64_t offset, u
     origin = std::make_unique<Origin>(file, info, begin, size);
 }
 
-void MappedFile::requireUnchanged() const {
+void MappedFile::requireUnchanged(bool byName) const {
   struct stat now{};
-  if (!origin || ::stat(origin->name.c_str(), &now) != 0) // removed: the pages stay as they are
+  if (!origin)
     return;
   const struct stat &then = origin->info;
-  const bool same = now.st_dev == then.st_dev && now.st_ino == then.st_ino;
+  const bool there = ::stat(origin->name.c_str(), &now) == 0; // removed: the pages stay as they are
+  const bool same = there && now.st_dev == then.st_dev && now.st_ino == then.st_ino;
+  if (byName && !same)
+    throw Error(origin->name + ": was replaced while in use; start again");
   if (same && (now.st_size != then.st_size || now.st_mtim.tv_sec != then.st_mtim.tv_sec ||
                now.st_mtim.tv_nsec != then.st_mtim.tv_nsec))
     throw Error(origin->name + ": was written to while in use; replace files by renaming new ones over them, and start "
@@ -267,7 +270,7 @@ static std::string folderOf(const std::string &file) {
 
 // Some file systems cannot sync a folder, and a folder that the process may search but not read cannot be opened: the
 // files in it are complete either way.
-static bool syncFolder(const std::string &folder) {
+bool syncFolder(const std::string &folder) {
   Descriptor opened(retried([&] { return ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
   if (opened.fd < 0)
     return errno == EACCES;
@@ -311,15 +314,15 @@ FileWriter::FileWriter(const std::string &name, bool executable) : name(name), f
   if (there)
     if (std::filesystem::path real = std::filesystem::canonical(name, none); !real.empty())
       file = real;
-  // Never grant more permissions than the replaced file has.
+  // Never grant more permissions than the replaced file has, nor anybody's rights to what is written now.
   mode_t mode = executable ? 0777 : 0666;
   if (there)
-    mode = (info.st_mode & 07777) | (executable ? 0111 : 0);
+    mode = (info.st_mode & 0777) | (executable ? 0111 : 0);
   do {
     partial = file + std::string(partialMark) + randomDigits();
     unfinished.emplace(partial);
-    descriptor = retried(
-        [&] { return ::open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode & 0777); });
+    descriptor =
+        retried([&] { return ::open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode); });
   } while (descriptor < 0 && errno == EEXIST);
   if (descriptor < 0) {
     partial.clear();
@@ -347,11 +350,25 @@ void FileWriter::write(std::string_view bytes) {
   }
 }
 
+void FileWriter::sync() const {
+  if (!streamed && retried([&] { return ::fsync(descriptor); }) != 0 && errno != EINVAL && errno != EROFS)
+    fail();
+}
+
+void FileWriter::commitTogether(std::span<FileWriter *const> writers) {
+  for (const FileWriter *writer : writers)
+    writer->sync();
+  for (const FileWriter *writer : writers)
+    if (!writer->streamed && ::unlink(writer->file.c_str()) != 0 && errno != ENOENT)
+      writer->fail();
+  for (FileWriter *writer : writers)
+    writer->commit();
+}
+
 void FileWriter::commit(const std::string &previous) {
   if (streamed)
     return;
-  if (retried([&] { return ::fsync(descriptor); }) != 0 && errno != EINVAL && errno != EROFS)
-    fail();
+  sync();
   if (!previous.empty() && retried([&] { return ::rename(file.c_str(), previous.c_str()); }) != 0 && errno != ENOENT)
     fail();
   if (retried([&] { return ::rename(partial.c_str(), file.c_str()); }) != 0)
@@ -570,7 +587,7 @@ bool LineReader::ready(int milliseconds) const {
   if (atEnd || packedBegin < packedEnd || std::memchr(buffer.data() + begin, '\n', end - begin))
     return true;
   pollfd waiting{descriptor, POLLIN, 0};
-  return ::poll(&waiting, 1, milliseconds) != 0;
+  return retried([&] { return ::poll(&waiting, 1, milliseconds); }) != 0;
 }
 
 std::string LineReader::where() const { return file + ":" + std::to_string(lines); }

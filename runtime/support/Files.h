@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,8 +36,9 @@ public:
   std::string_view contents() const { return {begin, size}; }
   // Drops the pages of a read-only file from memory; they are read again at the next access.
   void release() const;
-  // Throws Error if the file was written to since it was mapped. One that replaced it under its name does not matter.
-  void requireUnchanged() const;
+  // Throws Error if the file was written to since it was mapped. One that replaced it under its name does not matter,
+  // unless it must also be the file of that name.
+  void requireUnchanged(bool byName = false) const;
   // Releases the pages that lie entirely within this part of the contents, none of which was ever written to.
   void releaseUnwritten(std::string_view part) const;
   // For a file that is read part by part, roughly in order: releases the whole megabytes that end in this part. Each
@@ -59,7 +61,7 @@ private:
 };
 
 // From now on, reading a mapped file that was truncated ends the process with a message that names it, and status 1.
-void endWhereFilesAreCutOff();
+void endWhereFilesAreCutOff(); // by SIGBUS (Signals.h)
 
 // The index of the first byte of `line` that is not valid UTF-8 (RFC 3629), or npos.
 size_t invalidUtf8(std::string_view line);
@@ -73,12 +75,16 @@ public:
   FileWriter(const FileWriter &) = delete;
   ~FileWriter(); // removes what was not committed
   void write(std::string_view bytes);
+  // Commits files that belong together. A process that is killed meanwhile leaves the old files, or some or none of the
+  // old or of the new ones, but never old and new ones.
+  static void commitTogether(std::span<FileWriter *const> writers);
   // Syncs the file to disk and renames it. The old file is kept under the name `previous`, in the same folder, unless
   // that is empty.
   void commit(const std::string &previous = "");
 
 private:
   [[noreturn]] void fail() const;
+  void sync() const;
   std::string name, file, partial; // the name as given; the target of a link; the temporary name
   std::optional<Unfinished> unfinished;
   bool streamed = false;
@@ -88,6 +94,8 @@ private:
 void writeFile(const std::string &file, std::string_view contents, bool executable = false);
 // 16 random hexadecimal digits, for a name that nobody can foresee.
 std::string randomDigits();
+// Syncs the names in a folder to disk. Returns false if that fails, with errno set.
+bool syncFolder(const std::string &folder);
 // Throws what writeFile would throw at once, and keeps the command from reading the file from now on: to be called
 // before what takes time.
 void checkWritable(const std::string &file);

@@ -87,21 +87,6 @@ void Unfinished::removeAll() {
       remove(AT_FDCWD, entry->path);
 }
 
-// The signal is blocked until this returns, and then ends the process.
-void Unfinished::removeAndEnd(int signal) {
-  removeAll();
-  std::signal(signal, SIG_DFL);
-  std::raise(signal);
-}
-
-void Unfinished::removeOnSignals() {
-  owner = ::getpid();
-  struct sigaction action{}, before{};
-  action.sa_handler = removeAndEnd;
-  sigfillset(&action.sa_mask);
-  for (int signal : {SIGINT, SIGTERM, SIGHUP})
-    if (::sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_DFL)
-      ::sigaction(signal, &action, nullptr);
-}
+void Unfinished::removeFromHere() { owner = ::getpid(); }
 
 } // namespace xfc

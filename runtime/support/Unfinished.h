@@ -12,15 +12,14 @@ public:
   explicit Unfinished(const std::string &path);
   Unfinished(const Unfinished &) = delete;
   ~Unfinished();
-  // From now on SIGINT, SIGTERM and SIGHUP remove what is unfinished before they end the process; those that are
-  // ignored stay ignored. For programs of our own: a library leaves signals to the program that loads it.
-  static void removeOnSignals();
-  // Removes what is unfinished, if removeOnSignals() was called in this process, for whoever ends the process next.
+  // From now on removeAll() removes what this process leaves unfinished. For programs of our own (Signals.h): a library
+  // leaves signals to the program that loads it.
+  static void removeFromHere();
+  // Removes what is unfinished, if removeFromHere() was called in this process, for whoever ends the process next.
   // From here on this thread takes no signals, and of several threads only the first returns. Async-signal-safe.
   static void removeAll();
 
 private:
-  static void removeAndEnd(int signal); // the handler
   struct Entry;
   Entry *entry; // null: the path is longer than any that can be opened
 };

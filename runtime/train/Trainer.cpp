@@ -10,11 +10,10 @@
 #include "support/Files.h"
 #include "support/Format.h"
 #include "support/Inputs.h"
-#include "support/Interrupt.h"
 #include "support/Json.h"
 #include "support/Progress.h"
 #include "support/Quoted.h"
-#include "support/SaveRequest.h"
+#include "support/Signals.h"
 #include "text/Metrics.h"
 #include "text/WordAlignment.h"
 #include "trace/Trace.h"
@@ -1338,7 +1337,6 @@ void Trainer::end() {
 
 void Trainer::run() {
   const InterruptGuard guard;
-  const SaveRequestGuard saveGuard;
   decide();
   if (progress.step > 0 && progress.step % options.validEvery == 0) // its validation may be missing
     validate();

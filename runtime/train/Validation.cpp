@@ -1,7 +1,7 @@
 // Measures a model on text it was not trained on: its loss, and its translations.
 #include "train/Validation.h"
 #include "plan/Programs.h"
-#include "support/Interrupt.h"
+#include "support/Signals.h"
 #include "text/Batches.h"
 #include "train/Update.h"
 #include <cstring>

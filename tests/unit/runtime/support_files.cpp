@@ -1,6 +1,7 @@
 // Tests that files are written atomically, and what is refused.
 #include "folder.h"
 #include "support/Files.h"
+#include "support/Signals.h"
 #include <csignal>
 #include <cstring>
 #include <fcntl.h>
@@ -233,8 +234,7 @@ TEST_F(SupportFiles, MegabytesAreGivenBackOnceTheirEndIsRead) {
 TEST_F(SupportFiles, AFileThatIsCutOffInUseIsAnError) {
   writeFile(in("a"), std::string(100000, 'x'));
   auto use = [&] {
-    Unfinished::removeOnSignals();
-    endWhereFilesAreCutOff();
+    installSignals();
     FileWriter unfinished(in("b"));
     MappedFile file(in("a"));
     fs::resize_file(in("a"), 50000);

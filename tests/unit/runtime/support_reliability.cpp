@@ -3,7 +3,7 @@
 #include "support/Checksum.h"
 #include "support/CommandLine.h"
 #include "support/Files.h"
-#include "support/Interrupt.h"
+#include "support/Signals.h"
 #include "support/TemporaryFolder.h"
 #include "support/Uncaught.h"
 #include "support/Verb.h"
@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <fstream>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <thread>
@@ -65,6 +66,32 @@ TEST_F(Reliability, WriterStreamsAndKeepsTheLastGeneration) {
   EXPECT_EQ(namesIn(folder), (std::vector<std::string>{"previous", "state"}));
 }
 
+// What replaces a file has its permissions, but is not run with its owner's rights.
+TEST_F(Reliability, WriterTakesNoRightsOfTheOwner) {
+  writeFile(in("file"), "old");
+  ASSERT_EQ(chmod(in("file").c_str(), 06751), 0);
+  writeFile(in("file"), "new", /*executable=*/true);
+  struct stat info{};
+  ASSERT_EQ(stat(in("file").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0751u);
+}
+
+// Files that belong together replace the old ones only when all of them are complete.
+TEST_F(Reliability, WritersCommitTogether) {
+  for (const char *name : {"a", "b"})
+    writeFile(in(name), "old");
+  {
+    FileWriter a(in("a")), b(in("b")), c(in("c"));
+    for (FileWriter *writer : {&a, &b, &c})
+      writer->write("new");
+    EXPECT_EQ(readFile(in("a")) + readFile(in("b")), "oldold");
+    FileWriter *const together[] = {&a, &b, &c};
+    FileWriter::commitTogether(together);
+  }
+  EXPECT_EQ(readFile(in("a")) + readFile(in("b")) + readFile(in("c")), "newnewnew");
+  EXPECT_EQ(namesIn(folder), (std::vector<std::string>{"a", "b", "c"}));
+}
+
 // Writing a file touches nothing else, whatever was planted next to it, and nobody gains read access.
 TEST_F(Reliability, WriterFollowsNoPlantedName) {
   writeFile(in("victim"), "mine");
@@ -101,11 +128,15 @@ TEST_F(Reliability, OnlyOurOwnAbandonedFilesGo) {
 
 // A file, and a folder with all that is in it, but not what was finished before.
 TEST_F(Reliability, ASignalRemovesWhatIsUnfinished) {
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP})
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGXCPU, SIGQUIT, SIGALRM, SIGVTALRM, SIGPROF, SIGUSR2, SIGIO})
     for (const int noted : {0, 1}) { // the second signal, where the first is recorded
+      const bool isNoted = signal == SIGINT || signal == SIGTERM || signal == SIGHUP;
+      if (noted && !isNoted)
+        continue;
       const pid_t child = fork();
       if (child == 0) {
-        Unfinished::removeOnSignals();
+        std::signal(signal, SIG_DFL);
+        installSignals();
         const FileLock lock(in("lock"), "");
         FileWriter file(in("file"));
         file.write("x");
@@ -131,7 +162,7 @@ TEST_F(Reliability, ASignalRemovesWhatIsUnfinished) {
   const pid_t child = fork();
   if (child == 0) {
     std::signal(SIGHUP, SIG_IGN);
-    Unfinished::removeOnSignals();
+    installSignals();
     raise(SIGHUP);
     _exit(7);
   }
@@ -146,7 +177,7 @@ TEST_F(Reliability, ASecondSignalWaitsForTheRemoval) {
   ASSERT_EQ(pipe(ready), 0);
   const pid_t child = fork();
   if (child == 0) {
-    Unfinished::removeOnSignals();
+    installSignals();
     const TemporaryFolder part = TemporaryFolder::beginningWith(in("folder."));
     for (int i = 0; i < 500; ++i)
       std::ofstream(part.file(std::to_string(i)));
@@ -173,7 +204,7 @@ TEST_F(Reliability, ASecondSignalWaitsForTheRemoval) {
 TEST_F(Reliability, WhoEndsAProcessRemovesItsFilesOnly) {
   const pid_t child = fork();
   if (child == 0) {
-    Unfinished::removeOnSignals();
+    installSignals();
     reportUncaught();
     FileWriter file(in("file"));
     if (const pid_t forked = fork(); forked == 0)
@@ -335,6 +366,67 @@ TEST(Integers, AreDecimalAndInRange) {
   }
   EXPECT_EQ(parse({"--number", "9223372036854775808"}, number, seed, &message), 2);
   EXPECT_NE(message.find("9223372036854775807"), std::string::npos) << message;
+}
+
+// The system sends SIGXCPU every second once the limit is reached: however many there are, the work ends as it does
+// after SIGTERM, and a second SIGTERM still ends the process.
+TEST(Signals, TheLimitOfTimeIsNotedAndRepeated) {
+  const pid_t child = fork();
+  if (child == 0) {
+    std::signal(SIGXCPU, SIG_DFL); // another test's guard may have noted a signal
+    installSignals();
+    {
+      const InterruptGuard guard;
+      for (int i = 0; i < 3; ++i)
+        raise(SIGXCPU);
+      raise(SIGTERM);
+      raise(SIGXCPU);
+      if (interrupted() != SIGXCPU)
+        _exit(1);
+    }
+    raise(SIGXCPU); // when the work was saved, and the process ends
+    const InterruptGuard again;
+    raise(SIGTERM);
+    raise(SIGXCPU);
+    if (interrupted() != SIGTERM)
+      _exit(2);
+    raise(SIGTERM);
+    _exit(3);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM) << status;
+}
+
+// From the first instruction on, whoever asks for it later, and even if the process was started to ignore it.
+TEST(Signals, ARequestToSaveIsKept) {
+  const pid_t child = fork();
+  if (child == 0) {
+    std::signal(SIGUSR1, SIG_IGN);
+    installSignals();
+    raise(SIGUSR1);
+    raise(SIGUSR1);
+    const InterruptGuard guard;
+    const bool first = saveRequested(), second = saveRequested();
+    _exit(first && !second && interrupted() == 0 ? 7 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 7) << status;
+}
+
+// A file that grows beyond the limit is an error of that file, and is removed.
+TEST_F(Reliability, ALimitOfSizeIsAnError) {
+  const auto write = [&] {
+    const rlimit limit{1000, 1000};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    _exit(reportErrors([&] {
+      writeFile(in("file"), std::string(2000, 'x'));
+      return 0;
+    }));
+  };
+  EXPECT_EXIT(write(), testing::ExitedWithCode(1), "error: " + in("file") + ": cannot write: File too large");
+  EXPECT_EQ(namesIn(folder), std::vector<std::string>());
 }
 
 TEST(Interrupt, TheFirstSignalIsNotedAndTheSecondEnds) {

@@ -1,0 +1,51 @@
+// What signals mean to our programs: one table for all of them (Signals.cpp).
+//
+//   signal                          | from a program's first instruction on      | while an InterruptGuard lives
+//   (`train`
+//                                   |                                            | takes steps, `bench startup` has a
+//                                   child)
+//   --------------------------------|--------------------------------------------|------------------------------------------
+//   SIGINT, SIGTERM, SIGHUP         | remove what is unfinished and end          | noted; a second one removes and ends
+//   SIGXCPU (`ulimit -t`)           | the same                                   | noted; the system repeats it each
+//   second,
+//                                   |                                            | which changes nothing
+//   SIGQUIT, SIGALRM, SIGUSR2, ...  | the same                                   | the same
+//   SIGUSR1                         | noted: `train` saves after its next step, and goes on; other verbs have nothing
+//                                   | to save, and go on
+//   SIGPIPE, SIGXFSZ (`ulimit -f`)  | ignored: whatever is written to reports an error
+//   SIGBUS                          | a mapped file was truncated: a message that names it, and status 1
+//
+// A signal of the first three rows that the process was started to ignore stays ignored (nohup), except that a guard
+// notes SIGINT and SIGTERM all the same. Other signals keep the system's meaning. A library installs none of this.
+#pragma once
+
+#include "support/Error.h"
+
+namespace xfc {
+
+// From here on signals mean what the table says. For programs of our own, before anything else; again is harmless.
+void installSignals();
+
+// Thrown when a signal interrupts the work, so that unwinding cleans up.
+struct Interrupted : Error {
+  explicit Interrupted(int signal);
+  int signal;
+};
+
+// During its lifetime, signals that ask the process to end are noted instead. One at a time.
+class InterruptGuard {
+public:
+  InterruptGuard();
+  ~InterruptGuard();
+  InterruptGuard(const InterruptGuard &) = delete;
+};
+
+// The first signal that the latest guard has noted, or 0.
+int interrupted();
+// Throws Interrupted if a signal was noted.
+void checkInterrupted();
+
+// Whether SIGUSR1 was noted since the last call.
+bool saveRequested();
+
+} // namespace xfc
