@@ -15,8 +15,9 @@
 namespace xfc {
 namespace {
 
-// Runs a command of the teacher to its end. What it prints, its progress and its errors, goes where ours goes.
-void runTeacher(const TeacherOptions &teacher, const std::vector<std::string> &words) {
+// Runs a command of the teacher, which writes `output`, to its end. What it prints, its progress and its errors, goes
+// where ours goes.
+void runTeacher(const TeacherOptions &teacher, const std::vector<std::string> &words, const std::string &output) {
   if (access(teacher.executable.c_str(), X_OK) != 0 || std::filesystem::is_directory(teacher.executable))
     throw Error(teacher.executable + ": not an executable; --teacher takes one that `xfc compile` has made");
   const std::string what = teacher.executable + " " + words.front();
@@ -24,9 +25,14 @@ void runTeacher(const TeacherOptions &teacher, const std::vector<std::string> &w
   for (const std::string &word : words)
     arguments.push_back(const_cast<char *>(word.c_str()));
   arguments.push_back(nullptr);
-  const pid_t child = fork();
+  std::error_code none;
+  std::filesystem::remove(output, none); // of an earlier run
+  const pid_t parent = getpid(), child = fork();
   if (child == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGTERM); // it does not outlive this process
+    prctl(PR_SET_PDEATHSIG, SIGTERM); // it does not outlive this process,
+    if (getppid() != parent)          // nor one that has ended since
+      _exit(127);
+    std::signal(SIGUSR1, SIG_IGN); // a request to save is for this process, even if the whole group gets it
     execv(teacher.executable.c_str(), arguments.data());
     _exit(127);
   }
@@ -40,6 +46,9 @@ void runTeacher(const TeacherOptions &teacher, const std::vector<std::string> &w
   if (status != 0)
     throw Error(what + ": the teacher failed with status " + std::to_string(WEXITSTATUS(status)) +
                 "; what it said stands above");
+  if (!exists(output))
+    throw Error(what + ": the teacher has ended without writing " + output +
+                "; --teacher takes an executable that `xfc compile` has made");
 }
 
 // Flags that each of its commands takes.
@@ -126,7 +135,7 @@ PairFiles translateByTeacher(const TeacherOptions &teacher, const std::vector<st
   std::vector<std::string> words = commandOf("translate", teacher, run);
   words.insert(words.end(), {"--input", joined.name, "--n-best", std::to_string(teacher.nBest), "--length-penalty", "0",
                              "--scores", "--output", translations.name});
-  runTeacher(teacher, words);
+  runTeacher(teacher, words, translations.name);
 
   const bool several = teacher.nBest > 1;
   FileWriter writer(table);
@@ -179,7 +188,7 @@ void prepareByTeacher(const TeacherOptions &teacher, const PairFiles &text, cons
     add("--filter-length", {bound(filter.shortest) + ":" + bound(filter.longest)});
   if (filter.ratio > 0)
     add("--filter-ratio", {format("%.17g", filter.ratio)});
-  runTeacher(teacher, words);
+  runTeacher(teacher, words, pairs);
 }
 
 } // namespace xfc

@@ -15,6 +15,7 @@
 #include "support/Quoted.h"
 #include "support/Signals.h"
 #include "text/Metrics.h"
+#include "text/Shard.h"
 #include "text/WordAlignment.h"
 #include "trace/Trace.h"
 #include "train/Checkpoint.h"
@@ -427,8 +428,11 @@ void Trainer::prepareData() {
                        options.format, bar, sampling().any());
       }
     }
-    if (!made)
-      writeFile(factsFile, facts);
+    if (made)
+      return;
+    for (const std::string &file : prepared) // the facts vouch for it
+      const Shard readable(file, {*model.source, *model.target}, module());
+    writeFile(factsFile, facts);
   });
   if (ranks.size() == 1)
     return;

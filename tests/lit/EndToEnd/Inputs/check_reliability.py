@@ -72,10 +72,12 @@ weights = ["--weights", path("w/last.safetensors")]
 
 
 def check_signals():
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGXCPU):
         name = f"signal{number}"
         process = started(name, stderr=subprocess.PIPE)
         process.send_signal(number)
+        if number == signal.SIGXCPU:  # the system sends it every second
+            process.send_signal(number)
         error = process.communicate(timeout=30)[1].decode()
         expect(process.returncode == 0 and "saved; continue with --resume" in error, f"signal {number}: {process.returncode}, {error}")
         expect(os.path.exists(path(name + "/state/training.safetensors")), f"signal {number} leaves no state")
@@ -98,6 +100,66 @@ def check_signals():
     process.communicate(timeout=60)
     expect(process.returncode == 0 and time.monotonic() - begin < 8, f"SIGTERM before a long validation: {process.returncode}")
     expect(os.path.exists(path("validating/state/training.safetensors")), "SIGTERM before a long validation leaves no state")
+
+
+def is_handled(process, number):
+    with open(f"/proc/{process.pid}/status") as status:
+        return any(line.startswith("SigCgt:") and int(line.split()[1], 16) >> number - 1 & 1 for line in status)
+
+
+def check_signals_of_verbs():
+    """Every verb, while it waits for its input: SIGUSR1 changes nothing, others end it and leave no files."""
+    source = path("endless")
+    os.mkfifo(source)
+    part = ["-o", path("part")]
+    writer = os.open(source, os.O_RDWR)
+    for number, program, *words in [
+            (signal.SIGTERM, translator, "translate", *weights, *ids, "--input", source, "--output", path("part")),
+            (signal.SIGXCPU, translator, "score", *weights, *ids, "--source", source, "--target", path("b")),
+            (signal.SIGQUIT, translator, "prepare", "--format", "ids", "--source", source, "--target", path("b"), "--out", path("part")),
+            (signal.SIGHUP, worded, "encode", "--vocab", path("one.model"), "--input", source),
+            (signal.SIGXCPU, translator, *training("part", "--valid-source", source, "--valid-target", path("b"))),
+            (signal.SIGXCPU, xfc, "vocab", "--input", source, "--size", "30", *part)]:
+        process = subprocess.Popen([program, *words], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        while process.poll() is None and not is_handled(process, signal.SIGUSR1):
+            pass
+        process.send_signal(signal.SIGUSR1)
+        time.sleep(0.3)
+        expect(process.poll() is None, f"{words}: SIGUSR1 ends it with {process.returncode}")
+        process.send_signal(number)
+        process.send_signal(number)
+        error = process.communicate(timeout=30)[1]
+        expect(process.returncode == -number, f"{words}: {process.returncode} after signal {number}: {error}")
+        left = glob.glob(path("part*")) + glob.glob(path("part/*"))
+        expect(not left, f"{words}: signal {number} leaves {left}")
+    os.close(writer)
+    os.unlink(source)
+
+
+def check_early_requests():
+    """What asks for a save before the first step is heeded after it: while text is read, and while a teacher works, which it does not disturb."""
+    os.mkfifo(path("slow"))
+    words = training("early", "--steps", "2")
+    words[words.index("--source") + 1] = path("slow")
+    process = subprocess.Popen([translator, *words], stderr=subprocess.PIPE)
+    with open(path("slow"), "wb") as source:
+        process.send_signal(signal.SIGUSR1)
+        source.write(read("a"))
+    error = process.communicate(timeout=30)[1].decode()
+    expect(process.returncode == 0 and "saved at step 1, as requested by SIGUSR1" in error, f"SIGUSR1 while reading: {process.returncode}, {error}")
+    with open(path("teacher"), "w") as file:
+        file.write(f'#!/bin/sh\nkill -USR1 $PPID $$\nexec {translator} "$@"\n')
+    with open(path("idler"), "w") as file:
+        file.write("#!/bin/sh\n")
+    for name in ("teacher", "idler"):
+        os.chmod(path(name), 0o755)
+    taught = ["train", "--format", "ids", "--source", path("a"), "--teacher-model", path("w"), "--threads", "1", "--batch-tokens", "200",
+              "--steps", "2", "--out", path("taught"), "--teacher"]
+    # A teacher that ends without its files is named, and the next run does not rely on them.
+    refused(f"{path('idler')} translate: the teacher has ended without writing ", *taught, path("idler"), "--teacher-n-best", "1")
+    expect(not os.path.exists(path("taught/data.json")), "data.json vouches for a table that the teacher has not written")
+    error = call(*taught, path("teacher"), "--teacher-n-best", "1", "--resume").stderr.decode()
+    expect("saved at step 1, as requested by SIGUSR1" in error, f"SIGUSR1 while a teacher works: {error}")
 
 
 def check_closed_streams():
@@ -336,6 +398,8 @@ def check_numbers():
 
 call(*training("w", "--steps", "20", "--quiet"))
 check_signals()
+check_signals_of_verbs()
+check_early_requests()
 check_closed_streams()
 check_two_runs()
 check_folders()
