@@ -286,10 +286,13 @@ std::vector<std::string> linkLibrary(const std::vector<std::vector<ObjectFile>> 
   append(arguments, {"-u", "__cxa_pure_virtual", "-Bstatic", "-lstdc++", "-lgcc", "-lgcc_eh"});
   run(parts.linker, arguments, temporary);
 
-  writeFile(written[0], MappedFile(shared).contents(), /*executable=*/true);
+  FileWriter sharedLibrary(written[0], /*executable=*/true), staticLibrary(written[1]), header(written[2]);
+  sharedLibrary.write(MappedFile(shared).contents());
   const std::string object(MappedFile(whole).contents());
-  writeFile(written[1], archiveOf(withSymbols({object, name}, interface.functions), name + ".o"));
-  writeFile(written[2], interface.header);
+  staticLibrary.write(archiveOf(withSymbols({object, name}, interface.functions), name + ".o"));
+  header.write(interface.header);
+  FileWriter *const together[] = {&sharedLibrary, &staticLibrary, &header};
+  FileWriter::commitTogether(together);
   return written;
 }
 

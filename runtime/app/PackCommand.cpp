@@ -17,9 +17,11 @@ void run(ModelOptions options, const std::string &output) {
   // A model that does not load must not be packed.
   if (files.vocabulary.empty())
     options.format = Format::Ids;
-  loadModel(options);
-  auto read = [](const std::string &file) { return file.empty() ? "" : readFile(file, mostLargeBytes); };
-  writePacked(MappedFile(files.weights).contents(), read(files.vocabulary), read(files.targetVocabulary), output);
+  const MappedFile weights(files.weights);
+  const TranslationModel model = loadModel(options);
+  weights.requireUnchanged(/*byName=*/true); // so it is the file that was loaded
+  writePacked(weights.contents(), files.vocabulary.empty() ? "" : model.source->bytes(),
+              files.targetVocabulary.empty() ? "" : model.target->bytes(), output);
   if (!options.quiet)
     std::fprintf(stderr, "%s carries %s%s\n", output.c_str(), files.weights.c_str(),
                  files.vocabulary.empty() ? " and no vocabulary" : " and its vocabulary");
