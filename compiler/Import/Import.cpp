@@ -1,12 +1,12 @@
 // Turns a Description into an xfc module: one function for each program a user can run, nothing fused.
 #include "Import.h"
+#include "Dialect/FunctionBuilder.h"
 #include "Dialect/XFC.h"
 #include "StepKinds.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
 #include "plan/Programs.h"
 #include "support/Error.h"
-#include "llvm/ADT/BitVector.h"
 #include <set>
 
 using namespace mlir;
@@ -114,12 +114,9 @@ std::string placeOf(ArrayRef<StepDescription> steps, size_t index) {
 class ProgramBuilder {
 public:
   ProgramBuilder(const Description &model, ModuleOp module, FloatType element, ProgramKind kind)
-      : model(model), kind(std::move(kind)), builder(module.getBodyRegion()), element(element),
-        loc(locationOf(this->kind.name)) {
-    builder.setInsertionPointToEnd(module.getBody());
-    function = func::FuncOp::create(builder, loc, this->kind.name, builder.getFunctionType({}, {}));
-    body = function.addEntryBlock();
-    builder.setInsertionPointToStart(body);
+      : model(model), kind(std::move(kind)), builder(module.getContext()), element(element),
+        loc(locationOf(this->kind.name)), function(module, this->kind.name, loc) {
+    builder.setInsertionPointToEnd(function.body());
     for (const ParameterDescription &parameter : model.parameters) {
       Value value = addArgument(parameter.name, attr::parameter, RankedTensorType::get(parameter.shape, element));
       parameters[parameter.name] = value;
@@ -165,18 +162,18 @@ public:
         loss = aligned.getResult();
         alignment = aligned.getAlignment();
       }
-      addResult(names::loss, loss);
-      addResult(names::nll, nll.getNll());
+      function.addResult(names::loss, loss);
+      function.addResult(names::nll, nll.getNll());
       if (alignment)
-        addResult(names::alignment, alignment);
+        function.addResult(names::alignment, alignment);
     } else {
       if (model.decoder || !model.head.empty())
-        addResult(names::logits, logits);
-      addResult(names::encoderOutput, memory);
+        function.addResult(names::logits, logits);
+      function.addResult(names::encoderOutput, memory);
       for (auto &[path, probabilities] : weights)
-        addResult("attention." + path, probabilities);
+        function.addResult("attention." + path, probabilities);
     }
-    finish();
+    function.finish(/*optional=*/model.parameters.size());
   }
 
   // @encode: what decoding needs to know about a source sentence, the keys and values of every cross-attention.
@@ -187,10 +184,10 @@ public:
       if (!attention.encoderMemory)
         return;
       auto [keys, values] = importKeysAndValues(attention, at, importMemory(attention, at));
-      addResult(at.path + ".k", keys);
-      addResult(at.path + ".v", values);
+      function.addResult(at.path + ".k", keys);
+      function.addResult(at.path + ".v", values);
     });
-    finish();
+    function.finish(/*optional=*/model.parameters.size());
   }
 
   // @decode_step, @decode_candidates and @decode_renormalized: the next token of every live hypothesis.
@@ -213,23 +210,18 @@ public:
       auto found =
           CandidatesOp::create(builder, loc, rows({candidates}, builder.getI32Type()), rows({candidates}, element),
                                rows({}, element), logProbs, wanted, excluded, kind.renormalize);
-      addResult(names::tokens, found.getTokens());
-      addResult(names::tokenLogProbs, found.getBest());
-      addResult(names::wantedLogProb, found.getWantedLogProb());
+      function.addResult(names::tokens, found.getTokens());
+      function.addResult(names::tokenLogProbs, found.getBest());
+      function.addResult(names::wantedLogProb, found.getWantedLogProb());
     } else {
-      addResult(names::logProbs, logProbs);
+      function.addResult(names::logProbs, logProbs);
     }
     for (auto &[path, old, now] : caches)
-      addResult(path, now, old);
-    finish();
+      function.addResult(path, now, old);
+    function.finish(/*optional=*/model.parameters.size());
   }
 
 private:
-  struct Result {
-    std::string name;
-    Value value;
-    Value replaces; // the argument, or null
-  };
   struct KeysAndValues {
     Value keys, values;
   };
@@ -241,10 +233,7 @@ private:
   //===-- the function ------------------------------------------------------------------------------------===//
 
   Value addArgument(const std::string &name, StringRef role, Type type) {
-    argumentAttributes.push_back(
-        builder.getDictionaryAttr({builder.getNamedAttr(attr::name, builder.getStringAttr(name)),
-                                   builder.getNamedAttr(attr::role, builder.getStringAttr(role))}));
-    return body->addArgument(type, locationOf(name));
+    return function.addArgument(name, role, type, locationOf(name));
   }
 
   Value addInput(const std::string &name, RowSet set, const StackDescription &stack) {
@@ -267,37 +256,6 @@ private:
       const auto features = cast<RankedTensorType>(parameter(at.path + ".gate.weight").getType()).getDimSize(0);
       states[at.path] = addArgument(at.path + ".state", attr::state, rowsType(RowSet::cache, features));
     });
-  }
-
-  void addResult(const std::string &name, Value value, Value replaces = {}) {
-    results.push_back({name, value, replaces});
-  }
-
-  // Returns the results, drops unused parameters, and sets the function's type and attributes all at once, since every
-  // change of them copies them all.
-  void finish() {
-    SmallVector<Value> values;
-    for (const Result &result : results)
-      values.push_back(result.value);
-    func::ReturnOp::create(builder, function.getLoc(), values);
-    llvm::BitVector unused(body->getNumArguments());
-    for (unsigned i = 0; i < model.parameters.size(); ++i)
-      unused[i] = body->getArgument(i).use_empty();
-    body->eraseArguments(unused);
-    SmallVector<DictionaryAttr> ofArguments, ofResults;
-    for (auto [i, attributes] : llvm::enumerate(argumentAttributes))
-      if (!unused[i])
-        ofArguments.push_back(attributes);
-    for (const Result &result : results) {
-      NamedAttrList attributes;
-      attributes.append(attr::name, builder.getStringAttr(result.name));
-      if (result.replaces)
-        attributes.append(attr::alias, builder.getI64IntegerAttr(cast<BlockArgument>(result.replaces).getArgNumber()));
-      ofResults.push_back(attributes.getDictionary(context()));
-    }
-    function.setFunctionType(builder.getFunctionType(body->getArgumentTypes(), ValueRange(values).getTypes()));
-    function.setAllArgAttrs(ofArguments);
-    function.setAllResultAttrs(ofResults);
   }
 
   //===-- types -------------------------------------------------------------------------------------------===//
@@ -514,9 +472,7 @@ private:
   OpBuilder builder;
   FloatType element;
   Location loc;
-  func::FuncOp function;
-  Block *body;
-  std::vector<DictionaryAttr> argumentAttributes;
+  FunctionBuilder function;
   llvm::StringMap<Value> parameters;
   Value memory; // the encoder's output; null in a decoding step
   Value guided; // the probabilities of the attention `kind.guidedPath`
@@ -524,7 +480,6 @@ private:
   llvm::StringMap<Value> states; // of recurrences, in a decoding step
   std::vector<Cache> caches;
   std::vector<std::pair<std::string, Value>> weights;
-  std::vector<Result> results;
   int64_t dropouts = 0;
 };
 

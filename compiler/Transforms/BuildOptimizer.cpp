@@ -1,5 +1,6 @@
 // Adds @update, which computes new parameters from gradients, for each optimizer rule, and @accumulate, which adds the
 // gradients of earlier batches. Each has one op, or a few, per parameter.
+#include "Dialect/FunctionBuilder.h"
 #include "Dialect/XFC.h"
 #include "Passes.h"
 #include "plan/Optimizers.h"
@@ -56,34 +57,23 @@ private:
   // gradients + sums, which overwrite the gradients.
   void buildAccumulate() {
     Location loc = NameLoc::get(StringAttr::get(&getContext(), programs::accumulate));
-    OpBuilder builder = OpBuilder::atBlockEnd(getOperation().getBody());
-    auto function = func::FuncOp::create(builder, loc, programs::accumulate, builder.getFunctionType({}, {}));
-    function.addEntryBlock();
-    const auto n = static_cast<unsigned>(parameters.size());
+    FunctionBuilder function(getOperation(), programs::accumulate, loc);
+    SmallVector<Value> batch, sums;
     for (const Parameter &parameter : parameters)
-      addArgument(function, parameter.name, attr::gradient, parameter.type, parameter.location);
+      batch.push_back(function.addArgument(parameter.name, attr::gradient, parameter.type, parameter.location));
     for (const Parameter &parameter : parameters)
-      addArgument(function, builder.getStringAttr(names::sumOf + parameter.name.getValue()), attr::state,
-                  parameter.type, parameter.location);
-    builder.setInsertionPointToStart(&function.getBody().front());
-    SmallVector<Value> results;
-    for (unsigned i = 0; i < n; ++i)
-      results.push_back(AddOp::create(builder, parameters[i].location, parameters[i].type, function.getArgument(i),
-                                      function.getArgument(n + i)));
-    func::ReturnOp::create(builder, loc, results);
-    function.setFunctionType(
-        builder.getFunctionType(function.getBody().getArgumentTypes(), ValueRange(results).getTypes()));
-    for (unsigned i = 0; i < n; ++i) {
-      function.setResultAttr(i, attr::name, parameters[i].name);
-      function.setResultAttr(i, attr::alias, builder.getI64IntegerAttr(i));
-    }
+      sums.push_back(function.addArgument((names::sumOf + parameter.name.getValue()).str(), attr::state, parameter.type,
+                                          parameter.location));
+    OpBuilder builder = OpBuilder::atBlockEnd(function.body());
+    for (auto [parameter, gradient, sum] : llvm::zip_equal(parameters, batch, sums))
+      function.addResult(parameter.name, AddOp::create(builder, parameter.location, parameter.type, gradient, sum),
+                         gradient);
+    function.finish();
   }
 
   void buildUpdate(const Optimizer &optimizer) {
     Location loc = NameLoc::get(StringAttr::get(&getContext(), optimizer.program));
-    OpBuilder builder = OpBuilder::atBlockEnd(getOperation().getBody());
-    auto function = func::FuncOp::create(builder, loc, optimizer.program, builder.getFunctionType({}, {}));
-    function.addEntryBlock();
+    FunctionBuilder function(getOperation(), optimizer.program, loc);
     const auto n = static_cast<unsigned>(parameters.size());
     SmallVector<StringRef> roles = {attr::parameter, attr::gradient};
     roles.append(optimizer.states.begin(), optimizer.states.end());
@@ -91,15 +81,16 @@ private:
     for (auto [role, values] : llvm::zip_equal(roles, arguments))
       for (auto [parameter, value] : llvm::zip_equal(parameters, values))
         if (const auto shape = shapeOfState(std::string_view(role), parameter.type.getShape().vec()))
-          value = addArgument(function, parameter.name, role,
-                              RankedTensorType::get(*shape, parameter.type.getElementType()), parameter.location);
+          value = function.addArgument(
+              parameter.name, role, RankedTensorType::get(*shape, parameter.type.getElementType()), parameter.location);
     Type element = parameters.front().type.getElementType();
     auto scalar = RankedTensorType::get({}, element);
-    Value hyper = addArgument(function, builder.getStringAttr(names::hyper), attr::scalar,
-                              RankedTensorType::get({static_cast<int64_t>(optimizer.hyper.size())}, element), loc);
-    Value maxNorm = addArgument(function, builder.getStringAttr(names::maxNorm), attr::scalar, scalar, loc);
+    Value hyper =
+        function.addArgument(names::hyper, attr::scalar,
+                             RankedTensorType::get({static_cast<int64_t>(optimizer.hyper.size())}, element), loc);
+    Value maxNorm = function.addArgument(names::maxNorm, attr::scalar, scalar, loc);
 
-    builder.setInsertionPointToStart(&function.getBody().front());
+    OpBuilder builder = OpBuilder::atBlockEnd(function.body());
     SmallVector<Value> sums;
     for (unsigned i = 0; i < n; ++i) {
       int64_t parts = llvm::divideCeil(parameters[i].type.getNumElements(), SquareSumOp::elementsOfPart);
@@ -113,23 +104,12 @@ private:
                                : factoredStepOf(optimizer, builder, hyper, clip.getFactor(), arguments);
 
     // Each new value replaces the argument of its role.
-    SmallVector<Value> results, replaced;
     for (auto [values, old] : llvm::zip_equal(updated, arguments))
-      for (auto [value, argument] : llvm::zip(values, old))
-        if (value) {
-          results.push_back(value);
-          replaced.push_back(argument);
-        }
-    results.push_back(clip.getNorm());
-    func::ReturnOp::create(builder, loc, results);
-    function.setFunctionType(
-        builder.getFunctionType(function.getBody().getArgumentTypes(), ValueRange(results).getTypes()));
-    for (auto [i, argument] : llvm::enumerate(replaced)) {
-      const unsigned number = cast<BlockArgument>(argument).getArgNumber();
-      function.setResultAttr(i, attr::name, function.getArgAttr(number, attr::name));
-      function.setResultAttr(i, attr::alias, builder.getI64IntegerAttr(number));
-    }
-    function.setResultAttr(replaced.size(), attr::name, builder.getStringAttr(names::norm));
+      for (auto [i, value] : llvm::enumerate(values))
+        if (value)
+          function.addResult(parameters[i].name, value, old[i]);
+    function.addResult(names::norm, clip.getNorm());
+    function.finish();
   }
 
   // One value for each parameter, for each role of an update's arguments: parameters, gradients, then the states. Null
@@ -201,15 +181,6 @@ private:
         updated[averages].push_back(op.getResult(1));
     }
     return updated;
-  }
-
-  Value addArgument(func::FuncOp function, StringAttr name, StringRef role, Type type, Location location) {
-    unsigned index = function.getNumArguments();
-    Builder builder(&getContext());
-    DictionaryAttr attributes = builder.getDictionaryAttr(
-        {builder.getNamedAttr(attr::name, name), builder.getNamedAttr(attr::role, builder.getStringAttr(role))});
-    (void)function.insertArgument(index, type, attributes, location);
-    return function.getArgument(index);
   }
 
   SmallVector<Parameter> parameters;
