@@ -50,11 +50,11 @@ private:
       for (auto part : state.getOps<PartOp>())
         own[part.getName()] = static_cast<int64_t>(part.getOffset()) * elementBytes;
     }
+    SymbolTable symbols(getOperation());
     for (auto parameter : block.getOps<OffsetOp>()) {
       const int64_t offset = static_cast<int64_t>(parameter.getOffset()) * elementBytes;
       offsets[parameter.getName()] = offset;
-      for (StringAttr alias :
-           getOperation().lookupSymbol<ParameterOp>(parameter.getName()).getAliases().getAsRange<StringAttr>())
+      for (StringAttr alias : symbols.lookup<ParameterOp>(parameter.getName()).getAliases().getAsRange<StringAttr>())
         offsets[alias.getValue()] = offset;
     }
     return success();

@@ -61,14 +61,16 @@ struct LayOutParameters : impl::LayOutParametersBase<LayOutParameters> {
     builder.createBlock(&block.getBody());
     for (const ParameterLayout::Parameter &parameter : layout->parameters())
       OffsetOp::create(builder, module.getLoc(), parameter.name, parameter.offset);
+    SymbolTable symbols(module);
     for (StringRef state : statesOf(module))
       if (!likeParameters(std::string_view(state)))
-        layOutState(builder, state, *layout, type);
+        layOutState(builder, state, *layout, symbols, type);
   }
 
 private:
   // Lays out the tensors of a state in the order of their parameters, each from a cache line on.
-  void layOutState(OpBuilder &builder, StringRef state, const ParameterLayout &layout, FloatType type) {
+  void layOutState(OpBuilder &builder, StringRef state, const ParameterLayout &layout, const SymbolTable &symbols,
+                   FloatType type) {
     const int64_t line = ParameterLayout::alignment / (type.getWidth() / 8);
     OpBuilder::InsertionGuard guard(builder);
     auto op = StateOp::create(builder, getOperation().getLoc(), state, 0);
@@ -76,7 +78,7 @@ private:
     int64_t next = 0;
     for (const ParameterLayout::Parameter &parameter : layout.parameters()) {
       const Extents shape =
-          cast<RankedTensorType>(getOperation().lookupSymbol<ParameterOp>(parameter.name).getType()).getShape().vec();
+          cast<RankedTensorType>(symbols.lookup<ParameterOp>(parameter.name).getType()).getShape().vec();
       if (const std::optional<Extents> own = shapeOfState(std::string_view(state), shape)) {
         PartOp::create(builder, getOperation().getLoc(), parameter.name, *own, next);
         next = llvm::alignTo(next + elementsOf(*own), line);

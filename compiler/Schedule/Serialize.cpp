@@ -1,6 +1,7 @@
 // Turns a scheduled module into the plan that the runtime reads.
 #include "Analysis/ParameterLayout.h"
 #include "Passes.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/Support/SHA256.h"
 
 using namespace mlir;
@@ -24,7 +25,7 @@ std::string locationOf(Operation *op) {
 
 class Serializer {
 public:
-  explicit Serializer(ModuleOp source) : source(source) {}
+  explicit Serializer(ModuleOp source) : source(source), symbols(source) {}
 
   FailureOr<Module> run() {
     auto blocks = source.getOps<ParametersOp>();
@@ -37,7 +38,7 @@ public:
     addParameters(*blocks.begin());
     addKernels();
     for (auto weight : source.getOps<PackedWeightOp>()) {
-      auto kernel = source.lookupSymbol<PackKernelOp>(weight.getKernel());
+      auto kernel = symbols.lookup<PackKernelOp>(weight.getKernel());
       module.packed.push_back({kernels.lookup(weight.getKernelAttr().getAttr()),
                                {Place::Kind::Parameters, 0, static_cast<int64_t>(weight.getOffset())},
                                static_cast<int64_t>(kernel.getBytes()),
@@ -84,9 +85,9 @@ private:
     module.parameterElements = block.getElements();
     for (StringRef state : block.getStates().getAsValueRange<StringAttr>())
       module.states.push_back({state.str()});
-    SymbolTable symbols(source);
     for (auto entry : block.getOps<OffsetOp>()) {
       auto parameter = symbols.lookup<ParameterOp>(entry.getName());
+      numbers[entry.getName()] = static_cast<int64_t>(module.parameters.size());
       std::vector<std::string> aliases;
       for (auto alias : parameter.getAliases().getAsValueRange<StringAttr>())
         aliases.push_back(alias.str());
@@ -106,12 +107,9 @@ private:
       return;
     state->likeParameters = false;
     state->elements = entry.getElements();
-    for (auto part : entry.getOps<PartOp>()) {
-      const auto parameter = llvm::find_if(
-          module.parameters, [&](const Parameter &known) { return StringRef(known.name) == part.getName(); });
+    for (auto part : entry.getOps<PartOp>())
       state->parts.push_back(
-          {parameter - module.parameters.begin(), part.getShape().vec(), static_cast<int64_t>(part.getOffset())});
-    }
+          {numbers.lookup(part.getName()), part.getShape().vec(), static_cast<int64_t>(part.getOffset())});
   }
 
   // Adds the kernels in the order of the module, and then the references between them, which need all indices.
@@ -264,7 +262,9 @@ private:
   }
 
   ModuleOp source;
+  SymbolTable symbols;
   Module module;
+  llvm::StringMap<int64_t> numbers; // of the parameters, in the order of the block
   llvm::DenseMap<StringAttr, int32_t> kernels;
 };
 

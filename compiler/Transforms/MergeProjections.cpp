@@ -4,7 +4,9 @@
 #include "Passes.h"
 #include "mlir/IR/PatternMatch.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
+#include <set>
 
 using namespace mlir;
 
@@ -17,12 +19,17 @@ namespace {
 using Names = SmallVector<StringRef>;     // weights to be merged, in order
 using Linears = SmallVector<LinearOp, 3>; // the linears of such weights in one function
 
-Value parameterNamed(func::FuncOp function, StringRef name) {
-  for (BlockArgument argument : function.getArguments())
-    if (parameterName(argument) == name)
-      return argument;
-  return {};
-}
+// A function and its parameters by name.
+struct Function {
+  explicit Function(func::FuncOp op) : op(op) {
+    for (BlockArgument argument : op.getArguments())
+      if (StringRef name = parameterName(argument); !name.empty())
+        parameters.try_emplace(name, argument);
+  }
+
+  func::FuncOp op;
+  llvm::StringMap<Value> parameters;
+};
 
 // The linears that compute the operands of an attention or a recurrence, grouped by the rows they read. Looks through
 // writes to the decoding cache and rotations.
@@ -57,23 +64,23 @@ ScoresOp scoresOf(Value pairs) {
 }
 
 // The linears of the group in a function; empty if it does not use the group. Fails if they cannot be merged there.
-FailureOr<Linears> occurrence(const Names &group, func::FuncOp function, RewriterBase &rewriter) {
+FailureOr<Linears> occurrence(const Names &group, const Function &function, RewriterBase &rewriter) {
   Linears linears;
   for (StringRef name : group) {
-    Value weight = parameterNamed(function, name);
+    Value weight = function.parameters.lookup(name);
     if (!weight)
       continue;
     if (!weight.hasOneUse())
-      return rewriter.notifyMatchFailure(function, "a weight of the group has several uses");
+      return rewriter.notifyMatchFailure(function.op, "a weight of the group has several uses");
     auto linear = dyn_cast<LinearOp>(*weight.user_begin());
     if (!linear || linear.getWeight() != weight || !linear.getEpilogue().empty())
-      return rewriter.notifyMatchFailure(function, "a weight of the group is used otherwise than by a plain linear");
+      return rewriter.notifyMatchFailure(function.op, "a weight of the group is used otherwise than by a plain linear");
     linears.push_back(linear);
   }
   if (linears.empty())
     return linears;
   if (linears.size() != group.size())
-    return rewriter.notifyMatchFailure(function, "only a part of the group is used");
+    return rewriter.notifyMatchFailure(function.op, "only a part of the group is used");
   LinearOp first = linears.front();
   for (LinearOp linear : linears) {
     if (linear.getX() != first.getX())
@@ -133,12 +140,15 @@ void merge(ArrayRef<LinearOp> linears, IRRewriter &rewriter) {
 struct MergeProjections : impl::MergeProjectionsBase<MergeProjections> {
   void runOnOperation() override {
     IRRewriter rewriter(&getContext());
+    std::vector<Function> functions;
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      functions.emplace_back(function);
     llvm::StringSet<> taken;
     for (const Names &group : proposals()) {
       auto isTaken = [&](StringRef name) { return taken.contains(name); };
       if (llvm::any_of(group, isTaken))
         continue;
-      FailureOr<SmallVector<Linears>> found = occurrences(group, rewriter);
+      FailureOr<SmallVector<Linears>> found = occurrences(group, functions, rewriter);
       if (failed(found))
         continue;
       taken.insert_range(group);
@@ -154,12 +164,13 @@ private:
   // Every group of weights that could be merged for some attention or recurrence, the largest first.
   std::vector<Names> proposals() {
     std::vector<Names> found;
+    std::set<Names> known;
     auto propose = [&](ArrayRef<Value> operands) {
       for (const Linears &linears : projectionsOf(operands)) {
         Names names;
         for (LinearOp linear : linears)
           names.push_back(parameterName(linear.getWeight()));
-        if (!llvm::is_contained(found, names))
+        if (known.insert(names).second)
           found.push_back(names);
       }
     };
@@ -178,16 +189,17 @@ private:
 
   // The linears of the group in each function that uses it. Fails unless all functions can merge it, with the same
   // biases.
-  FailureOr<SmallVector<Linears>> occurrences(const Names &group, RewriterBase &rewriter) {
+  FailureOr<SmallVector<Linears>> occurrences(const Names &group, ArrayRef<Function> functions,
+                                              RewriterBase &rewriter) {
     SmallVector<Linears> all;
-    for (auto function : getOperation().getOps<func::FuncOp>()) {
+    for (const Function &function : functions) {
       FailureOr<Linears> linears = occurrence(group, function, rewriter);
       if (failed(linears))
         return failure();
       if (linears->empty())
         continue;
       if (!all.empty() && biasNames(*linears) != biasNames(all.front()))
-        return rewriter.notifyMatchFailure(function, "the group has other biases than elsewhere");
+        return rewriter.notifyMatchFailure(function.op, "the group has other biases than elsewhere");
       all.push_back(*linears);
     }
     return all;
