@@ -1,6 +1,7 @@
 // Lookup tables: embeddings, and the gradients of embeddings and of learned positions.
 #include "Emitters.h"
 #include "Rows.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
 using namespace mlir;
 

@@ -4,7 +4,6 @@
 
 #include "Codegen/CodeBuilder.h"
 #include "PTX.h"
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include <array>
 #include <string>
 

@@ -1,5 +1,6 @@
 // Instructions for tiles of bf16 matrices.
 #include "TensorCore.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
 using namespace mlir;
 

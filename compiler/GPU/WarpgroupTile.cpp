@@ -1,6 +1,7 @@
 // Tiles of matrix products on sm_90a.
 #include "WarpgroupTile.h"
 #include "TensorCore.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include <cassert>
 
 using namespace mlir;
