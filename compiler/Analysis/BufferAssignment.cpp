@@ -1,7 +1,9 @@
 // Decides which values of a program share memory, and for how long.
 #include "BufferAssignment.h"
 #include "Analysis/Kernels.h"
+#include "Dialect/Values.h"
 #include "ParameterLayout.h"
+#include <limits>
 
 using namespace mlir;
 
@@ -21,15 +23,13 @@ static int64_t featuresOf(Type type) {
   return rows ? rows.getFeatures() : 0;
 }
 
-// Bytes of an element of rows or of a tensor.
-static int64_t elementBytes(Type type) {
-  auto rows = dyn_cast<RowsType>(type);
-  Type element = rows ? rows.getElementType() : cast<RankedTensorType>(type).getElementType();
-  return element.getIntOrFloatBitWidth() / 8;
-}
-
 static bool isSamePlace(const Place &a, const Place &b) {
   return a.kind == b.kind && a.index == b.index && a.offset == b.offset;
+}
+
+// Whether values at these places take over from each other: a buffer of the arena is reused whole.
+static bool isSameMemory(const Place &a, const Place &b) {
+  return a.kind == Place::Kind::Arena ? a.kind == b.kind && a.index == b.index : isSamePlace(a, b);
 }
 
 // The place of a part of the view's whole, which is at `whole`.
@@ -44,14 +44,18 @@ BufferAssignment::BufferAssignment(Block &program) : program(program) {
       stepOf[&op] = op.hasTrait<OpTrait::IsTerminator>() ? count : count++;
 }
 
-BufferAssignment::Memory BufferAssignment::memoryOf(const Place &place) {
-  return {place.kind, place.index, place.kind == Place::Kind::Arena ? 0 : place.offset};
+// Rows take their part of each row of a block, and the arena is reused buffer by buffer, so of these, every value has
+// the whole block. Tensors have their bytes.
+BufferAssignment::Range BufferAssignment::rangeOf(Value value, const Place &place) {
+  if (place.kind == Place::Kind::Arena || !isa<RankedTensorType>(value.getType()))
+    return {0, std::numeric_limits<int64_t>::max()};
+  return {place.offset, place.offset + sizeOf(value.getType()).constant};
 }
 
 void BufferAssignment::settle(Value value, const Home &home) {
   homes[value] = home;
   if (home.place.kind != Place::Kind::None)
-    tenants[memoryOf(home.place)].push_back(value);
+    tenants[blockOf(home.place)].push_back({value, rangeOf(value, home.place)});
 }
 
 void BufferAssignment::bind(Value value, const Home &home) { settle(value, home); }
@@ -105,11 +109,13 @@ LogicalResult BufferAssignment::overwrite(OpResult result, const Home &home) {
   Operation *op = result.getOwner();
   const int32_t step = stepOf.lookup(op);
   const InPlaceOperand own = inPlace(result);
-  const bool takesOver =
-      own.operand >= 0 && memoryOf(this->home(op->getOperand(own.operand)).place) == memoryOf(home.place);
-  for (Value tenant : tenants[memoryOf(home.place)]) {
+  const Range range = rangeOf(result, home.place);
+  const bool takesOver = own.operand >= 0 && isSameMemory(this->home(op->getOperand(own.operand)).place, home.place);
+  for (auto [tenant, taken] : tenants[blockOf(home.place)]) {
+    if (!taken.overlaps(range))
+      continue;
     const int32_t last = lastUse(tenant);
-    if (last < step || (last == step && takesOver))
+    if (last < step || (last == step && takesOver && taken == range))
       continue;
     InFlightDiagnostic error = op->emitOpError() << "result " << result.getResultNumber() << " overwrites ";
     if (NamedArgument argument = argumentOf(tenant); !argument.name.empty())
@@ -129,10 +135,11 @@ LogicalResult BufferAssignment::overwrite(OpResult result, const Home &home) {
 // Whether the result may reuse the buffer of `operand`: it takes up all of it, and no value there is read later.
 bool BufferAssignment::isFree(Operation *step, OpResult result, Value operand) const {
   const Home home = this->home(operand);
-  auto shared = tenants.find(memoryOf(home.place));
+  auto shared = tenants.find(blockOf(home.place));
   return home.place.kind == Place::Kind::Arena && home.place.offset == 0 && operand.getType() == result.getType() &&
-         home.stride == featuresOf(result.getType()) &&
-         llvm::all_of(shared->second, [&](Value tenant) { return lastUse(tenant) <= stepOf.lookup(step); });
+         home.stride == featuresOf(result.getType()) && llvm::all_of(shared->second, [&](const Tenant &tenant) {
+           return lastUse(tenant.value) <= stepOf.lookup(step);
+         });
 }
 
 LogicalResult BufferAssignment::placeResult(OpResult result, int32_t step) {

@@ -7,7 +7,7 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 namespace xfc {
@@ -56,8 +56,20 @@ public:
   int32_t steps() const { return count; }
 
 private:
-  using Memory = std::tuple<Place::Kind, int64_t, int64_t>; // in the arena, the offset is ignored
-  static Memory memoryOf(const Place &place);
+  // A block of memory: a buffer of the arena, an argument, or all parameters, gradients or states of a kind.
+  using MemoryBlock = std::pair<Place::Kind, int64_t>;
+  static MemoryBlock blockOf(const Place &place) { return {place.kind, place.index}; }
+  // The bytes of a block that a value takes up.
+  struct Range {
+    int64_t begin, end;
+    bool overlaps(const Range &other) const { return begin < other.end && other.begin < end; }
+    bool operator==(const Range &other) const = default;
+  };
+  static Range rangeOf(mlir::Value value, const Place &place);
+  struct Tenant {
+    mlir::Value value;
+    Range range;
+  };
   int32_t lastUse(mlir::Value value) const;
   Home allocate(mlir::Value value, int32_t step);
   void extend(const Home &home, int32_t step);
@@ -73,7 +85,7 @@ private:
   llvm::DenseMap<mlir::Value, Home> homes;
   llvm::DenseMap<mlir::Operation *, int32_t> stepOf;
   llvm::DenseMap<mlir::Operation *, int64_t> workspaces;
-  std::map<Memory, llvm::SmallVector<mlir::Value, 2>> tenants; // the values that share memory, in order
+  std::map<MemoryBlock, llvm::SmallVector<Tenant, 2>> tenants; // the values in each block, in order
 };
 
 } // namespace xfc

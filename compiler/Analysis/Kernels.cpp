@@ -1,5 +1,6 @@
 // Derives the identity, name and costs of a kernel from the op alone.
 #include "Kernels.h"
+#include "Dialect/Values.h"
 #include "Plan/PlanDialect.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -139,24 +140,14 @@ LaunchSets launchSets(Operation *op) {
           static_cast<int16_t>(domain.structure.value_or(-1))};
 }
 
-static Type elementOf(Type type) {
-  if (auto rows = dyn_cast<RowsType>(type))
-    return rows.getElementType();
-  if (auto pairs = dyn_cast<PairsType>(type))
-    return pairs.getElementType();
-  return cast<RankedTensorType>(type).getElementType();
-}
-
-static int64_t elementBytes(Type type) { return type.getIntOrFloatBitWidth() / 8; }
-
 Size sizeOf(Type type) {
   Size size;
   if (auto rows = dyn_cast<RowsType>(type))
-    size.rows[static_cast<int>(rows.getSet())] = rows.getFeatures() * elementBytes(rows.getElementType());
+    size.rows[static_cast<int>(rows.getSet())] = rows.getFeatures() * elementBytes(type);
   else if (auto pairs = dyn_cast<PairsType>(type))
-    size.pairs[pairs.getStructure()] = pairs.getHeads() * elementBytes(pairs.getElementType());
+    size.pairs[pairs.getStructure()] = pairs.getHeads() * elementBytes(type);
   else if (auto tensor = dyn_cast<RankedTensorType>(type))
-    size.constant = tensor.getNumElements() * elementBytes(tensor.getElementType());
+    size.constant = tensor.getNumElements() * elementBytes(type);
   return size;
 }
 
@@ -197,7 +188,7 @@ Size flopsOf(Operation *op) {
   }
   for (Value result : op->getResults()) {
     Size size = sizeOf(result.getType());
-    int64_t bytes = elementBytes(elementOf(result.getType()));
+    int64_t bytes = elementBytes(result.getType());
     flops.constant += size.constant / bytes;
     for (int i = 0; i < XFC_ROW_SETS; ++i)
       flops.rows[i] += size.rows[i] / bytes;

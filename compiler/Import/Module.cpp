@@ -1,5 +1,5 @@
 // Parses and checks modules in textual form, and prints modules so that they can be parsed again.
-#include "Dialect/XFC.h"
+#include "Dialect/Values.h"
 #include "Generation.h"
 #include "Import.h"
 #include "Training.h"
@@ -53,13 +53,10 @@ public:
     auto programs = module.getOps<func::FuncOp>();
     if (programs.empty())
       return module.emitError() << "contains no programs; expected functions such as @forward";
-    for (auto parameter : module.getOps<ParameterOp>())
-      if (failed(checkElement(parameter, parameter.getType())))
-        return failure();
     for (func::FuncOp program : programs)
       if (failed(checkProgram(program)))
         return failure();
-    return success();
+    return checkType();
   }
 
 private:
@@ -111,46 +108,20 @@ private:
       if (op != program && !isa<func::ReturnOp>(op) && !isa_and_present<XFCDialect>(op->getDialect()))
         return op->emitError() << "a program can only contain ops of the xfc dialect, found '" << op->getName() << "'",
                WalkResult::interrupt();
-      for (Type type : op->getResultTypes())
-        if (failed(checkElement(op, type)))
-          return WalkResult::interrupt();
-      for (Region &region : op->getRegions())
-        for (Block &block : region)
-          for (Type type : block.getArgumentTypes())
-            if (failed(checkElement(op, type)))
-              return WalkResult::interrupt();
       return WalkResult::advance();
     });
     return failure(walked.wasInterrupted());
   }
 
-  static constexpr int64_t maxElements = int64_t(1) << 40;
-
-  // Checks that every number has the type that --dtype selects, and that memory could hold every shape.
-  LogicalResult checkElement(Operation *op, Type type) {
-    Type element;
-    ArrayRef<int64_t> shape;
-    if (auto rows = dyn_cast<RowsType>(type)) {
-      element = rows.getElementType();
-      shape = rows.getShape();
-    } else if (auto pairs = dyn_cast<PairsType>(type)) {
-      element = pairs.getElementType();
-    } else if (auto tensor = dyn_cast<RankedTensorType>(type); tensor && tensor.hasStaticShape()) {
-      element = tensor.getElementType();
-      shape = tensor.getShape();
-    } else {
-      return op->emitError() << "values of programs must be rows, pairs or static tensors, found " << type;
-    }
-    int64_t elements = 1;
-    for (int64_t extent : shape)
-      if (extent < 1 || llvm::MulOverflow(elements, extent, elements) || elements > maxElements)
-        return op->emitError() << "expected between 1 and " << maxElements << " elements, found " << type;
-    if (element.isInteger(32) || (options.f64 ? element.isF64() : element.isF32()))
+  // Checks that the module computes in the type that --dtype selects.
+  LogicalResult checkType() {
+    const FailureOr<DType> type = floatTypeOf(module);
+    if (failed(type))
+      return failure();
+    if (options.f64 == (*type == DType::F64))
       return success();
-    if (element.isF64())
-      return op->emitError() << "computes in f64; compile it with --dtype f64";
-    return op->emitError() << "expected numbers of " << (options.f64 ? "f64 (--dtype f64)" : "f32") << ", found "
-                           << element;
+    return module.emitError() << (options.f64 ? "does not compute in f64; compile it without --dtype f64"
+                                              : "computes in f64; compile it with --dtype f64");
   }
 
   ModuleOp module;

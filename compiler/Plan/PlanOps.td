@@ -91,7 +91,7 @@ def Plan_ParametersOp : Plan_Op<"parameters", [NoTerminator, SingleBlock]> {
     }
     ```
   }];
-  let arguments = (ins I64Attr:$elements, TypeAttr:$type, DefaultValuedAttr<StrArrayAttr, "{}">:$states);
+  let arguments = (ins I64Attr:$elements, TypeAttrOf<AnyTypeOf<[F32, F64]>>:$type, DefaultValuedAttr<StrArrayAttr, "{}">:$states);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$elements `x` $type (`states` $states^)? $body attr-dict";
 }

@@ -1,6 +1,7 @@
 // Assigns a place to every value of every program.
 #include "Analysis/BufferAssignment.h"
 #include "Analysis/ParameterLayout.h"
+#include "Dialect/Values.h"
 #include "Passes.h"
 #include "plan/Optimizers.h"
 #include "plan/Programs.h"
@@ -40,7 +41,8 @@ private:
     if (!llvm::hasSingleElement(layouts))
       return getOperation().emitError("expected one layout of parameters; run xfc-lay-out-parameters first");
     ParametersOp block = *layouts.begin();
-    elementBytes = block.getType().getIntOrFloatBitWidth() / 8;
+    type = block.getType();
+    elementBytes = bytesOf(*dtypeOf(type));
     blocks = {{attr::parameter, {Place::Kind::Parameters, 0, 0}}, {attr::gradient, {Place::Kind::Gradients, 0, 0}}};
     for (auto [i, state] : llvm::enumerate(block.getStates().getAsValueRange<StringAttr>()))
       blocks[state] = {Place::Kind::State, static_cast<int64_t>(i), 0};
@@ -79,6 +81,8 @@ private:
     for (auto launch : program.getOps<LaunchOp>())
       if (!kernelOf(launch).getPartition())
         return launch.emitOpError("its kernel has no code; run xfc-generate-kernels first");
+    if (failed(verifyValues(program)))
+      return failure();
 
     BufferAssignment assignment(program.getBody().front());
     assignment.inPlace = [&](OpResult result) {
@@ -130,6 +134,9 @@ private:
         place = Place{Place::Kind::Argument, others++, 0};
       if (failed(place))
         return failure();
+      if (block != blocks.end() && elementOf(argument.getType()) != type)
+        return program.emitOpError() << "has the " << named.role << " '" << named.name << "' as " << argument.getType()
+                                     << ", but plan.parameters has numbers of " << type;
       if (place->kind != Place::Kind::Argument && !seen.insert((named.role + " " + named.name).str()).second)
         return program.emitOpError() << "has the " << named.role << " '" << named.name << "' as two arguments";
       assignment.bind(argument, {*place, strideOf(argument.getType())});
@@ -250,7 +257,8 @@ private:
     }
   }
 
-  int64_t elementBytes = 4;
+  Type type;                        // of the elements of blocks
+  int64_t elementBytes = 0;         // of one of them
   llvm::StringMap<Place> blocks;    // of parameters, gradients and states, by the role of their arguments
   llvm::StringMap<int64_t> offsets; // in bytes, in blocks with the layout of the parameters
   llvm::StringMap<llvm::StringMap<int64_t>> stateOffsets; // in those of other states

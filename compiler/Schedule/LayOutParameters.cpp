@@ -1,8 +1,8 @@
 // Lays out all parameters in one block.
 #include "Analysis/ParameterLayout.h"
+#include "Dialect/Values.h"
 #include "Passes.h"
 #include "plan/Optimizers.h"
-#include "plan/Plan.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/Support/MathExtras.h"
 #include <algorithm>
@@ -14,19 +14,6 @@ namespace xfc {
 #include "Schedule/Passes.h.inc"
 
 namespace {
-
-// The element type the model computes in: f64 if any argument is f64, otherwise f32.
-FloatType elementTypeOf(ModuleOp module) {
-  bool f64 = false;
-  for (auto function : module.getOps<FunctionOpInterface>())
-    for (Type type : function.getArgumentTypes()) {
-      auto tensor = dyn_cast<RankedTensorType>(type);
-      auto rows = dyn_cast<RowsType>(type); // in a model without parameters, only rows have the type
-      f64 |= (tensor && tensor.getElementType().isF64()) || (rows && rows.getElementType().isF64());
-    }
-  Builder builder(module.getContext());
-  return f64 ? FloatType(builder.getF64Type()) : FloatType(builder.getF32Type());
-}
 
 // The states that optimizers keep for each parameter, in the order in which they first appear as arguments of programs.
 SmallVector<StringRef> statesOf(ModuleOp module) {
@@ -42,21 +29,23 @@ SmallVector<StringRef> statesOf(ModuleOp module) {
 struct LayOutParameters : impl::LayOutParametersBase<LayOutParameters> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    FloatType type = elementTypeOf(module);
+    const FailureOr<DType> type = floatTypeOf(module);
+    if (failed(type))
+      return signalPassFailure();
     std::vector<ParameterLayout::Parameter> parameters;
     Operation *last = nullptr;
     for (auto parameter : module.getOps<ParameterOp>()) {
       parameters.push_back({parameter.getName().str(), cast<RankedTensorType>(parameter.getType()).getNumElements()});
       last = parameter;
     }
-    FailureOr<ParameterLayout> layout = ParameterLayout::of(module, parameters, type.getWidth() / 8);
+    FailureOr<ParameterLayout> layout = ParameterLayout::of(module, parameters, bytesOf(*type));
     if (failed(layout))
       return signalPassFailure();
 
     OpBuilder builder = OpBuilder::atBlockBegin(module.getBody());
     if (last)
       builder.setInsertionPointAfter(last);
-    auto block = ParametersOp::create(builder, module.getLoc(), layout->elements(), type,
+    auto block = ParametersOp::create(builder, module.getLoc(), layout->elements(), elementType(&getContext(), *type),
                                       builder.getStrArrayAttr(statesOf(module)));
     builder.createBlock(&block.getBody());
     for (const ParameterLayout::Parameter &parameter : layout->parameters())
@@ -64,14 +53,14 @@ struct LayOutParameters : impl::LayOutParametersBase<LayOutParameters> {
     SymbolTable symbols(module);
     for (StringRef state : statesOf(module))
       if (!likeParameters(std::string_view(state)))
-        layOutState(builder, state, *layout, symbols, type);
+        layOutState(builder, state, *layout, symbols, *type);
   }
 
 private:
   // Lays out the tensors of a state in the order of their parameters, each from a cache line on.
   void layOutState(OpBuilder &builder, StringRef state, const ParameterLayout &layout, const SymbolTable &symbols,
-                   FloatType type) {
-    const int64_t line = ParameterLayout::alignment / (type.getWidth() / 8);
+                   DType type) {
+    const int64_t line = ParameterLayout::alignment / bytesOf(type);
     OpBuilder::InsertionGuard guard(builder);
     auto op = StateOp::create(builder, getOperation().getLoc(), state, 0);
     builder.createBlock(&op.getBody());

@@ -1,6 +1,7 @@
 // Turns functions into programs, and their ops into launches of shared kernels.
 #include "Analysis/BufferAssignment.h"
 #include "Analysis/Kernels.h"
+#include "Dialect/Values.h"
 #include "Passes.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
@@ -34,6 +35,8 @@ private:
   LogicalResult outline(func::FuncOp function) {
     if (!function.getBody().hasOneBlock())
       return function.emitOpError("must have a body with exactly one block");
+    if (failed(verifyValues(function)))
+      return failure();
     OpBuilder builder = OpBuilder::atBlockEnd(getOperation().getBody());
     auto program = ProgramOp::create(builder, function.getLoc(), function);
     if (!before)

@@ -1,4 +1,5 @@
 // Makes launches read weights in packed form.
+#include "Dialect/Values.h"
 #include "Passes.h"
 #include "plan/Programs.h"
 #include <map>
@@ -98,7 +99,7 @@ private:
   void packResults(LaunchOp launch, OperandRange repacked) {
     ModuleOp module = getOperation();
     auto training = module.lookupSymbol<ProgramOp>(programs::lossAndGradients);
-    const int64_t bytes = (*module.getOps<ParametersOp>().begin()).getType().getIntOrFloatBitWidth() / 8;
+    const int64_t bytes = bytesOf(*dtypeOf((*module.getOps<ParametersOp>().begin()).getType()));
     SmallVector<Attribute> places(launch.getPlaces()->getValue());
     const int64_t begin = cast<PlaceAttr>(places[repacked.getBeginOperandIndex()]).getOffset(),
                   end = begin + static_cast<int64_t>(launch.getElements()) * bytes;

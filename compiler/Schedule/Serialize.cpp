@@ -1,5 +1,6 @@
 // Turns a scheduled module into the plan that the runtime reads.
 #include "Analysis/ParameterLayout.h"
+#include "Dialect/Values.h"
 #include "Passes.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/SHA256.h"
@@ -8,8 +9,6 @@ using namespace mlir;
 
 namespace xfc {
 namespace {
-
-DType typeOf(Type type) { return type.isInteger(32) ? DType::I32 : type.isF64() ? DType::F64 : DType::F32; }
 
 // The place in model.json that an op comes from.
 std::string locationOf(Operation *op) {
@@ -81,7 +80,7 @@ private:
   }
 
   void addParameters(ParametersOp block) {
-    module.type = typeOf(block.getType());
+    module.type = *dtypeOf(block.getType());
     module.parameterElements = block.getElements();
     for (StringRef state : block.getStates().getAsValueRange<StringAttr>())
       module.states.push_back({state.str()});
@@ -137,6 +136,8 @@ private:
   }
 
   LogicalResult add(ProgramOp source) {
+    if (failed(verifyValues(source)))
+      return failure();
     Program program;
     program.name = source.getName().str();
     program.rowByRow = source.getRowByRow();
@@ -174,11 +175,11 @@ private:
       if (auto rows = dyn_cast<RowsType>(value.getType())) {
         argument.set = static_cast<int8_t>(rows.getSet());
         argument.shape = rows.getShape().vec();
-        argument.type = typeOf(rows.getElementType());
+        argument.type = *dtypeOf(rows.getElementType());
       } else {
         auto tensor = cast<RankedTensorType>(value.getType());
         argument.shape = tensor.getShape().vec();
-        argument.type = typeOf(tensor.getElementType());
+        argument.type = *dtypeOf(tensor.getElementType());
       }
       program.arguments.push_back(std::move(argument));
     }
@@ -223,9 +224,9 @@ private:
         element = tensor.getElementType();
       }
       const auto place = static_cast<size_t>(result.buffer);
-      if (!element || (!element.isF32() && !element.isF64()) || step.buffers[place].kind == Place::Kind::None)
+      if (!element || !element.isFloat() || step.buffers[place].kind == Place::Kind::None)
         continue;
-      result.type = typeOf(element);
+      result.type = *dtypeOf(element);
       step.results.push_back(result);
     }
   }
@@ -246,15 +247,15 @@ private:
       if (auto rows = dyn_cast<RowsType>(value.getType())) {
         output.set = static_cast<int8_t>(rows.getSet());
         output.shape = rows.getShape().vec();
-        output.type = typeOf(rows.getElementType());
+        output.type = *dtypeOf(rows.getElementType());
       } else if (auto pairs = dyn_cast<PairsType>(value.getType())) {
         output.keys = static_cast<int16_t>(pairs.getStructure());
         output.shape = {pairs.getHeads()};
-        output.type = typeOf(pairs.getElementType());
+        output.type = *dtypeOf(pairs.getElementType());
       } else {
         auto tensor = cast<RankedTensorType>(value.getType());
         output.shape = tensor.getShape().vec();
-        output.type = typeOf(tensor.getElementType());
+        output.type = *dtypeOf(tensor.getElementType());
       }
       program.outputs.push_back(std::move(output));
     }

@@ -1,7 +1,7 @@
 // Recomputes values of the forward part where the backward part reads them, instead of keeping them.
 #include "Analysis/BufferAssignment.h"
 #include "Analysis/Kernels.h"
-#include "Dialect/XFC.h"
+#include "Dialect/Values.h"
 #include "Passes.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/OwningOpRef.h"
@@ -254,6 +254,8 @@ struct Recompute : impl::RecomputeBase<Recompute> {
     func::FuncOp function = getOperation();
     if (!function.getBody().hasOneBlock() || !backwardOf(function))
       return markAllAnalysesPreserved();
+    if (failed(verifyValues(function)))
+      return signalPassFailure();
     FailureOr<int64_t> peak = livePeak(function);
     if (failed(peak))
       return signalPassFailure();

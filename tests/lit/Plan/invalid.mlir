@@ -164,3 +164,9 @@ plan.program @arena(%x: !rows) -> !rows {
 
 // expected-error@+1 {{expected one of one, rows, key_rows, sequences, elements, found columns}}
 #a = #plan.partition<columns per 1 times 1>
+
+// -----
+
+// expected-error@+1 {{'plan.parameters' op attribute 'type' failed to satisfy constraint: type attribute of 32-bit float or 64-bit float}}
+plan.parameters 16 x bf16 {
+}

@@ -83,3 +83,39 @@ func.func @join(%a: !half {xfc.name = "a", xfc.role = "input"}, %b: !half {xfc.n
 func.func @unknown(%w: tensor<4xf32> {xfc.name = "w", xfc.role = "parameter"}) -> tensor<4xf32> {
   return %w : tensor<4xf32>
 }
+
+// -----
+
+!rows = !xfc.rows<target, 8xf32>
+!w = tensor<8x8xf32>
+
+xfc.parameter @w : !w init zero
+xfc.parameter @v : !w init zero
+// The first half of the second product is the gradient of w, so that its second half lies where the gradient of v is.
+func.func @half(%dy: !rows {xfc.name = "dy", xfc.role = "input"}, %wide: !xfc.rows<target, 16xf32> {xfc.name = "wide", xfc.role = "input"})
+    -> (!w {xfc.name = "grad.v"}, !w {xfc.name = "grad.w"}) {
+  %v = xfc.linear_weight_grad %dy, %dy : (!rows, !rows) -> !w
+  // expected-error@+1 {{'plan.launch' op result 0 overwrites a value, which is still live}}
+  %both = xfc.linear_weight_grad %wide, %dy : (!xfc.rows<target, 16xf32>, !rows) -> tensor<16x8xf32>
+  %w = xfc.slice %both {offset = 0} : (tensor<16x8xf32>) -> !w
+  // expected-note@+1 {{by plan.return}}
+  return %v, %w : !w, !w
+}
+
+// -----
+
+!rows = !xfc.rows<target, 8xf32>
+!w = tensor<8x8xf32>
+
+xfc.parameter @w : !w init zero
+xfc.parameter @v : !w init zero
+// The same, but nothing returns the gradient of v, which only an op reads too late.
+func.func @later(%dy: !rows {xfc.name = "dy", xfc.role = "input"}, %wide: !xfc.rows<target, 16xf32> {xfc.name = "wide", xfc.role = "input"},
+                 %v: !w {xfc.name = "v", xfc.role = "gradient"}) -> (!w {xfc.name = "grad.w"}, !w {xfc.name = "twice"}) {
+  // expected-error@+1 {{'plan.launch' op result 0 overwrites 'v', which is still live}}
+  %both = xfc.linear_weight_grad %wide, %dy : (!xfc.rows<target, 16xf32>, !rows) -> tensor<16x8xf32>
+  %w = xfc.slice %both {offset = 0} : (tensor<16x8xf32>) -> !w
+  // expected-note@+1 {{by plan.launch}}
+  %twice = xfc.add %v, %v : !w
+  return %w, %twice : !w, !w
+}

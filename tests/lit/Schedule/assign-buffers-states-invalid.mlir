@@ -28,3 +28,24 @@ plan.parameters 16 x f32 states ["row_mean"] {
 plan.program @update(%p: !w {xfc.name = "p", xfc.role = "parameter"}, %r: tensor<4xf32> {xfc.name = "p", xfc.role = "row_mean"}) {
   plan.return
 }
+
+// -----
+
+// The layout was made for another module.
+xfc.parameter @p : tensor<4xf64> init zero
+plan.parameters 16 x f32 {
+  plan.parameter @p at 0
+}
+// expected-error@+1 {{'plan.program' op has the parameter 'p' as 'tensor<4xf64>', but plan.parameters has numbers of 'f32'}}
+plan.program @forward(%p: tensor<4xf64> {xfc.name = "p", xfc.role = "parameter"}) {
+  plan.return
+}
+
+// -----
+
+plan.parameters 0 x f32 {
+}
+// expected-error@+1 {{expected numbers of f32 or f64, or indices of i32, found '!xfc.rows<source, 8xbf16>'}}
+plan.program @forward(%x: !xfc.rows<source, 8xbf16> {xfc.name = "x", xfc.role = "input"}) {
+  plan.return
+}

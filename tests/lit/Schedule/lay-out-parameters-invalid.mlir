@@ -51,3 +51,47 @@ module {
     return
   }
 }
+
+// -----
+
+// Nothing else says which numbers the rows hold.
+// expected-error@+1 {{expected numbers of f32 or f64, or indices of i32, found '!xfc.rows<source, 8xbf16>'}}
+func.func @rows(%x: !xfc.rows<source, 8xbf16> {xfc.name = "x", xfc.role = "input"}) {
+  return
+}
+
+// -----
+
+// expected-error@+1 {{expected numbers of f32 or f64, or indices of i32, found 'tensor<64xf16>'}}
+xfc.parameter @p : tensor<64xf16> init zero
+
+// -----
+
+// A flag would take up no bytes.
+func.func @flags(%p: tensor<4xf32>) {
+  // expected-error@+1 {{expected numbers of f32 or f64, or indices of i32, found 'tensor<4xi1>'}}
+  %f = builtin.unrealized_conversion_cast %p : tensor<4xf32> to tensor<4xi1>
+  return
+}
+
+// -----
+
+func.func @two_types(%x: !xfc.rows<source, 8xf64>) {
+  // expected-error@+1 {{computes with '!xfc.rows<source, 8xf32>' in a module of 'f64'}}
+  %y = builtin.unrealized_conversion_cast %x : !xfc.rows<source, 8xf64> to !xfc.rows<source, 8xf32>
+  return
+}
+
+// -----
+
+// expected-error@+1 {{values of programs must be rows, pairs or static tensors, found 'tensor<?xf32>'}}
+func.func @extent(%x: tensor<?xf32>) {
+  return
+}
+
+// -----
+
+// expected-error@+1 {{expected between 1 and 1099511627776 elements, found '!xfc.rows<source, 3037000500x3037000500xf32>'}}
+func.func @wide(%x: !xfc.rows<source, 3037000500x3037000500xf32>) {
+  return
+}

@@ -40,8 +40,10 @@ EDITS = [
     ("integers", r"(func\.func @forward\(.*\n)", "func.func @f(%x: i32 {xfc.name = \"x\", xfc.role = \"scalar\"}) {\n    return\n  }\n  \\1",
      r"values of programs must be rows, pairs or static tensors, found 'i32'"),
     ("f64", r"(func\.func @forward\(.*\n)", "func.func @f(%x: tensor<f64> {xfc.name = \"x\", xfc.role = \"scalar\"}) {\n    return\n  }\n  \\1",
-     r"computes in f64; compile it with --dtype f64"),
-    ("dtype", r"^", "", r"expected numbers of f64 \(--dtype f64\), found 'f32'", "--dtype", "f64"),
+     r"computes with 'tensor<f64>' in a module of 'f32'"),
+    ("bf16", r"(func\.func @forward\(.*\n)", "func.func @f(%x: tensor<bf16> {xfc.name = \"x\", xfc.role = \"scalar\"}) {\n    return\n  }\n  \\1",
+     r"expected numbers of f32 or f64, or indices of i32, found 'tensor<bf16>'"),
+    ("dtype", r"^", "", r"does not compute in f64; compile it without --dtype f64", "--dtype", "f64"),
     ("rate", r"rate = 1\.0+e-01 : f64|rate = 1\.000000e-01|rate = 0\.1\d*", "rate = 2.0", r"rate"),
 ]
 

@@ -1,0 +1,93 @@
+// What a program may compute with: the only place that says which element types are known.
+#include "Values.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+
+namespace xfc {
+
+std::optional<DType> dtypeOf(Type element) {
+  for (DType known : {DType::F32, DType::F64, DType::I32})
+    if (element == elementType(element.getContext(), known))
+      return known;
+  return std::nullopt;
+}
+
+Type elementType(MLIRContext *context, DType type) {
+  switch (type) {
+  case DType::F32:
+    return Float32Type::get(context);
+  case DType::F64:
+    return Float64Type::get(context);
+  case DType::I32:
+    return IntegerType::get(context, 32);
+  }
+  llvm_unreachable("no element type");
+}
+
+Type elementOf(Type type) {
+  if (auto rows = dyn_cast<RowsType>(type))
+    return rows.getElementType();
+  if (auto pairs = dyn_cast<PairsType>(type))
+    return pairs.getElementType();
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  return tensor ? tensor.getElementType() : Type();
+}
+
+int64_t elementBytes(Type type) { return bytesOf(*dtypeOf(elementOf(type))); }
+
+static constexpr int64_t maxElements = int64_t(1) << 40;
+
+static LogicalResult verifyValue(Operation *op, Type type) {
+  ArrayRef<int64_t> shape;
+  if (auto rows = dyn_cast<RowsType>(type))
+    shape = rows.getShape();
+  else if (auto tensor = dyn_cast<RankedTensorType>(type); tensor && tensor.hasStaticShape())
+    shape = tensor.getShape();
+  else if (!isa<PairsType>(type))
+    return op->emitError() << "values of programs must be rows, pairs or static tensors, found " << type;
+  int64_t elements = 1;
+  for (int64_t extent : shape)
+    if (extent < 1 || llvm::MulOverflow(elements, extent, elements) || elements > maxElements)
+      return op->emitError() << "expected between 1 and " << maxElements << " elements, found " << type;
+  if (!dtypeOf(elementOf(type)))
+    return op->emitError() << "expected numbers of f32 or f64, or indices of i32, found " << type;
+  return success();
+}
+
+// Visits the type of each value inside the op, and of each parameter, with the op that makes the value.
+static LogicalResult eachValue(Operation *op, llvm::function_ref<LogicalResult(Operation *, Type)> visit) {
+  WalkResult walked = op->walk<WalkOrder::PreOrder>([&](Operation *maker) {
+    SmallVector<Type> types(maker->getResultTypes());
+    if (auto parameter = dyn_cast<ParameterOp>(maker))
+      types.push_back(parameter.getType());
+    for (Region &region : maker->getRegions())
+      for (Block &block : region)
+        llvm::append_range(types, block.getArgumentTypes());
+    return WalkResult(success(llvm::all_of(types, [&](Type type) { return succeeded(visit(maker, type)); })));
+  });
+  return failure(walked.wasInterrupted());
+}
+
+LogicalResult verifyValues(Operation *op) { return eachValue(op, verifyValue); }
+
+FailureOr<DType> floatTypeOf(ModuleOp module) {
+  std::optional<DType> known;
+  if (failed(verifyValues(module)) || failed(eachValue(module, [&](Operation *op, Type type) -> LogicalResult {
+        const DType own = *dtypeOf(elementOf(type));
+        // A tensor that an op makes may hold sums, which are taken in f64.
+        const bool made = isa<RankedTensorType>(type) && !isa<FunctionOpInterface, ParameterOp>(op);
+        if (own == DType::I32 || made)
+          return success();
+        known = known.value_or(own);
+        if (own == *known)
+          return success();
+        return op->emitError() << "computes with " << type << " in a module of "
+                               << elementType(module.getContext(), *known);
+      })))
+    return failure();
+  return known.value_or(DType::F32);
+}
+
+} // namespace xfc

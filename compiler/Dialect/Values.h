@@ -1,0 +1,28 @@
+// What a program may compute with: the only place that says which element types are known.
+#pragma once
+
+#include "XFC.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "plan/Plan.h"
+#include <optional>
+
+namespace xfc {
+
+// The element type of a plan for one of MLIR's, and back; none if executables have no such numbers.
+std::optional<DType> dtypeOf(mlir::Type element);
+mlir::Type elementType(mlir::MLIRContext *context, DType type);
+
+// The element type of rows, pairs or a tensor; null for any other type.
+mlir::Type elementOf(mlir::Type type);
+// Bytes of such an element, which must be known.
+int64_t elementBytes(mlir::Type type);
+
+// Checks that each value inside the op, and each parameter, is rows, pairs or a static tensor of known numbers, of a
+// size that memory could hold. Fails with a diagnostic at the op that makes the value.
+llvm::LogicalResult verifyValues(mlir::Operation *op);
+
+// The floating-point type of the module's parameters, arguments and rows; f32 if it has none. Fails with a diagnostic
+// if verifyValues() does, or if two of them differ.
+llvm::FailureOr<DType> floatTypeOf(mlir::ModuleOp module);
+
+} // namespace xfc
