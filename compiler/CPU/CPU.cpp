@@ -2,6 +2,7 @@
 #include "CPU.h"
 #include "Dialect/XFC.h"
 #include "Emitters.h"
+#include "MachineCode/MachineCode.h"
 #include "Matrix.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"

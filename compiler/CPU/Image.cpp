@@ -1,5 +1,8 @@
 // Turns the module of emitted kernels into the objects of an image.
 #include "Image.h"
+#include "CPU/Object.h"
+#include "Dialect/Values.h"
+#include "MachineCode/MachineCode.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Pass/PassManager.h"
@@ -46,10 +49,7 @@ std::vector<ModuleOp> splitFunctions(ModuleOp kernels) {
 ImageBackend::ImageBackend(MLIRContext &context, const InstructionSet &set, DType type)
     : kernels(ModuleOp::create(UnknownLoc::get(&context))), set(set), type(type) {}
 
-Type ImageBackend::elementType() {
-  MLIRContext *context = kernels->getContext();
-  return type == DType::F64 ? Type(Float64Type::get(context)) : Type(Float32Type::get(context));
-}
+Type ImageBackend::elementType() { return xfc::elementType(kernels->getContext(), type); }
 
 std::string ImageBackend::print() {
   std::string text;
@@ -76,7 +76,13 @@ std::vector<ObjectFile> ImageBackend::objects(const Module &plan, const std::str
   for (auto function : kernels->getOps<func::FuncOp>())
     if (!function.isExternal())
       names.insert(function.getName());
-  const std::string image = "xfc_image_" + suffix;
+  PassManager manager(kernels->getContext());
+  addLowering(manager.nest<ModuleOp>());
+  std::string lowering;
+  if (cache) {
+    llvm::raw_string_ostream stream(lowering);
+    manager.printAsTextualPipeline(stream);
+  }
 
   // Kernels in the cache need not be lowered.
   std::vector<ModuleOp> parts = splitFunctions(*kernels), rest;
@@ -87,8 +93,8 @@ std::vector<ObjectFile> ImageBackend::objects(const Module &plan, const std::str
     if (cache) {
       std::string text;
       llvm::raw_string_ostream(text) << parts[i];
-      key = cache.keyOf({image, set.cpu, set.features, set.tune, std::to_string(set.vectorBytes),
-                         checksBounds ? "checked" : "", text});
+      key = cache.keyOf({set.name, set.cpu, set.features, set.tune, std::to_string(set.vectorBytes),
+                         checksBounds ? "checked" : "", lowering, text});
       if (std::optional<ObjectFile> found = cache.find(key)) {
         objects[i] = std::move(*found);
         parts[i].erase();
@@ -98,17 +104,15 @@ std::vector<ObjectFile> ImageBackend::objects(const Module &plan, const std::str
     rest.push_back(parts[i]);
     places.emplace_back(i, key);
   }
-  PassManager manager(kernels->getContext());
-  addLowering(manager.nest<ModuleOp>());
   runLowering(manager, *kernels);
-  std::vector<ObjectFile> made = emitKernels(rest, names, target(), image);
+  std::vector<ObjectFile> made = emitKernels(rest, names, target(), set.name);
   for (auto &&[object, place] : llvm::zip_equal(made, places)) {
     auto &[i, key] = place;
     if (cache)
       cache.keep(key, object);
     objects[i] = std::move(object);
   }
-  objects.push_back(emitImage(plan, image, set.name, set.needed));
+  objects.push_back(emitImage(plan, "xfc_image_" + suffix, set));
   return objects;
 }
 

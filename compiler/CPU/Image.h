@@ -2,13 +2,16 @@
 #pragma once
 
 #include "CPU/InstructionSet.h"
-#include "CPU/Object.h"
 #include "CPU/ObjectCache.h"
-#include "Codegen/MachineCode.h"
+#include "MachineCode/X86.h"
 #include "Schedule/Schedule.h"
 #include "mlir/IR/OwningOpRef.h"
 #include <string>
 #include <vector>
+
+namespace mlir {
+class OpPassManager;
+}
 
 namespace xfc {
 

@@ -1,34 +1,16 @@
-// Turns kernels, their plan, and the tables of images into objects.
+// Turns plans and the tables of images into objects.
 #pragma once
 
-#include "Codegen/ObjectFile.h"
-#include "mlir/IR/BuiltinOps.h"
+#include "CPU/InstructionSet.h"
+#include "MachineCode/ObjectFile.h"
 #include "plan/Plan.h"
-#include "llvm/ADT/StringSet.h"
 #include <string>
 #include <vector>
 
 namespace xfc {
 
-// The machine that LLVM generates code for.
-struct CodeTarget {
-  std::string cpu, features; // as LLVM names them; features may be empty
-  int vectorBits = 256;      // preferred width
-  std::string tune = {};     // CPU to schedule instructions for; empty: `cpu`
-  bool checkBounds = false;  // whether kernels check each memory access
-};
-
-// Compiles each of these lowered modules into an object, in parallel if the context is multithreaded. Those of their
-// functions that are in `kernels` become hidden symbols `image`.name. Throws Error if LLVM fails, which is a bug in the
-// compiler.
-std::vector<ObjectFile> emitKernels(llvm::ArrayRef<mlir::ModuleOp> parts, const llvm::StringSet<> &kernels,
-                                    const CodeTarget &target, const std::string &image);
-// Lowered kernels as optimized LLVM IR.
-std::string printKernels(mlir::ModuleOp kernels, const CodeTarget &target);
-
-// The object that defines the xfc_image `image`, whose kernels emitKernels() compiled; `cpu` and `needed` become its
-// fields `cpu` and `features` (abi.h).
-ObjectFile emitImage(const Module &plan, const std::string &image, const std::string &cpu, const std::string &needed);
+// The object that defines the xfc_image `image` for an instruction set, whose kernels emitKernels() compiled.
+ObjectFile emitImage(const Module &plan, const std::string &image, const InstructionSet &set);
 
 // The kernels of a GPU architecture, already compiled.
 struct DeviceCode {

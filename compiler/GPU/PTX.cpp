@@ -1,6 +1,6 @@
 // Turns kernels for a GPU into PTX text, and PTX into cubins.
 #include "PTX.h"
-#include "Codegen/MachineCode.h"
+#include "MachineCode/MachineCode.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "support/Error.h"
 #include "support/Files.h"

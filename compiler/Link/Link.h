@@ -1,7 +1,7 @@
 // Links objects and the runtime into an executable or a library, or objects into one object, using lld.
 #pragma once
 
-#include "Codegen/ObjectFile.h"
+#include "MachineCode/ObjectFile.h"
 #include <string>
 
 namespace xfc {

@@ -134,9 +134,12 @@ public:
 
   bool has(Target target) const { return llvm::is_contained(options.targets, target); }
 
-  // The images of a target, best first: the runtime uses the first one that the machine can run.
+  // The images of a target, each once, best first: the runtime uses the first one that the machine can run.
   std::vector<std::string> imagesOf(Target target) const {
-    std::vector<std::string> names = target == Target::CPU ? options.cpus : options.cudaArchs;
+    std::vector<std::string> names;
+    for (const std::string &name : target == Target::CPU ? options.cpus : options.cudaArchs)
+      if (!llvm::is_contained(names, name))
+        names.push_back(name);
     llvm::stable_sort(names, [&](const std::string &a, const std::string &b) {
       return target == Target::CPU
                  ? InstructionSet::named(a) > InstructionSet::named(b)
@@ -175,6 +178,8 @@ public:
   TimingScope timed(const std::string &what) {
     return options.timing ? options.timing->nest(StringRef(what)) : TimingScope();
   }
+
+  void pruneCache() const { cache.prune(); }
 
 private:
   static bool isPlain(const std::string &cpu) { return InstructionSet::named(cpu).plain; }
@@ -271,6 +276,7 @@ std::vector<std::vector<ObjectFile>> compileObjects(ModuleOp model, const Pipeli
       table.push_back((target == Target::CPU ? "xfc_image_" : "xfc_device_image_") + number);
     }
   objects.push_back({emitImageTables(images, deviceImages)});
+  compilation.pruneCache();
   return objects;
 }
 

@@ -1,7 +1,7 @@
 // Takes a module as Import/ creates it through the stages, to the text of any stage or to objects.
 #pragma once
 
-#include "Codegen/ObjectFile.h"
+#include "MachineCode/ObjectFile.h"
 #include "Stages.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Support/Timing.h"

@@ -1,6 +1,7 @@
 // The plain backend: each op lowers itself, and upstream passes do the rest.
 #include "Plain.h"
 #include "Lowerings.h"
+#include "MachineCode/MachineCode.h"
 #include "mlir/Conversion/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"

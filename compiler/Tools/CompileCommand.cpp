@@ -208,8 +208,8 @@ void addCompile(CLI::App &app) {
   command
       ->add_option(
           "--cache", options->pipeline.cacheDirectory,
-          "cache the machine code of kernels in this folder, and reuse it for kernels that have not changed; anything "
-          "in the folder may be removed at any time")
+          "cache the machine code of kernels in this folder, and reuse it for kernels that have not changed; those not "
+          "used for a week, and the oldest beyond 1 GiB, are removed, and you may remove anything at any time")
       ->envname("XFC_CACHE");
   command->add_flag("--check-bounds", options->pipeline.checkBounds,
                     "generate CPU code that checks every load and store, and stops with a message at one outside its "

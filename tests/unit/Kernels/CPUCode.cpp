@@ -3,7 +3,7 @@
 #include "CPU/Emitters.h"
 #include "CPU/Matrix.h"
 #include "Code.h"
-#include "Codegen/MachineCode.h"
+#include "MachineCode/MachineCode.h"
 #include "Plain/Plain.h"
 #include "TileEmulator.h"
 #include "device/cpu/Features.h"

@@ -25,13 +25,13 @@ if shown != {image}:
     failures.append(f"defines {sorted(shown)}, expected {image} alone")
 if extra := needed - ALLOWED:
     failures.append(f"needs {sorted(extra)}, expected no more than {sorted(ALLOWED)}")
-if strange := [row[7] for row in rows if row[5] == "HIDDEN" and not row[7].startswith(image + ".")]:
-    failures.append(f"has {strange[0]}, expected names that begin with {image}.")
+if strange := [row[7] for row in rows if row[5] == "HIDDEN" and not row[7].startswith(cpu + ".")]:
+    failures.append(f"has {strange[0]}, expected names that begin with {cpu}.")
 
 functions, name = {}, None
 for line in run("llvm-objdump", "--disassemble", "--no-show-raw-insn", file).splitlines():
     if header := re.fullmatch(r"[0-9a-f]+ <(.*)>:", line):
-        functions[name := header[1].removeprefix(image + ".")] = []
+        functions[name := header[1].removeprefix(cpu + ".")] = []
     elif instruction := re.match(r"\s*([0-9a-f]+):\s+(.*?)\s*(#|$)", line):
         functions[name].append((int(instruction[1], 16), instruction[2]))
 

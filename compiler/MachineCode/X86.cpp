@@ -1,0 +1,103 @@
+// Turns kernels in the LLVM dialect into objects for x86-64, in memory.
+#include "X86.h"
+#include "CheckBounds.h"
+#include "MachineCode.h"
+#include "mlir/IR/Threading.h"
+#include "support/Error.h"
+#include "llvm/IR/Module.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Target/TargetMachine.h"
+#include "llvm/Target/TargetOptions.h"
+#include <algorithm>
+#include <exception>
+#include <mutex>
+
+using namespace mlir;
+
+namespace xfc {
+
+std::unique_ptr<llvm::TargetMachine> machineFor(const CodeTarget &target) {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    llvm::InitializeNativeTarget();
+    llvm::InitializeNativeTargetAsmPrinter();
+  });
+  llvm::Triple triple("x86_64-unknown-linux-gnu");
+  std::string reason;
+  const llvm::Target *found = llvm::TargetRegistry::lookupTarget(triple, reason);
+  if (!found)
+    throw Error("compile: LLVM cannot generate code for x86-64: " + reason);
+  llvm::TargetOptions options;
+  return std::unique_ptr<llvm::TargetMachine>(found->createTargetMachine(triple, target.cpu, target.features, options,
+                                                                         llvm::Reloc::PIC_, std::nullopt,
+                                                                         llvm::CodeGenOptLevel::Aggressive));
+}
+
+std::string symbolOf(llvm::StringRef instructionSet, llvm::StringRef kernel) {
+  std::string symbol = (instructionSet + "." + kernel).str();
+  std::replace(symbol.begin(), symbol.end(), ' ', '_'); // of "tuned for"
+  return symbol;
+}
+
+// Lowered kernels as optimized LLVM IR.
+static std::unique_ptr<llvm::Module> optimized(ModuleOp kernels, llvm::LLVMContext &context,
+                                               llvm::TargetMachine &machine, const CodeTarget &target) {
+  std::unique_ptr<llvm::Module> module = translate(kernels, context, machine);
+  for (llvm::Function &function : *module) {
+    function.addFnAttr("target-cpu", target.cpu);
+    if (!target.features.empty())
+      function.addFnAttr("target-features", target.features);
+    if (!target.tune.empty())
+      function.addFnAttr("tune-cpu", target.tune);
+    function.addFnAttr("prefer-vector-width", std::to_string(target.vectorBits));
+    function.addFnAttr(llvm::Attribute::NoUnwind);
+  }
+  optimize(*module, machine);
+  if (target.checkBounds)
+    checkBounds(*module);
+  return module;
+}
+
+std::vector<ObjectFile> emitKernels(llvm::ArrayRef<ModuleOp> parts, const llvm::StringSet<> &kernels,
+                                    const CodeTarget &target, llvm::StringRef instructionSet) {
+  std::vector<ObjectFile> objects(parts.size());
+  if (parts.empty())
+    return objects;
+  MLIRContext &mlir = *parts.front()->getContext();
+  registerTranslations(mlir);
+  std::vector<std::exception_ptr> errors(parts.size());
+  parallelFor(&mlir, 0, parts.size(), [&](size_t i) {
+    try {
+      llvm::LLVMContext context;
+      std::unique_ptr<llvm::TargetMachine> machine = machineFor(target);
+      std::unique_ptr<llvm::Module> module = optimized(parts[i], context, *machine, target);
+      // Hidden, so that an executable exports none of them.
+      for (llvm::Function &function : *module)
+        if (kernels.contains(function.getName())) {
+          function.setName(symbolOf(instructionSet, function.getName()));
+          function.setVisibility(llvm::GlobalValue::HiddenVisibility);
+        }
+      llvm::SmallVector<char, 0> bytes = emit(*module, *machine, llvm::CodeGenFileType::ObjectFile);
+      objects[i].assign(bytes.begin(), bytes.end());
+    } catch (...) {
+      errors[i] = std::current_exception();
+    }
+  });
+  for (const std::exception_ptr &error : errors)
+    if (error)
+      std::rethrow_exception(error);
+  return objects;
+}
+
+std::string printKernels(ModuleOp kernels, const CodeTarget &target) {
+  registerTranslations(*kernels.getContext());
+  std::unique_ptr<llvm::TargetMachine> machine = machineFor(target);
+  llvm::LLVMContext context;
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  optimized(kernels, context, *machine, target)->print(stream, nullptr);
+  return text;
+}
+
+} // namespace xfc
