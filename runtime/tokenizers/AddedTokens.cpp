@@ -37,8 +37,9 @@ void AddedTokens::finish(const Normalize &normalize) {
   std::vector<std::string> texts;
   texts.reserve(tokens.size());
   std::vector<Trie::Entry> before, after;
-  for (const auto &[id, token] : tokens) {
-    texts.push_back(token.normalized ? normalize(token.text) : token.text);
+  for (auto &[id, token] : tokens) {
+    token.decoded = token.normalized ? normalize(token.text) : token.text;
+    texts.push_back(token.decoded);
     (token.normalized ? after : before).push_back({texts.back(), id});
   }
   verbatim = Trie(std::move(before));

@@ -15,6 +15,7 @@ struct AddedToken {
   bool stripLeft = false, stripRight = false; // includes adjacent white space
   bool normalized = false;                    // is matched in normalized text, after normalizing the token itself
   bool special = false;                       // is skipped in decoding
+  std::string decoded = {};                   // what it is decoded to: the text in which it was found; set by finish()
 };
 
 class AddedTokens {

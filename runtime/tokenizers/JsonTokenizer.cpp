@@ -57,7 +57,7 @@ public:
     for (const int32_t id : ids) {
       const AddedToken *token = added.find(id);
       if (id >= 0 && id < size() && !(token && token->special))
-        tokens.push_back(piece(id));
+        tokens.push_back(token ? token->decoded : piece(id));
     }
     if (decoders)
       for (const Decoder &step : *decoders)

@@ -112,6 +112,20 @@ TEST(Tokenizers, WhatIsNotKnownIsRefusedByName) {
   expect(faultOf(""), "not a SentencePiece model (it is empty)");
 }
 
+// As tokenizers 0.23 does: found in normalized text, a token is decoded to what it was found as.
+TEST(Tokenizers, AddedTokensAreDecodedNormalized) {
+  Json json = unigram();
+  json["normalizer"] = {{"type", "Lowercase"}};
+  json["added_tokens"] = {{{"id", 6}, {"content", "AB c"}, {"special", false}, {"normalized", true}},
+                          {{"id", 7}, {"content", "AB"}, {"special", false}, {"normalized", false}}};
+  const std::unique_ptr<Tokenizer> tokenizer = makeTokenizer(json.dump(), "file");
+  EXPECT_EQ(tokenizer->encode("aB C"), Ids{6});
+  EXPECT_EQ(tokenizer->decode(Ids{6}), "ab c");
+  EXPECT_EQ(tokenizer->decode(Ids{7}), "AB");
+  EXPECT_EQ(tokenizer->piece(6), "AB c");
+  EXPECT_EQ(tokenizer->idOf("AB c"), 6);
+}
+
 TEST(Tokenizers, WordsAndDictionaries) {
   const std::unique_ptr<Tokenizer> words = makeTokenizer("<pad>\n<unk>\n</s>\nthe\nhou@@\nse\n", "file");
   EXPECT_EQ(words->encode("the hou@@ se  zebra"), (Ids{3, 4, 5, 1}));
