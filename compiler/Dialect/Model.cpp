@@ -39,7 +39,7 @@ LogicalResult ModelAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitErr
   const std::pair<StringRef, int32_t> tokens[] = {
       {"pad", pad}, {"unk", unk}, {"bos", bos}, {"eos", eos}, {"start", start}};
   for (auto [field, id] : tokens)
-    if (id < 0 || id >= vocabulary)
+    if (const bool optional = field == "pad" || field == "unk"; id < (optional ? -1 : 0) || id >= vocabulary)
       return emitError() << field << " = " << id << " is not in the vocabulary of " << vocabulary << " tokens";
   if (eos == pad)
     return emitError() << "eos = " << eos << " is also pad, which is never learned";

@@ -121,16 +121,17 @@ private:
       json[name] = *value;
     }
     TokenIds &tokens = model.tokens;
-    auto id = [&](const char *name, int32_t &place) {
+    auto id = [&](const char *name, int32_t &place, int64_t least) {
       if (json.contains(name))
-        place = static_cast<int32_t>(JsonValue(json, file, "tokens").find(name)->integer(0, maxExtent));
+        place = static_cast<int32_t>(JsonValue(json, file, "tokens").find(name)->integer(least, maxExtent));
       json[name] = place;
     };
-    id("pad", tokens.pad);
-    id("unk", tokens.unk);
-    id("bos", tokens.bos);
-    id("eos", tokens.eos);
-    id("start", tokens.start);
+    constexpr int64_t none = -1;
+    id("pad", tokens.pad, none);
+    id("unk", tokens.unk, none);
+    id("bos", tokens.bos, 0);
+    id("eos", tokens.eos, 0);
+    id("start", tokens.start, 0);
     if (json.contains("source_eos"))
       tokens.sourceEos = JsonValue(json, file, "tokens").find("source_eos")->boolean();
     json["source_eos"] = tokens.sourceEos;

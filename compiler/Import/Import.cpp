@@ -205,7 +205,8 @@ public:
       auto rows = [&](ArrayRef<int64_t> shape, Type type) {
         return RowsType::get(context(), RowSet::target, shape, type);
       };
-      const std::set<int64_t> never = {model.tokens.pad, model.tokens.start, model.tokens.eos};
+      std::set<int64_t> never = {model.tokens.pad, model.tokens.start, model.tokens.eos};
+      never.erase(-1); // there is no pad
       const std::vector<int64_t> excluded(never.begin(), never.end());
       auto found =
           CandidatesOp::create(builder, loc, rows({candidates}, builder.getI32Type()), rows({candidates}, element),

@@ -32,19 +32,20 @@ static void addVocabulary(std::vector<Override> &overrides, const std::string &f
   overrides.push_back({size, std::to_string(read.size())});
   if (!target)
     return;
-  // The special tokens are those of the target, because search and losses work on target ids.
+  // The special tokens are those of the target, because search and losses work on target ids. Batches need no pad, and
+  // a vocabulary without bos begins translations with eos, as fairseq does.
   const SpecialTokens named = read.special();
+  if (named.eos < 0)
+    throw Error(file + ": has no eos token, with which translations end; make it with `xfc vocab`, or spm_train, which "
+                       "adds one unless --eos_id=-1 is given");
+  const int32_t start = named.bos < 0 ? named.eos : named.bos;
   const std::pair<const char *, int> tokens[] = {{"tokens.pad", named.pad},
                                                  {"tokens.unk", named.unk},
-                                                 {"tokens.bos", named.bos},
+                                                 {"tokens.bos", start},
                                                  {"tokens.eos", named.eos},
-                                                 {"tokens.start", named.bos}};
-  for (auto [key, id] : tokens) {
-    if (id < 0)
-      throw Error(file + ": has no " + std::string(key).substr(7) +
-                  " token; make it with `xfc vocab`, or spm_train --pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3");
+                                                 {"tokens.start", start}};
+  for (auto [key, id] : tokens)
     overrides.push_back({key, std::to_string(id)});
-  }
 }
 
 mlir::OwningOpRef<mlir::ModuleOp> ModelArguments::load(const ImportOptions &options, mlir::MLIRContext &context) const {
