@@ -49,7 +49,14 @@ public:
         {"min_length", 1}, {"max_length", 256},     {"at_max_length", "cut"}};
     if (language >= 0)
       generation["forced_first"] = {language};
-    return {file, std::move(weights), std::move(result), std::move(generation), std::move(vocabularies)};
+    std::vector<std::string> asked;
+    if (config) {
+      config->tellUnknown({"quantization_bits", "quantization_group_size"}, {}, result.notes);
+      for (const std::string &key : config->asked())
+        asked.push_back("config.json: " + key);
+    }
+    return {
+        file, std::move(weights), std::move(result), std::move(generation), std::move(vocabularies), std::move(asked)};
   }
 
 private:
@@ -116,6 +123,8 @@ private:
     if (config && config->number("quantization_type", 0, 1e6, false, 0) != 0)
       config->fail("quantization_type",
                    "weights of fewer than 8 bits cannot be imported; expected those they were made of");
+    if (config)
+      config->only("multi_query_attention", false, "no step computes it so");
   }
 
   //===-- tensors
@@ -227,6 +236,15 @@ private:
     return otherwise;
   }
 
+  // The target's id of a token that the model needs.
+  int32_t idOf(const char *key, const char *otherwise) const {
+    const std::string name = tokenName(key, otherwise);
+    const int32_t found = findToken(tokens[1], name);
+    if (found < 0)
+      throw Error(listFile[1] + ": has no token " + name + ", which is the model's " + key);
+    return found;
+  }
+
   void readTokens() {
     std::string from[2];
     tokens[0] = readList("shared_vocabulary", from[0]);
@@ -246,22 +264,22 @@ private:
                     "the lists of tokens that a CTranslate2 folder has");
     listFile[0] = from[0];
     listFile[1] = from[1];
-    const auto id = [&](const char *key, const char *otherwise) {
-      const std::string name = tokenName(key, otherwise);
-      const int32_t found = findToken(tokens[1], name);
-      if (found < 0)
-        throw Error(listFile[1] + ": has no token " + name + ", which is the model's " + key);
-      return found;
-    };
-    ids.eos = id("eos_token", "</s>");
-    ids.unk = id("unk_token", "<unk>");
+    ids.eos = idOf("eos_token", "</s>");
+    ids.unk = idOf("unk_token", "<unk>");
     ids.bos = findToken(tokens[1], tokenName("bos_token", "<s>"));
     zeroStart = number(zeroStartName, 0) != 0;
+    readStart();
+    readSourceFrame();
+  }
+
+  void readStart() {
+    const auto id = [&](const char *key, const char *otherwise) { return idOf(key, otherwise); };
     start = ids.eos;
+    // Older models say this in flags among the variables, which config.json replaces.
+    const bool targetBos = number("with_target_bos", 1) != 0, byCaller = number("user_decoder_start_tokens", 0) != 0;
+    const bool chosen = config ? config->has("decoder_start_token") : !byCaller;
     if (zeroStart)
       return;
-    const bool targetBos = number("with_target_bos", 1) != 0;
-    const bool chosen = config ? config->has("decoder_start_token") : !has("user_decoder_start_tokens");
     if (chosen) {
       start = config ? id("decoder_start_token", "<s>")
                      : id(targetBos ? "bos_token" : "eos_token", targetBos ? "<s>" : "</s>");
@@ -277,6 +295,39 @@ private:
                     "with each line; name it by --target-language, as the list of tokens has it" +
                     (given.targetLanguage.empty() ? "" : ", which has no " + given.targetLanguage));
     }
+  }
+
+  // Finds out which tokens surround a source line. CTranslate2 adds those that the folder asks for. If it adds no eos,
+  // either the program that splits lines does, as the tokenizers of transformers do, or the model was trained without.
+  void readSourceFrame() {
+    const auto flag = [&](const char *key, const char *variable) {
+      const bool old = number(variable, 0) != 0;
+      return config ? config->boolean(key, false) : old;
+    };
+    sourceBos = flag("add_source_bos", "with_source_bos") && ids.bos >= 0;
+    sourceEos = flag("add_source_eos", "with_source_eos");
+    if (sourceEos)
+      return;
+    const std::string where = (config ? config->file() : file) + ": " + (config ? "add_source_eos" : "with_source_eos");
+    if (config && config->has(ourSourceEos)) { // the folder is one of ours
+      sourceEos = config->boolean(ourSourceEos, false);
+      return;
+    }
+    if (exists(given.from + "/tokenizer.json")) // says itself what surrounds a line
+      return;
+    const std::string tokenizer = firstOf(
+        given.from, {"tokenizer_config.json", "special_tokens_map.json", "sentencepiece.bpe.model", "spiece.model"});
+    // OpenNMT's models begin with <s>, those of transformers with another token.
+    sourceEos = !tokenizer.empty() || zeroStart || start != ids.bos;
+    notes.push_back(
+        where + ": false, and " +
+        (!tokenizer.empty() ? tokenizer + " is of transformers, whose tokenizers add eos, so source lines end with it"
+         : sourceEos
+             ? "translations begin with " + std::string(zeroStart ? "nothing" : tokens[1][static_cast<size_t>(start)]) +
+                   ", as in models of transformers, whose tokenizers add eos, so source lines end with it"
+             : "translations begin with " + tokens[1][static_cast<size_t>(start)] +
+                   ", as in models of OpenNMT, so source lines do not end with eos") +
+        "; source_eos of model.json, or the vocabulary, says so");
   }
 
   int32_t languageToken(int which, const std::string &language) const {
@@ -389,7 +440,7 @@ private:
     ForeignModel result;
     result.description["params"] = std::move(steps["params"]);
     result.description["tokens"] = {{"pad", ids.pad}, {"unk", ids.unk}, {"bos", ids.bos < 0 ? start : ids.bos},
-                                    {"eos", ids.eos}, {"start", start}, {"source_eos", true}};
+                                    {"eos", ids.eos}, {"start", start}, {"source_eos", sourceEos}};
     if (!share.empty())
       result.description["share"] = std::move(share);
     for (const char *part : {"encoder", "decoder", "head"})
@@ -637,13 +688,7 @@ private:
 
   // Fails if a variable was not read: the model would use it, but the imported steps would not.
   void checkAllUsed() const {
-    static const std::set<std::string> told = {"unk_token",
-                                               "bos_token",
-                                               "eos_token",
-                                               "with_source_bos",
-                                               "with_source_eos",
-                                               "with_target_bos",
-                                               "user_decoder_start_tokens"};
+    static const std::set<std::string> told = {"unk_token", "bos_token", "eos_token"}; // tokenName() reads them
     for (const auto &[name, variable] : model.variables)
       if (!used.contains(name) && !told.contains(name))
         fail(name, textOf(variable.shape) +
@@ -682,10 +727,15 @@ private:
         const int32_t id = languageToken(i, language);
         if (id < 0)
           throw Error(listFile[i] + ": has no language " + language + "; give one of its tokens");
-        list.prefix = {id};
-      } else if (i == 0 && config && config->boolean("add_source_bos", false) && list.ids.bos >= 0) {
-        list.prefix = {list.ids.bos};
+        list.frame.prefix = {id};
+      } else if (i == 0 && sourceBos && list.ids.bos >= 0) {
+        list.frame.prefix = {list.ids.bos};
       }
+      if (i == 1 || sourceEos)
+        list.frame.suffix = {list.ids.eos};
+      if (i == 0 && list.pieces.empty() && !list.frame.prefix.empty())
+        notes.push_back(list.file + ": a list of words puts nothing before lines; begin each source line with " +
+                        list.tokens[static_cast<size_t>(list.frame.prefix.front())]);
       try {
         made[i] = vocabularyOf(list);
       } catch (const Error &error) {
@@ -713,7 +763,7 @@ private:
   SpecialTokens ids;
   int32_t start = -1;
   int32_t language = -1; // the token that every translation begins with after the start, if any
-  bool zeroStart = false;
+  bool zeroStart = false, sourceBos = false, sourceEos = true;
   FolderVocabularies vocabularies;
   Form form;
   std::vector<TensorName> tensors;

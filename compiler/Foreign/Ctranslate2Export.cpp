@@ -321,15 +321,18 @@ public:
   Json config(const Form &form, bool zeroStart) const {
     const TokenIds &ids = description.tokens;
     // A tokenizer.json adds the tokens that a line begins and ends with, as do the programs that read it.
-    const bool whole = files.contains("tokenizer.json");
+    const bool whole = files.contains("tokenizer.json") && frame();
     const bool eos = frame() ? isOnly(frame()->suffix, ids.eos) : ids.sourceEos;
     const bool bos = frame() && isOnly(frame()->prefix, ids.bos);
     const double usual = form.stacks[0].rms ? step::RmsNorm().eps : step::LayerNorm().eps;
     const bool isUsual = form.eps == usual && form.stacks[0].rms == form.stacks[1].rms;
-    return {{"add_source_bos", bos && !whole},    {"add_source_eos", eos && !whole},
-            {"bos_token", named(ids.bos, "<s>")}, {"decoder_start_token", name(zeroStart ? ids.eos : ids.start)},
-            {"eos_token", name(ids.eos)},         {"layer_norm_epsilon", isUsual ? Json() : Json(form.eps)},
-            {"multi_query_attention", false},     {"unk_token", named(ids.unk, "<unk>")}};
+    Json json = {{"add_source_bos", bos && !whole},    {"add_source_eos", eos && !whole},
+                 {"bos_token", named(ids.bos, "<s>")}, {"decoder_start_token", name(zeroStart ? ids.eos : ids.start)},
+                 {"eos_token", name(ids.eos)},         {"layer_norm_epsilon", isUsual ? Json() : Json(form.eps)},
+                 {"multi_query_attention", false},     {"unk_token", named(ids.unk, "<unk>")}};
+    if (!eos && !whole)
+      json[ourSourceEos] = false;
+    return json;
   }
 
   // The tokens around a source line that neither config.json nor a tokenizer.json puts there; "" if there are none.

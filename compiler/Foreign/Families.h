@@ -25,6 +25,8 @@ struct ForeignModel {
 
 struct Family {
   std::vector<std::string> modelTypes; // as config.json calls them
+  // Keys of the family's config.json that change nothing here, beside those that every family may have.
+  std::set<std::string> harmless;
   std::function<ForeignModel(const Config &config, const Weights &weights)> read;
   // The config.json, without model_type, from which `read` would make this model or one like it. Throws Error.
   std::function<nlohmann::ordered_json(const Description &model)> describe;

@@ -8,12 +8,16 @@
 #include "support/Error.h"
 #include "support/Files.h"
 #include "support/Quoted.h"
+#include "tensors/Numbers.h"
 #include "text/Vocabulary.h"
+#include "text/VocabularyIdentity.h"
 #include "tokenizers/MappedSentencePiece.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/SHA256.h"
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
+#include <limits>
 #include <set>
 
 namespace fs = std::filesystem;
@@ -38,6 +42,28 @@ std::string nameOf(const std::string &from) {
   return name.empty() ? "imported" : name;
 }
 
+// Fails if a weight is no finite number, or none of F32, in which models are computed.
+void checkNumbers(const TensorViews &tensors, const ForeignFiles &files) {
+  const TensorView *bad = notFinite(nullptr, tensors);
+  std::string what = " holds NaN or infinity";
+  constexpr double most = std::numeric_limits<float>::max();
+  for (const TensorView &tensor : tensors)
+    if (!bad && tensor.type == "F64")
+      eachNumber(tensor, 0, elementsOf(tensor.shape), [&](int64_t, double number) {
+        if (!bad && std::abs(number) > most) {
+          bad = &tensor;
+          what = " holds numbers beyond F32";
+        }
+      });
+  if (!bad)
+    return;
+  const auto name = std::find_if(files.model.tensors.begin(), files.model.tensors.end(),
+                                 [&](const TensorName &each) { return each.ours == bad->name; });
+  const TensorView *theirs = files.weights.find(name->theirs);
+  throw Error(files.weights.fileOf(*theirs) + ": '" + theirs->name + "'" + what +
+              "; the weights are damaged, or their training diverged; expected finite numbers");
+}
+
 // The files' tensor for each parameter, in the order of the model. Fails if a tensor is missing or not used.
 TensorViews tensorsOf(const Description &description, const ForeignFiles &files) {
   const ForeignModel &model = files.model;
@@ -55,7 +81,7 @@ TensorViews tensorsOf(const Description &description, const ForeignFiles &files)
     const TensorView *tensor = weights.find(name.theirs);
     if (!tensor)
       throw Error(weights.name() + ": '" + name.theirs + "' " + textOf(expected) + " is missing but required by " +
-                  files.describedBy);
+                  files.describedBy + weights.namesOf("; "));
     if (tensor->shape != expected)
       throw Error(weights.fileOf(*tensor) + ": '" + tensor->name + "' has shape " + textOf(tensor->shape) + ", but " +
                   files.describedBy + " requires " + textOf(expected));
@@ -154,11 +180,17 @@ ForeignImport importForeign(const ForeignOptions &options) {
   const std::string text = jsonText(json);
   const Description description = parseDescription(text, files.describedBy + ", as model.json");
   const TensorViews tensors = tensorsOf(description, files);
+  checkNumbers(tensors, files);
 
   NewFolder folder(options.to);
   const std::string hash = llvm::toHex(llvm::SHA256::hash(llvm::arrayRefFromStringRef(description.canonical)), true);
-  writeSafetensors(folder.file("model.safetensors"), tensors,
-                   identityOf(description.name, hash, description.canonical));
+  Metadata identity = identityOf(description.name, hash, description.canonical);
+  if (!vocabularies.source.empty()) {
+    identity[sourceVocabularyKey] = vocabularyHash(vocabularies.source);
+    identity[targetVocabularyKey] =
+        vocabularies.target.empty() ? identity[sourceVocabularyKey] : vocabularyHash(vocabularies.target);
+  }
+  writeSafetensors(folder.file("model.safetensors"), tensors, identity);
   writeFile(folder.file("model.json"), text);
   if (!vocabularies.source.empty())
     writeFile(folder.file(folderVocabulary), vocabularies.source);
@@ -173,6 +205,7 @@ ForeignImport importForeign(const ForeignOptions &options) {
     model.notes.push_back(options.from +
                           ": has no tokenizer; the model takes ids (--format ids), or a vocabulary given by --vocab");
   result.notes = std::move(model.notes);
+  result.asked = std::move(files.asked);
   return result;
 }
 

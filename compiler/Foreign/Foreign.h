@@ -26,6 +26,8 @@ struct ForeignImport {
   uint64_t bytes = 0;             // of weights
   bool readsText = false;         // whether the folder had a tokenizer
   std::vector<std::string> notes; // what a user should know, one line each
+  // The keys that were looked for in its files of settings, "config.json: d_model": each of them has an effect.
+  std::vector<std::string> asked;
 };
 
 // Writes model.json, model.safetensors and the vocabularies. The folder appears only when all of it is written. Memory

@@ -7,27 +7,18 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Settings that change translations there and do not exist here, with the values that have no effect.
-const std::pair<const char *, Json> unknown[] = {{"repetition_penalty", 1.0},
-                                                 {"encoder_repetition_penalty", 1.0},
-                                                 {"diversity_penalty", 0.0},
-                                                 {"encoder_no_repeat_ngram_size", 0},
-                                                 {"num_beam_groups", 1},
-                                                 {"do_sample", false},
-                                                 {"begin_suppress_tokens", nullptr},
-                                                 {"sequence_bias", nullptr},
-                                                 {"forced_decoder_ids", nullptr},
-                                                 {"exponential_decay_length_penalty", nullptr},
-                                                 {"guidance_scale", 1.0}};
-
-void addLists(const Config &config, int64_t eos, const std::vector<int64_t> &never, int64_t vocabulary, Json &json) {
+// Adds what is never written. Our search writes neither pad nor start in any case, so these are left out; returns
+// whether pad was among the rest.
+bool addLists(const Config &config, const Json &tokens, int64_t vocabulary, Json &json) {
   Json suppress = Json::array(), sequences = Json::array();
-  const auto isNever = [&](int64_t id) { return std::find(never.begin(), never.end(), id) != never.end(); };
+  const int64_t eos = tokens["eos"];
+  bool suppressesPad = false;
   const auto addOne = [&](const JsonValue &value) {
     const int64_t id = value.integer(0, vocabulary - 1);
     if (id == eos)
       value.fail("is eos, without which no translation ends; expected other tokens");
-    if (!isNever(id))
+    suppressesPad |= id == tokens["pad"];
+    if (id != tokens["pad"] && id != tokens["start"])
       suppress.push_back(id);
   };
   if (config.has("suppress_tokens"))
@@ -52,9 +43,51 @@ void addLists(const Config &config, int64_t eos, const std::vector<int64_t> &nev
     json["suppress"] = suppress;
   if (!sequences.empty())
     json["bad_sequences"] = sequences;
+  return suppressesPad;
 }
 
 } // namespace
+
+const std::set<std::string> &harmlessInSearch() {
+  static const std::set<std::string> keys = {
+      // of sampling, which do_sample turns on
+      "temperature", "top_k", "top_p", "min_p", "top_h", "typical_p", "epsilon_cutoff", "eta_cutoff",
+      // of speed and memory
+      "use_cache", "cache_implementation", "cache_config", "return_legacy_cache", "low_memory", "disable_compile",
+      "compile_config", "prefill_chunk_size", "is_assistant", "num_assistant_tokens", "num_assistant_tokens_schedule",
+      "assistant_confidence_threshold", "assistant_early_exit", "assistant_lookbehind", "target_lookbehind",
+      "prompt_lookup_num_tokens", "max_matching_ngram_size", "continuous_batching_config",
+      // of what is returned beside the translation
+      "output_attentions", "output_hidden_states", "output_scores", "output_logits", "return_dict_in_generate",
+      "num_return_sequences",
+      // of broken weights, of the files, and of tokens that config.json has
+      "remove_invalid_values", "_from_model_config", "transformers_version", "pad_token_id", "bos_token_id"};
+  return keys;
+}
+
+const nlohmann::json &neutralInSearch() {
+  // Any other key has an effect by every value but null.
+  static const nlohmann::json values = {{"repetition_penalty", 1.0},
+                                        {"encoder_repetition_penalty", 1.0},
+                                        {"diversity_penalty", 0.0},
+                                        {"encoder_no_repeat_ngram_size", 0},
+                                        {"num_beam_groups", 1},
+                                        {"do_sample", false},
+                                        {"begin_suppress_tokens", nullptr},
+                                        {"sequence_bias", nullptr},
+                                        {"forced_decoder_ids", nullptr},
+                                        {"exponential_decay_length_penalty", nullptr},
+                                        {"guidance_scale", 1.0},
+                                        {"penalty_alpha", 0.0},
+                                        {"token_healing", false},
+                                        {"max_time", nullptr},
+                                        {"stop_strings", nullptr},
+                                        {"force_words_ids", nullptr},
+                                        {"constraints", nullptr},
+                                        {"dola_layers", nullptr},
+                                        {"watermarking_config", nullptr}};
+  return values;
+}
 
 Json generationOf(const Config &config, const Json &description, std::vector<std::string> &notes) {
   Json json;
@@ -82,26 +115,33 @@ Json generationOf(const Config &config, const Json &description, std::vector<std
   else if (config.has("max_length"))
     json["max_length"] = config.integer("max_length", counted + 1, mostTokens, 0) - counted;
   json["at_max_length"] = forced >= 0 ? "forced_eos" : "cut";
-  const char *const minimum = config.has("min_new_tokens") ? "min_new_tokens" : "min_length";
+  // The minimum counts the same tokens, but for eos, before which there must be that many, unless eos is forced.
+  const char *const minimum = config.has("min_new_tokens") ? "min_new_tokens" : "min_length", *const maximum =
+                                                                                                  config.has(
+                                                                                                      "max_new_tokens")
+                                                                                                      ? "max_new_tokens"
+                                                                                                      : "max_length";
+  const bool withStart = minimum == std::string("min_length");
   int64_t least = config.integer(minimum, 0, mostTokens, 0);
-  if (minimum == std::string("min_length"))
-    least = std::max<int64_t>(least - 1, 0);
-  if (json.contains("max_length") && least > json["max_length"].get<int64_t>())
-    config.fail(minimum, std::to_string(config.integer(minimum, 0, mostTokens, 0)) +
-                             ": is more than the maximum length; expected less");
+  least = std::max<int64_t>(least - withStart, 0);
+  if (json.contains("max_length")) {
+    const int64_t most = json["max_length"];
+    if (least > most + counted - 1)
+      config.fail(minimum, config.at(minimum, "").shown() + ": more than " + maximum + ", " +
+                               config.at(maximum, "").shown() + ", leaves room for; expected less");
+    least = std::min(least, most);
+  }
   if (least > 0)
     json["min_length"] = least;
   if (const int64_t first = config.token("forced_bos_token_id", -1, vocabulary); first >= 0)
     json["forced_first"] = {first};
-  addLists(config, eos, {tokens["pad"], tokens["start"]}, vocabulary, json);
+  if (!addLists(config, tokens, vocabulary, json))
+    notes.push_back(config.file() + ": neither suppress_tokens nor bad_words_ids names pad, " + tokens["pad"].dump() +
+                    ", so `generate` may write it within a translation; the search here never does");
   if (const int64_t n = config.integer("no_repeat_ngram_size", 0, mostTokens, 0); n > 0)
     json["no_repeat_ngram"] = n;
   if (config.boolean("renormalize_logits", false))
     json["renormalize"] = true;
-  for (const auto &[key, neutral] : unknown)
-    if (config.has(key) && !config.is(key, neutral))
-      notes.push_back(config.file() + ": " + key + ": " + config.at(key, "").shown() +
-                      " is not supported by the search and is ignored");
   return json;
 }
 

@@ -7,8 +7,13 @@
 
 namespace xfc {
 
+// Settings that `generate` knows but which do not change what it returns, unless it draws tokens at random.
+const std::set<std::string> &harmlessInSearch();
+// Settings that change what it returns and do not exist here, with the values by which they do not.
+const nlohmann::json &neutralInSearch();
+
 // The `generation` of the model that `description` (model.json's) describes, from generation_config.json, or from the
-// config.json of models that have no such file. Settings without a counterpart become notes. Throws an Error that names
+// config.json of models that have no such file. Throws an Error that names
 // the key.
 nlohmann::ordered_json generationOf(const Config &config, const nlohmann::ordered_json &description,
                                     std::vector<std::string> &notes);

@@ -13,6 +13,8 @@ struct ForeignFiles {
   ForeignModel model;
   nlohmann::ordered_json generation; // of model.json
   FolderVocabularies vocabularies;
+  // The keys that were looked for in its files of settings, "config.json: d_model": each of them has an effect.
+  std::vector<std::string> asked = {};
 };
 
 struct Kind {

@@ -418,6 +418,7 @@ private:
     for (auto [id, token] : {std::pair{result.ids.unk, "<unk>"}, {result.ids.eos, "</s>"}})
       if (id < 0)
         throw Error(from + ": has no token " + token + "; expected a Marian vocabulary");
+    result.frame.suffix = {result.ids.eos};
     result.tokens.resize(static_cast<size_t>(rows));
     result.tokens.back() = "<pad>";
     return result;

@@ -4,8 +4,10 @@
 #include "Rebuilt.h"
 #include "support/Error.h"
 #include "support/Files.h"
+#include "tensors/Identity.h"
 #include "tensors/Numbers.h"
 #include "text/Vocabulary.h"
+#include "text/VocabularyIdentity.h"
 #include "tokenizers/MappedSentencePiece.h"
 #include <algorithm>
 #include <filesystem>
@@ -47,6 +49,21 @@ std::map<std::string, TensorView> tensorsOf(const Description &description, cons
   return tensors;
 }
 
+// Fails if the weights are of another model than the one described, or of other vocabularies.
+void checkIdentity(const OurModel &model, const std::string &folder, const Metadata &metadata) {
+  const auto of = metadata.find("description");
+  if (const std::string what = of == metadata.end() ? "" : differenceOfModels(of->second, model.description.canonical);
+      !what.empty())
+    throw Error(model.file + ": these are weights of another model than that of " + model.describedBy + ": " + what +
+                "; expected the weights that were trained or imported with it");
+  const FolderVocabularies &vocabularies = model.vocabularies;
+  const std::string advice = "put that one back into the folder";
+  checkVocabulary(metadata, sourceVocabularyKey, vocabularies.source, folder + "/" + folderVocabulary, advice);
+  const bool both = vocabularies.target.empty();
+  checkVocabulary(metadata, targetVocabularyKey, both ? vocabularies.source : vocabularies.target,
+                  folder + "/" + (both ? folderVocabulary : folderTargetVocabulary), advice);
+}
+
 FolderVocabularies vocabulariesIn(const std::string &folder) {
   FolderVocabularies found;
   for (auto [name, contents] :
@@ -84,6 +101,7 @@ OurModel readOurModel(const std::string &folder) {
         readGeneration(JsonValue(canonical["generation"], model.describedBy, "generation"),
                        model.description.targetVocab, model.description.tokens.pad, model.description.tokens.eos);
   model.tensors = tensorsOf(model.description, views, metadata, file);
+  checkIdentity(model, folder, metadata);
   return model;
 }
 

@@ -101,7 +101,7 @@ Stacks::Stacks(const Config &config, StacksForm given) : config(config), form(st
   activationDropout = config.number("activation_dropout", 0, 1, true, 0);
   activation = activationStep(config, "activation_function", config.string("activation_function", form.activation));
   scaled = config.boolean("scale_embedding", form.scaleEmbedding);
-  padToken = config.token("pad_token_id", form.pad, sourceVocab);
+  padToken = config.requiredToken("pad_token_id", form.pad, sourceVocab);
 }
 
 // "heads", or "encoder_heads" if the stacks differ.
@@ -129,10 +129,16 @@ Json Stacks::params() const {
 }
 
 Json Stacks::tokens() const {
-  const int64_t vocab = std::min(sourceVocab, targetVocab), eos = config.token("eos_token_id", form.eos, vocab),
-                bos = config.token("bos_token_id", form.bos, vocab),
-                start = config.token("decoder_start_token_id", form.start < 0 ? bos : form.start, vocab);
-  return {{"pad", config.token("pad_token_id", form.pad, vocab)},
+  const int64_t vocab = std::min(sourceVocab, targetVocab), eos = config.requiredToken("eos_token_id", form.eos, vocab),
+                bos = config.token("bos_token_id", form.bos, vocab);
+  int64_t start = config.token("decoder_start_token_id", form.start < 0 ? bos : form.start, vocab);
+  if (start < 0) // null, in place of which `generate` takes bos
+    start = bos;
+  if (start < 0)
+    config.fail("decoder_start_token_id",
+                "null, and so is bos_token_id; expected the id of the token that translations "
+                "begin with");
+  return {{"pad", config.requiredToken("pad_token_id", form.pad, vocab)},
           {"unk", form.unk},
           {"bos", bos < 0 ? start : bos},
           {"eos", eos},

@@ -58,12 +58,13 @@ public:
   ForeignModel read() {
     Json &json = model.description;
     json["params"] = params;
-    const int64_t vocab = params["target_vocab"], pad = config.token("pad_token_id", 0, vocab),
-                  start = config.token("decoder_start_token_id", pad, vocab);
+    const int64_t vocab = params["target_vocab"], pad = config.requiredToken("pad_token_id", 0, vocab),
+                  start = config.requiredToken("decoder_start_token_id", pad, vocab),
+                  bos = config.token("bos_token_id", start, vocab);
     json["tokens"] = {{"pad", pad},
                       {"unk", 2},
-                      {"bos", config.token("bos_token_id", start, vocab)},
-                      {"eos", config.token("eos_token_id", 1, vocab)},
+                      {"bos", bos < 0 ? start : bos},
+                      {"eos", config.requiredToken("eos_token_id", 1, vocab)},
                       {"start", start},
                       {"source_eos", true}};
     json["share"] = Json::array(); // only reserves its place in the order of keys; it is known last

@@ -40,12 +40,10 @@ std::string vocabularyOf(const TokenList &list) {
     };
     for (const int32_t id : {list.ids.pad, list.ids.unk, list.ids.bos, list.ids.eos})
       special(id);
-    std::for_each(list.prefix.begin(), list.prefix.end(), special);
+    std::for_each(list.frame.prefix.begin(), list.frame.prefix.end(), special);
     map.tags = std::any_of(list.tokens.begin(), list.tokens.end(),
                            [](const std::string &token) { return token.starts_with(">>") && token.ends_with("<<"); });
-    map.frame.prefix = list.prefix;
-    if (list.ids.eos >= 0)
-      map.frame.suffix = {list.ids.eos};
+    map.frame = list.frame;
     contents = map.written();
   }
   makeTokenizer(contents, list.pieces.empty() ? list.file : list.pieces); // throws if it cannot be read

@@ -3,6 +3,7 @@
 #include "Config.h"
 #include "Pickles.h"
 #include "support/Error.h"
+#include <algorithm>
 #include <filesystem>
 #include <set>
 
@@ -34,6 +35,7 @@ Weights::Weights(const std::string &folder) {
   if (exists(whole)) {
     source = whole;
     addFile(whole);
+    leaveOutWrappers();
     return;
   }
   if (!exists(index))
@@ -53,6 +55,36 @@ Weights::Weights(const std::string &folder) {
     if (found == entries.end() || found->second.file != folder + "/" + shard)
       entry.fail("'" + tensor + "' is not in " + folder + "/" + shard);
   }
+  leaveOutWrappers();
+}
+
+// "model." if all names begin with that, and not even the first part of them differs.
+std::string Weights::commonPrefix() const {
+  if (entries.empty())
+    return "";
+  const std::string &first = entries.begin()->first;
+  const std::string prefix = first.substr(0, first.find('.') + 1); // "" without a '.'
+  const auto begins = [&](const auto &entry) { return entry.first.starts_with(prefix); };
+  return std::all_of(entries.begin(), entries.end(), begins) ? prefix : "";
+}
+
+void Weights::leaveOutWrappers() {
+  static const std::set<std::string> wrappers = {"_orig_mod.", "module."};
+  for (std::string prefix; wrappers.contains(prefix = commonPrefix());) {
+    std::map<std::string, Entry> named;
+    for (auto &[name, entry] : entries) {
+      entry.tensor.name = name.substr(prefix.size());
+      named.emplace(entry.tensor.name, std::move(entry));
+    }
+    entries = std::move(named);
+  }
+}
+
+std::string Weights::namesOf(const std::string &before) const {
+  const std::string prefix = commonPrefix();
+  return prefix.empty() || prefix == "model."
+             ? ""
+             : before + "all names of the file begin with '" + prefix + "', which the model's do not";
 }
 
 void Weights::addFile(const std::string &file) {

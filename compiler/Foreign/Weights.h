@@ -13,7 +13,8 @@ namespace xfc {
 
 class Weights {
 public:
-  // Maps the files; no page of a tensor is read yet. Throws an Error if there are none (a pickle is never read; the
+  // Maps the files; no page of a tensor is read yet. What torch.compile and torch's parallel wrappers put before all
+  // names is left out. Throws an Error if there are none (a pickle is never read; the
   // message says how to convert it), if one is truncated, or if a shard or a tensor of the index is missing.
   explicit Weights(const std::string &folder);
   // Starts empty. The tensors to be added are views of memory that `owner` keeps alive. `file` is for messages.
@@ -32,6 +33,8 @@ public:
   // The file that holds the tensor.
   const std::string &fileOf(const TensorView &tensor) const { return entries.at(tensor.name).file; }
   std::vector<const TensorView *> all() const;
+  // For a message that says that a tensor is missing: `before`, and what all names begin with; "" if they differ.
+  std::string namesOf(const std::string &before) const;
   // The name of the file, or of the index.
   const std::string &name() const { return source; }
 
@@ -42,6 +45,8 @@ private:
   };
   void addFile(const std::string &file);
   void addTensor(TensorView tensor, const std::string &file);
+  std::string commonPrefix() const;
+  void leaveOutWrappers();
 
   std::string source;
   std::shared_ptr<const void> owner;

@@ -7,6 +7,7 @@
 #include "support/Confinement.h"
 #include "support/Error.h"
 #include "support/Files.h"
+#include "text/VocabularyIdentity.h"
 #include "train/Checkpoint.h"
 #include <cstdio>
 
@@ -48,7 +49,7 @@ void run(const AverageOptions &options) {
   const std::unique_ptr<Engine> engine = makeEngine(options.threads, {});
   const std::vector<Metadata> metadata = loadMean(*engine, files, options.forceModel);
   Metadata identity = identityOf(engine->module());
-  for (const char *key : {"source_vocabulary", "target_vocabulary"})
+  for (const char *key : {sourceVocabularyKey, targetVocabularyKey})
     for (size_t i = 0; i < files.size(); ++i) {
       const auto found = metadata[i].find(key);
       if (found == metadata[i].end())

@@ -2,9 +2,9 @@
 #include "text/Vocabulary.h"
 #include "support/Files.h"
 #include "support/Quoted.h"
+#include "text/VocabularyIdentity.h"
 #include <algorithm>
 #include <charconv>
-#include <cstdio>
 #include <tuple>
 #ifdef __GLIBC__
 #include <malloc.h>
@@ -187,14 +187,6 @@ LoadedVocabularies loadVocabularies(const std::string &file, const std::string &
   return loaded;
 }
 
-// FNV-1a, 64 bits: tells vocabularies apart, but is not cryptographic.
-std::string Vocabulary::hash() const {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (unsigned char byte : state->bytes)
-    hash = (hash ^ byte) * 0x100000001b3;
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
-  return text;
-}
+std::string Vocabulary::hash() const { return vocabularyHash(state->bytes); }
 
 } // namespace xfc

@@ -4,6 +4,7 @@
 #include "engine/Safetensors.h"
 #include "support/Files.h"
 #include "support/Json.h"
+#include "text/VocabularyIdentity.h"
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
@@ -113,7 +114,7 @@ Progress progressOf(const std::string &text) try {
 Metadata identityOf(const TranslationModel &model) {
   Metadata identity = identityOf(model.engine->module());
   for (const auto &[key, vocabulary] :
-       {std::pair{"source_vocabulary", model.source}, {"target_vocabulary", model.target}})
+       {std::pair{sourceVocabularyKey, model.source}, {targetVocabularyKey, model.target}})
     if (!vocabulary->bytes().empty())
       identity[key] = vocabulary->hash();
   return identity;

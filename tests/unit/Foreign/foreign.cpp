@@ -9,6 +9,7 @@
 #include "support/Files.h"
 #include "tensors/Safetensors.h"
 #include <array>
+#include <cstring>
 #include <gtest/gtest.h>
 #include <limits>
 #include <list>
@@ -84,6 +85,11 @@ protected:
       EXPECT_EQ(entry.path().filename(), "tiny-mt") << message;
     return message;
   }
+  // Takes from the imported weights what they record about their model, so that model.json may be edited at will.
+  void forgetModel() const {
+    const Tensors weights = readSafetensors(in("out/model.safetensors"));
+    writeSafetensors(in("out/model.safetensors"), viewsOf(weights));
+  }
   Json description() const { return Json::parse(readFile(in("out/model.json"))); }
 
   Json config = {{"model_type", "marian"},
@@ -104,6 +110,99 @@ protected:
                  {"bos_token_id", nullptr}};
   Tensors tensors;
   int numbers = 0;
+};
+
+// Each key that a reader looks for must change what is imported, be refused, or be told: a key that is only marked as
+// read would have no value in this table, or no effect.
+class Keys : public Foreign {
+protected:
+  // What importing leads to: the model and the notes, or the error.
+  std::string outcome() {
+    std::filesystem::remove_all(in("out"));
+    try {
+      std::string text;
+      for (const std::string &note : import().notes)
+        text += note + "\n";
+      return text + readFile(in("out/model.json"));
+    } catch (const Error &error) {
+      return error.what();
+    }
+  }
+
+  void checkAll() {
+    const Json before = config;
+    const std::string usual = outcome();
+    std::filesystem::remove_all(in("out"));
+    const std::vector<std::string> asked = import().asked;
+    EXPECT_GT(asked.size(), 25u);
+    for (const std::string &of : asked) {
+      const std::string key = of.substr(std::string("config.json: ").size());
+      ASSERT_TRUE(others.contains(key)) << key << " is read, but this test has no other value for it";
+      config = before;
+      config[key] = others[key];
+      ASSERT_NE(config, before) << key;
+      EXPECT_NE(outcome(), usual) << key << " is read, but changes nothing";
+    }
+    config = before;
+  }
+
+  const Json others = {{"model_type", "other"},
+                       {"vocab_size", 9},
+                       {"d_model", 8},
+                       {"encoder_layers", 2},
+                       {"decoder_layers", 2},
+                       {"encoder_attention_heads", 1},
+                       {"decoder_attention_heads", 1},
+                       {"encoder_ffn_dim", 5},
+                       {"decoder_ffn_dim", 5},
+                       {"max_position_embeddings", 8},
+                       {"activation_function", "relu"},
+                       {"scale_embedding", false},
+                       {"pad_token_id", 4},
+                       {"decoder_start_token_id", 5},
+                       {"eos_token_id", 3},
+                       {"bos_token_id", 4},
+                       {"dropout", 0.375},
+                       {"attention_dropout", 0.375},
+                       {"activation_dropout", 0.375},
+                       {"encoder_layerdrop", 0.5},
+                       {"decoder_layerdrop", 0.5},
+                       {"label_smoothing", 0.25},
+                       {"tie_word_embeddings", false},
+                       {"share_encoder_decoder_embeddings", false},
+                       {"static_position_embeddings", "other"},
+                       {"is_encoder_decoder", false},
+                       {"is_decoder", true},
+                       {"use_bfloat16", true},
+                       {"quantization_config", {{"bits", 4}}},
+                       {"normalize_before", "other"},
+                       {"normalize_embedding", "other"},
+                       {"add_final_layer_norm", "other"},
+                       {"d_kv", 2},
+                       {"num_layers", 1},
+                       {"num_decoder_layers", 2},
+                       {"num_heads", 1},
+                       {"d_ff", 6},
+                       {"feed_forward_proj", "silu"},
+                       {"relative_attention_num_buckets", 8},
+                       {"relative_attention_max_distance", 30},
+                       {"n_positions", 30},
+                       {"layer_norm_epsilon", 0.125},
+                       {"dropout_rate", 0.375},
+                       {"scale_decoder_outputs", false},
+                       {"num_beams", 3},
+                       {"length_penalty", 0.5},
+                       {"early_stopping", true},
+                       {"max_new_tokens", 7},
+                       {"max_length", 7},
+                       {"min_new_tokens", 3},
+                       {"min_length", 3},
+                       {"forced_bos_token_id", 4},
+                       {"forced_eos_token_id", 2},
+                       {"suppress_tokens", {4}},
+                       {"bad_words_ids", {{4, 5}}},
+                       {"no_repeat_ngram_size", 2},
+                       {"renormalize_logits", true}};
 };
 
 TEST_F(Foreign, MarianBecomesOrdinarySteps) {
@@ -228,7 +327,8 @@ TEST_F(Foreign, TiesAreThoseOfTheFile) {
 
 TEST_F(Foreign, BartHasATableOfPositionsAndANormAfterIt) {
   config["model_type"] = "bart";
-  config["decoder_start_token_id"] = nullptr; // then the default of the model family
+  config.erase("decoder_start_token_id"); // then the defaults of the model family
+  config.erase("bos_token_id");
   for (const std::string stack : {"model.encoder.", "model.decoder."}) {
     add(stack + "embed_positions.weight", {11, 4});
     addNorm(stack + "layernorm_embedding");
@@ -283,7 +383,7 @@ TEST_F(Foreign, M2M100CountsPositionsFromThePaddingOn) {
 }
 
 // A folder with a T5 model of 4 features, 2 heads of 3 features each, 2 + 1 layers and 8 tokens.
-class ForeignT5 : public Foreign {
+class ForeignT5 : public Keys {
 protected:
   ForeignT5() {
     config = {{"model_type", "t5"},
@@ -333,6 +433,8 @@ protected:
     }
   }
 };
+
+TEST_F(ForeignT5, EachKeyHasAnEffect) { checkAll(); }
 
 TEST_F(ForeignT5, BecomesOrdinarySteps) {
   const ForeignImport done = import();
@@ -443,9 +545,10 @@ TEST_F(Foreign, WhatTheConfigSaysReachesTheSteps) {
   EXPECT_EQ(json["decoder"]["layer"][4]["body"][1]["op"], "relu");
   EXPECT_EQ(json["decoder"]["layer"][4]["body"][2]["rate"], "$activation_dropout");
   EXPECT_EQ(json["head"][0]["bias"], false);
-  ASSERT_EQ(done.notes.size(), 2u);
+  ASSERT_EQ(done.notes.size(), 3u);
   EXPECT_NE(done.notes[0].find("decoder_layerdrop"), std::string::npos);
-  EXPECT_NE(done.notes[1].find("has no tokenizer"), std::string::npos);
+  EXPECT_NE(done.notes[1].find("names pad, 6, so `generate` may write it"), std::string::npos);
+  EXPECT_NE(done.notes[2].find("has no tokenizer"), std::string::npos);
   EXPECT_FALSE(done.readsText);
 }
 
@@ -477,8 +580,157 @@ TEST_F(Foreign, SettingsOfTheSearchComeAlong) {
                                                {"bad_sequences", {{2, 3}}},
                                                {"no_repeat_ngram", 3},
                                                {"renormalize", true}}));
-  ASSERT_EQ(done.notes.size(), 2u);
+  ASSERT_EQ(done.notes.size(), 2u); // pad is among bad_words_ids
   EXPECT_EQ(done.notes[0].find(in("tiny-mt/generation_config.json: repetition_penalty: 1.1")), 0u) << done.notes[0];
+}
+
+// Folders in which `generate` writes exactly so many tokens: with eos, which is forced after them, and without.
+TEST_F(Foreign, TheMinimumMayBeTheMaximum) {
+  const auto lengths = [&](const Json &settings) {
+    writeFile(in("tiny-mt/generation_config.json"), settings.dump());
+    std::filesystem::remove_all(in("out"));
+    import();
+    const Json generation = description()["generation"];
+    return std::pair(generation["min_length"], generation["max_length"]);
+  };
+  EXPECT_EQ(lengths({{"min_length", 9}, {"max_length", 9}}), std::pair(Json(8), Json(8)));
+  EXPECT_EQ(lengths({{"min_length", 9}, {"max_length", 9}, {"forced_eos_token_id", 0}}), std::pair(Json(7), Json(7)));
+  EXPECT_EQ(lengths({{"min_new_tokens", 6}, {"max_new_tokens", 6}, {"forced_eos_token_id", 0}}),
+            std::pair(Json(5), Json(5)));
+  EXPECT_EQ(lengths({{"min_new_tokens", 8}, {"max_length", 9}}), std::pair(Json(8), Json(8)));
+  writeFile(in("tiny-mt/generation_config.json"), R"({"min_length": 10, "max_length": 9, "forced_eos_token_id": 0})");
+  std::filesystem::remove_all(in("out"));
+  EXPECT_EQ(error(), "tiny-mt/generation_config.json: min_length: 10: more than max_length, 9, leaves room for; "
+                     "expected less");
+}
+
+TEST_F(Keys, EachOfMarianHasAnEffect) { checkAll(); }
+
+TEST_F(Keys, EachOfBartAndM2M100HasAnEffect) {
+  config["model_type"] = "bart";
+  for (const std::string stack : {"model.encoder.", "model.decoder."}) {
+    add(stack + "embed_positions.weight", {11, 4});
+    addNorm(stack + "layernorm_embedding");
+  }
+  checkAll();
+  config["model_type"] = "m2m_100";
+  for (const std::string stack : {"model.encoder.", "model.decoder."}) {
+    for (const char *gone : {"embed_positions.weight", "layernorm_embedding.weight", "layernorm_embedding.bias"})
+      tensors.erase(stack + gone);
+    addNorm(stack + "layer_norm");
+  }
+  tensors.erase("final_logits_bias");
+  checkAll();
+}
+
+TEST_F(Foreign, KeysThatNothingReadsAreTold) {
+  config.update({{"architectures", {"MarianMTModel"}}, {"top_k", 50}, {"novel_norm", true}, {"stop_strings", nullptr}});
+  const auto tells = [&](const std::string &key) {
+    std::filesystem::remove_all(in("out"));
+    for (const std::string &note : import().notes)
+      if (note.find(": " + key + ": ") != std::string::npos)
+        return note;
+    return std::string();
+  };
+  EXPECT_EQ(tells("novel_norm"), in("tiny-mt/config.json: novel_norm: true is not known here and is ignored"));
+  EXPECT_EQ(tells("architectures") + tells("top_k") + tells("stop_strings"), "");
+  // Settings of the search that have an effect by any value but the neutral one.
+  config["repetition_penalty"] = 1;
+  EXPECT_EQ(tells("repetition_penalty"), "");
+  const Json settings = {{"repetition_penalty", 1.25}, {"stop_strings", {"x"}},
+                         {"do_sample", true},          {"watermarking_config", {{"bias", 2}}},
+                         {"force_words_ids", {{5}}},   {"constraints", {1}},
+                         {"penalty_alpha", 0.5},       {"dola_layers", "high"},
+                         {"token_healing", true}};
+  for (const auto &[key, value] : settings.items()) {
+    writeFile(in("tiny-mt/generation_config.json"), Json({{key, value}}).dump());
+    EXPECT_NE(tells(key).find("generation_config.json: " + key), std::string::npos) << key;
+  }
+}
+
+TEST_F(Foreign, NullIsAValueOfTheConfig) {
+  config["encoder_attention_heads"] = nullptr; // not BART's default
+  EXPECT_EQ(
+      error(),
+      "tiny-mt/config.json: encoder_attention_heads: expected a whole number from 1 to 1048576, found null, null");
+  config["encoder_attention_heads"] = 2;
+  config["pad_token_id"] = nullptr;
+  EXPECT_EQ(error(),
+            "tiny-mt/config.json: pad_token_id: null: expected a token id, which a model of this family needs");
+  config["pad_token_id"] = 6;
+  config["decoder_start_token_id"] = nullptr;
+  EXPECT_EQ(error(),
+            "tiny-mt/config.json: decoder_start_token_id: null, and so is bos_token_id; expected the id of the "
+            "token that translations begin with");
+  config["bos_token_id"] = 3; // what `generate` takes then
+  import();
+  EXPECT_EQ(description()["tokens"]["start"], 3);
+}
+
+TEST_F(Foreign, WeightsAreFiniteNumbers) {
+  auto &bytes = tensors.at("model.encoder.layers.0.fc1.weight").bytes;
+  const std::vector<uint8_t> before = bytes;
+  const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
+  for (const float bad : {nan, infinity}) {
+    std::memcpy(bytes.data() + 8, &bad, sizeof bad);
+    EXPECT_EQ(error(),
+              "tiny-mt/model.safetensors: 'model.encoder.layers.0.fc1.weight' holds NaN or infinity; the weights "
+              "are damaged, or their training diverged; expected finite numbers");
+  }
+  bytes = before;
+  StoredTensor &wide = tensors.at("model.encoder.layers.0.fc1.bias"); // becomes infinite as F32
+  std::vector<double> numbers(6, 1e300);
+  wide = {"F64", {6}, std::vector<uint8_t>(48)};
+  std::memcpy(wide.bytes.data(), numbers.data(), 48);
+  EXPECT_NE(error().find("'model.encoder.layers.0.fc1.bias' holds numbers beyond F32"), std::string::npos);
+}
+
+TEST_F(Foreign, WrappersOfModelsAreLeftOut) {
+  const auto named = [&](const std::string &prefix) {
+    Tensors renamed;
+    for (const auto &[name, tensor] : tensors)
+      renamed[prefix + name] = tensor;
+    writeFile(in("tiny-mt/config.json"), config.dump());
+    writeSafetensors(in("tiny-mt/model.safetensors"), viewsOf(renamed));
+  };
+  for (const char *prefix : {"_orig_mod.", "module.", "module._orig_mod."}) {
+    named(prefix);
+    std::filesystem::remove_all(in("out"));
+    importWritten();
+    EXPECT_EQ(readSafetensors(in("out/model.safetensors")).at("encoder.layers.0.ffn.in.weight").bytes,
+              tensors.at("model.encoder.layers.0.fc1.weight").bytes);
+  }
+  std::filesystem::remove_all(in("out"));
+  named("mine.");
+  EXPECT_NE(error(false).find("; all names of the file begin with 'mine.', which the model's do not"),
+            std::string::npos);
+}
+
+TEST_F(Foreign, ExportComparesTheModelWithItsWeights) {
+  import();
+  const std::string before = readFile(in("out/model.json"));
+  const auto exportedWith = [&](const std::string &from, const std::string &to) {
+    std::string text = before;
+    text.replace(text.find(from), from.size(), to);
+    writeFile(in("out/model.json"), text);
+    const std::string message = errorOf([&] { exportForeign({in("out"), in("hf"), "hf"}); });
+    std::filesystem::remove_all(in("hf"));
+    return message;
+  };
+  const std::string other = exportedWith(R"({ "op": "silu" })", R"({ "op": "relu" })");
+  EXPECT_NE(other.find("model.safetensors: these are weights of another model than that of"), std::string::npos)
+      << other;
+  EXPECT_NE(other.find("encoder.layer[2].body[1].op is \"silu\" there and \"relu\" here"), std::string::npos) << other;
+  // What may be edited.
+  EXPECT_EQ(exportedWith(R"("beam": 1)", R"("beam": 3)"), "no error");
+  EXPECT_EQ(exportedWith(R"("dropout": 0.1)", R"("dropout": 0.2)"), "no error");
+  EXPECT_NE(exportedWith(R"("source_eos": true)", R"("source_eos": false)").find("source_eos"), std::string::npos);
+  writeFile(in("out/model.json"), before);
+  const Tensors weights = readSafetensors(in("out/model.safetensors"));
+  writeSafetensors(in("out/model.safetensors"), viewsOf(weights), {{"source_vocabulary", "0123456789abcdef"}});
+  writeFile(in("out/vocab.model"), "<s>\n<pad>\n</s>\n<unk>\n");
+  EXPECT_NE(errorOf([&] { exportForeign({in("out"), in("hf"), "hf"}); }).find("vocab.model: this vocabulary (hash "),
+            std::string::npos);
 }
 
 TEST_F(Foreign, TheSearchSaysWhereTranslationsBeginAndEnd) {
@@ -708,6 +960,7 @@ TEST_F(ForeignT5, ExportGivesBackWhatWasImported) {
 // If sines and cosines alternate, features are permuted: 0 1 2 3 become 0 2 1 3.
 TEST_F(Foreign, ExportPutsSinesFirst) {
   import();
+  forgetModel();
   std::string text = readFile(in("out/model.json"));
   for (size_t at; (at = text.find(", \"layout\": \"halves\"")) != std::string::npos;)
     text.erase(at, std::string(", \"layout\": \"halves\"").size());
@@ -762,6 +1015,7 @@ TEST_F(Foreign, ExportTakesTheBestWeightsOfARun) {
 
 TEST_F(Foreign, ExportSaysWhatDoesNotFit) {
   import();
+  forgetModel();
   const std::string text = readFile(in("out/model.json"));
   const auto without = [&](const std::string &from, const std::string &to) {
     std::string edited = text;
@@ -871,6 +1125,78 @@ TEST_F(Foreign, Ctranslate2JoinsAndSharesWeights) {
   EXPECT_EQ(Json::parse(readFile(in("ct2/shared_vocabulary.json"))), Json({"0", "1", "2", "3", "4", "5", "<pad>"}));
 }
 
+// Each key of CTranslate2's config.json, and each flag among the variables of older files.
+TEST_F(Foreign, Ctranslate2KeysHaveAnEffect) {
+  import();
+  Json json = description();
+  json["tokens"]["start"] = json["tokens"]["bos"] = 3;
+  writeFile(in("out/model.json"), json.dump());
+  forgetModel();
+  exportForeign(toCtranslate2(in("out"), in("ct2")));
+  const Json before = Json::parse(readFile(in("ct2/config.json")));
+  std::vector<std::string> asked;
+  const auto outcome = [&] {
+    std::filesystem::remove_all(in("back"));
+    try {
+      const ForeignImport done = importForeign({in("ct2"), in("back")});
+      asked = done.asked;
+      std::string text;
+      for (const std::string &note : done.notes)
+        text += note + "\n";
+      return text + readFile(in("back/model.json"));
+    } catch (const Error &error) {
+      return std::string(error.what());
+    }
+  };
+  const auto outcomeOf = [&](const std::string &key, const Json &value) {
+    Json config = before;
+    config[key] = value;
+    writeFile(in("ct2/config.json"), config.dump());
+    return outcome();
+  };
+  const std::string usual = outcome();
+  EXPECT_EQ(asked.size(), 9u);
+  const Json others = {{"unk_token", "2"},           {"bos_token", "2"},
+                       {"eos_token", "2"},           {"decoder_start_token", "2"},
+                       {"add_source_eos", false},    {"add_source_bos", true},
+                       {"layer_norm_epsilon", 0.25}, {"multi_query_attention", true},
+                       {"quantization_type", 1}};
+  for (const std::string &of : std::vector<std::string>(asked)) {
+    const std::string key = of.substr(std::string("config.json: ").size());
+    ASSERT_TRUE(others.contains(key)) << key;
+    EXPECT_NE(outcomeOf(key, others[key]), usual) << key;
+  }
+  EXPECT_NE(outcomeOf("novel", 1).find("config.json: novel: 1 is not known here"), std::string::npos);
+  const auto endsLines = [&] { return Json::parse(readFile(in("back/model.json")))["tokens"]["source_eos"]; };
+  // OpenNMT's models begin with bos, and their lines end as they are; with another start, a tokenizer adds eos.
+  outcomeOf("add_source_eos", false);
+  EXPECT_EQ(endsLines(), false);
+  Json hf = before;
+  hf.update({{"add_source_eos", false}, {"decoder_start_token", hf["eos_token"]}});
+  writeFile(in("ct2/config.json"), hf.dump());
+  EXPECT_NE(outcome().find("as in models of transformers"), std::string::npos);
+  EXPECT_EQ(endsLines(), true);
+  // Our own folders say what is meant.
+  json["tokens"]["start"] = json["tokens"]["eos"];
+  json["tokens"]["source_eos"] = false;
+  writeFile(in("out/model.json"), json.dump());
+  std::filesystem::remove_all(in("ct2"));
+  exportForeign(toCtranslate2(in("out"), in("ct2")));
+  outcome();
+  EXPECT_EQ(endsLines(), false);
+  // Older files have no config.json, but flags.
+  std::filesystem::remove(in("ct2/config.json"));
+  Variables variables(in("ct2/model.bin"));
+  variables.set("with_target_bos", "I8", {}, int8_t(0));
+  variables.set("unk_token", "I8", {1}, '1');
+  variables.set("eos_token", "I8", {1}, '0');
+  variables.set("with_source_eos", "I8", {}, int8_t(1));
+  variables.write();
+  outcome();
+  EXPECT_EQ(endsLines(), true);
+  EXPECT_EQ(Json::parse(readFile(in("back/model.json")))["tokens"]["start"], 0);
+}
+
 // A row of zeros that is the last one and only begins translations is not a token there.
 TEST_F(Foreign, Ctranslate2BeginsFromZeroAsMarianDoes) {
   auto &table = tensors.at("model.shared.weight").bytes;
@@ -923,6 +1249,7 @@ TEST_F(Foreign, Ctranslate2RoundsWeights) {
 
 TEST_F(Foreign, Ctranslate2SaysWhatItCannotCompute) {
   import();
+  forgetModel();
   const std::string text = readFile(in("out/model.json"));
   // The message for a model.json with this change, without the beginning that all have.
   const auto with = [&](const std::string &from, const std::string &to) {
