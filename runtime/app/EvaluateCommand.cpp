@@ -1,5 +1,6 @@
 // `evaluate`: BLEU, chrF and TER of a model's translations, or of a file of them.
 #include "app/Commands.h"
+#include "decode/Defaults.h"
 #include "decode/Flags.h"
 #include "decode/ModelOptions.h"
 #include "support/Confinement.h"
@@ -32,7 +33,7 @@ MetricSums ofFile(const EvaluateOptions &options) {
 MetricSums ofModel(EvaluateOptions &options) {
   LinePairs lines(options.source, options.target, "line i of one must be the translation of line i of the other");
   TranslationModel model = loadModel(options.model);
-  options.search.resolve(*model.target);
+  options.search.resolve(generationOf(model.engine->module(), options.model.model), *model.target);
   ProgressBar bar(options.model.quiet);
   MetricSums sums;
   size_t done = 0;

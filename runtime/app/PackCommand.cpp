@@ -1,5 +1,6 @@
 // `pack`: writes a copy of this executable with weights and vocabulary inside.
 #include "app/Commands.h"
+#include "decode/Defaults.h"
 #include "decode/ModelOptions.h"
 #include "decode/Packed.h"
 #include "support/Files.h"
@@ -20,6 +21,11 @@ void run(ModelOptions options, const std::string &output) {
   const MappedFile weights(files.weights);
   const TranslationModel model = loadModel(options);
   weights.requireUnchanged(/*byName=*/true); // so it is the file that was loaded
+  if (const Module &module = model.engine->module(); generationOf(module, options.model) != generationOf(module))
+    throw Error(options.model +
+                "/model.json: generation differs from that of this executable, by which the packed one "
+                "would search; compile the folder: xfc compile " +
+                options.model);
   writePacked(weights.contents(), files.vocabulary.empty() ? "" : model.source->bytes(),
               files.targetVocabulary.empty() ? "" : model.target->bytes(), output);
   if (!options.quiet)

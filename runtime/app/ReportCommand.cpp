@@ -40,7 +40,7 @@ std::string drawAttention(const std::string &folder, const std::vector<nlohmann:
   TranslationModel model = loadModel(options);
   std::vector<int32_t> ids = encodeSource(model, source, options.format, "the sample");
   SearchOptions search;
-  search.generation = generationOf(model.engine->module());
+  search.generation = generationOf(model.engine->module(), folder);
   std::vector<std::vector<Hypothesis>> found = xfc::search(*model.engine, {ids}, search);
   if (found.empty() || found[0].empty())
     return "";

@@ -6,6 +6,7 @@
 #include "support/CommandLine.h"
 #include "support/Confinement.h"
 #include "text/LinePairs.h"
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -29,35 +30,47 @@ void run(const ScoreOptions &options) {
   int64_t tokens = 0;
   std::vector<double> all; // for --json
   for (bool more = true; more;) {
-    std::vector<std::vector<int32_t>> sources, targets;
+    std::vector<std::vector<int32_t>> sources, targets; // of the lines that are not empty
+    std::vector<double> certain;                        // the log-probabilities of those that are, and NAN
     std::string sourceLine, targetLine;
     const int64_t before = lines.first.number();
     for (size_t bytes = 0;
-         sources.size() < windowLines && bytes < windowBytes && (more = lines.next(sourceLine, targetLine));
+         certain.size() < windowLines && bytes < windowBytes && (more = lines.next(sourceLine, targetLine));
          bytes += sourceLine.size() + targetLine.size()) {
-      sources.push_back(encodeSource(model, sourceLine, options.model.format, lines.first.where()));
-      if (sources.back().empty())
-        throw Error(lines.first.where() + ": the line is empty; there is nothing to translate from");
-      targets.push_back(encodeTarget(model, targetLine, options.model.format, lines.second.where()));
+      std::vector<int32_t> source = encodeSource(model, sourceLine, options.model.format, lines.first.where()),
+                           target = encodeTarget(model, targetLine, options.model.format, lines.second.where());
+      // The model is not asked for an empty line, whose translation is empty in any case.
+      certain.push_back(source.empty() ? target.empty() ? 0 : -HUGE_VAL : NAN);
+      if (source.empty() && !target.empty())
+        printWarning(lines.first.where() + ": the line is empty, and so is its translation; any other has the "
+                                           "log-probability -inf, which is left out of the sum");
+      if (source.empty())
+        continue;
+      sources.push_back(std::move(source));
+      targets.push_back(std::move(target));
     }
-    const std::vector<double> logProbabilities = score(*model.engine, sources, targets, options.batchTokens);
-    for (size_t i = 0; i < logProbabilities.size(); ++i) {
-      if (!std::isfinite(logProbabilities[i]))
+    const std::vector<double> found = score(*model.engine, sources, targets, options.batchTokens);
+    for (size_t i = 0, next = 0; i < certain.size(); ++i) {
+      const bool asked = std::isnan(certain[i]);
+      const double logProbability = asked ? found[next] : certain[i];
+      if (asked && !std::isfinite(logProbability))
         throw Error(lines.first.name() + ":" + std::to_string(before + 1 + static_cast<int64_t>(i)) +
                     ": the model gives no finite log-probability; its weights are broken or too large");
-      sum += logProbabilities[i];
-      tokens += static_cast<int64_t>(targets[i].size()) + 1;
+      if (asked) {
+        sum += logProbability;
+        tokens += static_cast<int64_t>(targets[next++].size()) + 1;
+      }
       if (options.json)
-        all.push_back(logProbabilities[i]);
+        all.push_back(logProbability);
       else
-        std::printf("%.9g\n", logProbabilities[i]);
+        std::printf("%.9g\n", logProbability);
     }
     flushOutput();
   }
   const int64_t sentences = lines.first.number();
   if (sentences == 0)
     throw Error(options.source + ": the file is empty");
-  const double perplexity = std::exp(-sum / static_cast<double>(tokens));
+  const double perplexity = std::exp(-sum / static_cast<double>(std::max<int64_t>(tokens, 1)));
   if (options.json) {
     nlohmann::ordered_json object = {{"sentences", sentences},
                                      {"tokens", tokens},

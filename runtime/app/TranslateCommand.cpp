@@ -2,6 +2,7 @@
 #include "app/Commands.h"
 #include "app/ResultWriter.h"
 #include "decode/Alignment.h"
+#include "decode/Defaults.h"
 #include "decode/Flags.h"
 #include "decode/ModelOptions.h"
 #include "decode/Search.h"
@@ -36,7 +37,7 @@ std::string format(double value) {
 class Translation {
 public:
   explicit Translation(TranslateOptions &options) : options(options), model(loadModel(options.model)) {
-    options.search.resolve(*model.target);
+    options.search.resolve(generationOf(model.engine->module(), options.model.model), *model.target);
   }
 
   // Translates one window after another, so that a stream may be longer than memory, and a caller that waits for an

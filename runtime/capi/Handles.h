@@ -3,6 +3,7 @@
 
 #include "capi/xfc.h"
 #include "decode/ModelOptions.h"
+#include "plan/Generation.h"
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -15,6 +16,7 @@ namespace xfc {
 struct OpenModel {
   std::mutex mutex;       // held by every call
   TranslationModel model; // its engine is null if opening has failed
+  Generation generation;  // what searches do unless their options say otherwise
   Format format = Format::Text;
   bool training = false; // a training owns the optimizer's states
   int64_t steps = 0;     // taken by trainings so far

@@ -1,5 +1,6 @@
 // Models in the C interface: opening, description, and the calls that need neither a search nor a training.
 #include "capi/Handles.h"
+#include "decode/Defaults.h"
 #include "decode/Flags.h"
 #include "decode/Forward.h"
 #include "decode/Score.h"
@@ -81,6 +82,7 @@ void open(const char *path, const char *const *words, OpenModel &opened) {
     model = loadModel(options);
   }
   opened.format = options.format;
+  opened.generation = generationOf(model.engine->module(), options.model);
   opened.model = std::move(model);
 }
 

@@ -22,7 +22,7 @@ SearchOptions searchOptionsOf(const char *const *words, const OpenModel &opened)
   flags.addSamplingTo(app);
   addComputeType(app, flags.options.computeType);
   parseOptions(app, wordsOf(words));
-  flags.resolve(*opened.model.target);
+  flags.resolve(opened.generation, *opened.model.target);
   return flags.options;
 }
 

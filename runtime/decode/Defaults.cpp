@@ -2,8 +2,10 @@
 #include "decode/Defaults.h"
 #include "plan/Description.h"
 #include "support/Error.h"
+#include "support/Files.h"
 #include "support/Json.h"
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 namespace xfc {
@@ -13,43 +15,72 @@ namespace {
 using Json = nlohmann::json;
 
 template <typename Enum, size_t N> Enum choiceOf(const Json &name, const std::array<const char *, N> &names) {
-  const auto at = std::find(names.begin(), names.end(), name.get<std::string>());
+  const auto at = std::find(names.begin(), names.end(), name.is_string() ? name.get<std::string>() : name.dump());
   if (at == names.end())
-    throw Error("an unknown " + name.dump());
+    throw Error("an unknown " + shownJson(name));
   return static_cast<Enum>(at - names.begin());
 }
 
-// The compiler has validated the settings (Import/Generation.cpp).
+void require(bool holds, const char *what, const Json &value) {
+  if (!holds)
+    throw Error(std::string("expected ") + what + ", found " + shownJson(value));
+}
+
+int64_t wholeNumber(const Json &value) {
+  require(value.is_number_integer(), "a whole number", value);
+  return value.get<int64_t>();
+}
+
+std::vector<int32_t> idsIn(const Json &list) {
+  require(list.is_array(), "a list of token ids", list);
+  std::vector<int32_t> ids;
+  for (const Json &id : list)
+    if (const int64_t value = wholeNumber(id); value < 0 || value > std::numeric_limits<int32_t>::max())
+      require(false, "token ids", id);
+    else
+      ids.push_back(static_cast<int32_t>(value));
+  return ids;
+}
+
+// Ranges are checked by findProblem().
+void setGeneration(Generation &generation, const std::string &key, const Json &value) {
+  if (key == "beam")
+    generation.beam = static_cast<int32_t>(std::clamp<int64_t>(wholeNumber(value), 0, mostHypotheses + 1));
+  else if (key == "length_penalty")
+    require(value.is_number(), "a number", value), generation.lengthPenalty = value.get<double>();
+  else if (key == "length_penalty_form")
+    generation.penaltyForm = choiceOf<Generation::PenaltyForm>(value, penaltyForms);
+  else if (key == "early_stopping")
+    generation.earlyStopping = choiceOf<Generation::EarlyStopping>(value, earlyStoppings);
+  else if (key == "max_length")
+    generation.maxLength = wholeNumber(value);
+  else if (key == "min_length")
+    generation.minLength = wholeNumber(value);
+  else if (key == "at_max_length")
+    generation.atMaxLength = choiceOf<Generation::AtMaxLength>(value, lengthEnds);
+  else if (key == "forced_first")
+    generation.forcedFirst = idsIn(value);
+  else if (key == "suppress")
+    generation.suppress = idsIn(value);
+  else if (key == "bad_sequences")
+    for (const Json &sequence : value)
+      generation.badSequences.push_back(idsIn(sequence));
+  else if (key == "no_repeat_ngram")
+    generation.noRepeatNgram = wholeNumber(value);
+  else if (key == "renormalize")
+    require(value.is_boolean(), "true or false", value), generation.renormalize = value.get<bool>();
+  else
+    throw Error("an unknown key");
+}
+
 Generation generationIn(const Json &settings) {
   Generation generation;
   for (const auto &[key, value] : settings.items())
-    if (key == "beam")
-      generation.beam = value.get<int32_t>();
-    else if (key == "length_penalty")
-      generation.lengthPenalty = value.get<double>();
-    else if (key == "length_penalty_form")
-      generation.penaltyForm = choiceOf<Generation::PenaltyForm>(value, penaltyForms);
-    else if (key == "early_stopping")
-      generation.earlyStopping =
-          choiceOf<Generation::EarlyStopping>(value.is_boolean() ? Json(value.dump()) : value, earlyStoppings);
-    else if (key == "max_length")
-      generation.maxLength = value.get<int64_t>();
-    else if (key == "min_length")
-      generation.minLength = value.get<int64_t>();
-    else if (key == "at_max_length")
-      generation.atMaxLength = choiceOf<Generation::AtMaxLength>(value, lengthEnds);
-    else if (key == "forced_first")
-      generation.forcedFirst = value.get<std::vector<int32_t>>();
-    else if (key == "suppress")
-      generation.suppress = value.get<std::vector<int32_t>>();
-    else if (key == "bad_sequences")
-      generation.badSequences = value.get<std::vector<std::vector<int32_t>>>();
-    else if (key == "no_repeat_ngram")
-      generation.noRepeatNgram = value.get<int64_t>();
-    else if (key == "renormalize")
-      generation.renormalize = value.get<bool>();
-    else
-      throw Error("an unknown key " + key);
+    try {
+      setGeneration(generation, key, value);
+    } catch (const std::exception &error) { // nlohmann's or ours
+      throw Error(key + ": " + error.what());
+    }
   return generation;
 }
 
@@ -93,6 +124,36 @@ TrainingSettings trainingOf(const std::string &description) { return settingsIn(
 } // namespace
 
 Generation generationOf(const Module &module) { return generationOf(module.description); }
+
+Generation generationOf(const Module &module, const std::string &folder) {
+  const std::string file = folder + "/model.json";
+  if (folder.empty() || !exists(file))
+    return generationOf(module);
+  Json json = parseJson(readFile(file), file);
+  if (!json.is_object())
+    throw Error(file + ": not a model in JSON; expected the file that `xfc import` wrote");
+  const Json params = json.value("params", Json::object()), tokens = json.value("tokens", Json::object());
+  if (const Json eos = tokens.is_object() ? tokens.value("source_eos", Json(true)) : Json(true);
+      eos != module.sourceEos)
+    throw Error(file + ": tokens.source_eos is " + shownJson(eos) + ", but this executable was compiled with " +
+                (module.sourceEos ? "true" : "false") + "; compile the folder again: xfc compile " + folder);
+  Json settings = json.value("generation", Json::object());
+  for (auto &[key, value] : settings.items()) // "$name" is a value of params, as everywhere in the file
+    if (value.is_string() && value.get_ref<const std::string &>().starts_with("$") && params.is_object())
+      value = params.value(value.get_ref<const std::string &>().substr(1), value);
+  std::string what;
+  try {
+    const Generation generation = generationIn(settings);
+    const std::optional<GenerationProblem> problem =
+        findProblem(generation, module.targetVocab, module.pad, module.eos);
+    if (!problem)
+      return generation;
+    what = problem->where + ": " + problem->what;
+  } catch (const std::exception &error) { // nlohmann's or ours
+    what = error.what();
+  }
+  throw Error(file + ": generation." + what);
+}
 
 TrainingSettings trainingOf(const Module &module) { return trainingOf(module.description); }
 

@@ -10,6 +10,10 @@ namespace xfc {
 // The settings in the model's description. Throws Error if the compiler cannot have written them.
 Generation generationOf(const Module &module);
 TrainingSettings trainingOf(const Module &module);
+// The settings of the model.json in `folder` (empty: none), a folder that `xfc import` made, which may have been edited
+// since, or those of the executable if the folder (of train) has none. Throws an Error that names the file and the key
+// if they are invalid, or if the file has another `source_eos` than the executable.
+Generation generationOf(const Module &module, const std::string &folder);
 // Return the settings of this executable's model.
 Generation generationOfExecutable();
 TrainingSettings trainingOfExecutable();

@@ -152,17 +152,17 @@ CLI::Option *addBatchTokens(CLI::App &command, int64_t &tokens, const std::strin
       ->capture_default_str();
 }
 
-void addBeam(CLI::App &command, int32_t &beam) {
-  command.add_option("--beam", beam, "live hypotheses per sentence; 1: greedy search")
+CLI::Option *addBeam(CLI::App &command, int32_t &beam) {
+  return command.add_option("--beam", beam, "live hypotheses per sentence; 1: greedy search")
       ->check(CLI::Range(1, mostHypotheses))
       ->capture_default_str();
 }
 
 // Adds --FLAG, which takes one of the names of an enumeration.
 template <typename Enum, size_t N>
-static void addChoice(CLI::App &command, const std::string &flag, Enum &choice,
-                      const std::array<const char *, N> &names, const std::string &meaning) {
-  command
+static CLI::Option *addChoice(CLI::App &command, const std::string &flag, Enum &choice,
+                              const std::array<const char *, N> &names, const std::string &meaning) {
+  return command
       .add_option_function<std::string>(
           flag,
           [&choice, names](const std::string &name) {
@@ -180,6 +180,8 @@ static std::string joined(const std::vector<int32_t> &ids) {
   return text;
 }
 
+template <auto Member> static void take(Generation &to, const Generation &from) { to.*Member = from.*Member; }
+
 SearchFlags::SearchFlags() {
   options.generation = generationOfExecutable();
   forcedFirst = joined(options.generation.forcedFirst);
@@ -188,45 +190,58 @@ SearchFlags::SearchFlags() {
 
 void SearchFlags::addTo(CLI::App &command) {
   Generation &generation = options.generation;
-  addBeam(command, generation.beam);
-  command
-      .add_option("--length-penalty", generation.lengthPenalty,
-                  "A in score = log-probability / ((5+n)/6)^A, or / n^A; n counts all tokens, including eos")
-      ->check(FiniteNumber)
-      ->capture_default_str();
-  addChoice(command, "--length-penalty-form", generation.penaltyForm, penaltyForms, "offset: ((5+n)/6)^A; power: n^A");
-  addChoice(command, "--early-stopping", generation.earlyStopping, earlyStoppings,
-            "whether a beam ends once it has finished as many translations as it is wide. true: it does; false: not "
-            "while the best live one, at its present length, scores better than the worst of those; never: not while "
-            "it could do so at --max-length");
-  command
-      .add_option("--max-length", generation.maxLength,
-                  "maximum number of tokens in a translation; 0: twice the source's plus 10, but no more than the "
-                  "model's max_length")
-      ->check(CLI::Range(int64_t(0), mostTokens))
-      ->capture_default_str();
-  command.add_option("--min-length", generation.minLength, "minimum number of tokens in a translation")
-      ->check(CLI::Range(int64_t(0), mostTokens))
-      ->capture_default_str();
-  addChoice(command, "--at-max-length", generation.atMaxLength, lengthEnds,
-            "how a translation that reaches --max-length ends. eos: with eos, whose probability counts; forced_eos: "
-            "with eos, which counts as certain; cut: without eos");
-  command
-      .add_option("--forced-first", forcedFirst,
-                  "tokens that every translation begins with, which count as certain: ids, or pieces of the target "
-                  "vocabulary, separated by blanks; left out of text output")
-      ->capture_default_str();
-  command.add_option("--suppress", suppress, "tokens that are never written, given in the same way")
-      ->capture_default_str();
-  command
-      .add_option("--no-repeat-ngram", generation.noRepeatNgram,
-                  "never write the same N tokens in a row twice; 0: no restriction")
-      ->check(CLI::Range(int64_t(0), mostTokens))
-      ->capture_default_str();
-  addChoice(command, "--renormalize", generation.renormalize, std::array{"false", "true"},
-            "whether the probabilities of the tokens that may come next add up to 1. true: they are divided by their "
-            "sum, so that those of --suppress and others that may not come do not count, and what is forced is "
-            "certain; false: each token has the probability that the model gives it");
+  add(addBeam(command, generation.beam), take<&Generation::beam>);
+  add(command
+          .add_option("--length-penalty", generation.lengthPenalty,
+                      "A in score = log-probability / ((5+n)/6)^A, or / n^A; n counts all tokens, including eos")
+          ->check(FiniteNumber)
+          ->capture_default_str(),
+      take<&Generation::lengthPenalty>);
+  add(addChoice(command, "--length-penalty-form", generation.penaltyForm, penaltyForms,
+                "offset: ((5+n)/6)^A; power: n^A"),
+      take<&Generation::penaltyForm>);
+  add(addChoice(
+          command, "--early-stopping", generation.earlyStopping, earlyStoppings,
+          "whether a beam ends once it has finished as many translations as it is wide. true: it does; false: not "
+          "while the best live one, at its present length, scores better than the worst of those; never: not while "
+          "it could do so at --max-length"),
+      take<&Generation::earlyStopping>);
+  add(command
+          .add_option("--max-length", generation.maxLength,
+                      "maximum number of tokens in a translation; 0: twice the source's plus 10, but no more than the "
+                      "model's max_length")
+          ->check(CLI::Range(int64_t(0), mostTokens))
+          ->capture_default_str(),
+      take<&Generation::maxLength>);
+  add(command.add_option("--min-length", generation.minLength, "minimum number of tokens in a translation")
+          ->check(CLI::Range(int64_t(0), mostTokens))
+          ->capture_default_str(),
+      take<&Generation::minLength>);
+  add(addChoice(
+          command, "--at-max-length", generation.atMaxLength, lengthEnds,
+          "how a translation that reaches --max-length ends. eos: with eos, whose probability counts; forced_eos: "
+          "with eos, which counts as certain; cut: without eos"),
+      take<&Generation::atMaxLength>);
+  forcedFirstOption =
+      command
+          .add_option("--forced-first", forcedFirst,
+                      "tokens that every translation begins with, which count as certain: ids, or pieces of the target "
+                      "vocabulary, separated by blanks; left out of text output")
+          ->capture_default_str();
+  suppressOption = command.add_option("--suppress", suppress, "tokens that are never written, given in the same way")
+                       ->capture_default_str();
+  add(command
+          .add_option("--no-repeat-ngram", generation.noRepeatNgram,
+                      "never write the same N tokens in a row twice; 0: no restriction")
+          ->check(CLI::Range(int64_t(0), mostTokens))
+          ->capture_default_str(),
+      take<&Generation::noRepeatNgram>);
+  add(addChoice(
+          command, "--renormalize", generation.renormalize, std::array{"false", "true"},
+          "whether the probabilities of the tokens that may come next add up to 1. true: they are divided by their "
+          "sum, so that those of --suppress and others that may not come do not count, and what is forced is "
+          "certain; false: each token has the probability that the model gives it"),
+      take<&Generation::renormalize>);
   addBatchTokens(command, options.batchTokens, "live hypotheses, at a time");
   command
       .add_option("--batch-sentences", options.batchSentences,
@@ -277,9 +292,15 @@ static std::vector<int32_t> tokensOf(const std::string &text, const Vocabulary &
   return ids;
 }
 
-void SearchFlags::resolve(const Vocabulary &target) {
-  options.generation.forcedFirst = tokensOf(forcedFirst, target, "--forced-first");
-  options.generation.suppress = tokensOf(suppress, target, "--suppress");
+void SearchFlags::resolve(const Generation &own, const Vocabulary &target) {
+  Generation &generation = options.generation;
+  for (const auto &[option, take] : settings)
+    if (option->count() == 0)
+      take(generation, own);
+  generation.badSequences = own.badSequences;
+  generation.forcedFirst =
+      forcedFirstOption->count() > 0 ? tokensOf(forcedFirst, target, "--forced-first") : own.forcedFirst;
+  generation.suppress = suppressOption->count() > 0 ? tokensOf(suppress, target, "--suppress") : own.suppress;
 }
 
 } // namespace xfc

@@ -6,6 +6,8 @@
 #include "text/Vocabulary.h"
 #include <CLI/CLI.hpp>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace xfc {
 
@@ -31,9 +33,9 @@ Format formatNamed(std::string_view name);
 // --batch-tokens; `ofWhat` ends "maximum number of source tokens, and of ..."
 CLI::Option *addBatchTokens(CLI::App &command, int64_t &tokens, const std::string &ofWhat);
 // --beam
-void addBeam(CLI::App &command, int32_t &beam);
+CLI::Option *addBeam(CLI::App &command, int32_t &beam);
 
-// The search settings of a command line. What it does not set is as in the model.
+// The search settings of a command line. Defaults shown in help are those of the executable.
 struct SearchFlags {
   SearchFlags();
   SearchOptions options;
@@ -41,10 +43,17 @@ struct SearchFlags {
   void addTo(CLI::App &command);
   // --n-best; --sample, --temperature and other flags of sampling
   void addSamplingTo(CLI::App &command);
-  // Converts tokens that are given as pieces. Throws Error if one is not in the vocabulary.
-  void resolve(const Vocabulary &target);
+  // Takes what the command line does not set from the settings of the model that was loaded, and converts tokens that
+  // are given as pieces. Throws Error if one is not in the vocabulary. To be called once, while the command exists.
+  void resolve(const Generation &own, const Vocabulary &target);
 
 private:
+  // An option, and what takes its value from other settings.
+  using Take = void (*)(Generation &to, const Generation &from);
+  void add(CLI::Option *option, Take take) { settings.emplace_back(option, take); }
+
+  std::vector<std::pair<CLI::Option *, Take>> settings;
+  CLI::Option *forcedFirstOption = nullptr, *suppressOption = nullptr;
   std::string forcedFirst, suppress; // tokens, separated by blanks
 };
 

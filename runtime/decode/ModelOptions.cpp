@@ -1,9 +1,11 @@
 // The flags that select a command's model, and the engine and vocabularies that they lead to.
 #include "decode/ModelOptions.h"
+#include "decode/Defaults.h"
 #include "decode/Flags.h"
 #include "decode/Packed.h"
 #include "engine/Identity.h"
 #include "support/Files.h"
+#include "text/VocabularyIdentity.h"
 #include <algorithm>
 #include <cstdio>
 #include <malloc.h>
@@ -49,15 +51,6 @@ std::unique_ptr<Engine> loadEngine(const ModelOptions &options, std::optional<Pa
                  "note: %s does not record which model its weights belong to; they are assumed to be those of '%s'\n",
                  file.c_str(), engine->module().model.c_str());
   return engine;
-}
-
-// Files of weights record the vocabularies they were trained with, which ids alone do not need.
-void checkVocabulary(const Metadata &metadata, const char *key, const Vocabulary &vocabulary) {
-  const auto theirs = metadata.find(key);
-  if (!vocabulary.bytes().empty() && theirs != metadata.end() && theirs->second != vocabulary.hash())
-    throw Error(vocabulary.name() + ": this vocabulary (hash " + vocabulary.hash() +
-                ") is not the one that the weights were trained with (hash " + theirs->second +
-                "); give that one, which train keeps in its folder, or --force-vocab to use this one anyway");
 }
 
 // Keeps at most `most` ids (0: all), with a warning if any are cut.
@@ -176,13 +169,16 @@ TranslationModel loadModel(const ModelOptions &options) {
   TranslationModel model{loadEngine(options, packed, metadata), nullptr, nullptr, options.warn};
   const Module &module = model.engine->module();
   module.requireTranslator();
+  generationOf(module, options.model); // fails if the folder contradicts this executable
 
   LoadedVocabularies vocabularies = vocabulariesOf(options, packed, module);
   model.source = std::move(vocabularies.source);
   model.target = std::move(vocabularies.target);
-  for (auto [key, vocabulary] : {std::pair{"source_vocabulary", model.source}, {"target_vocabulary", model.target}})
-    unlessForced(options.forceVocabulary, "--force-vocab", options.warn,
-                 [&] { checkVocabulary(metadata, key, *vocabulary); });
+  for (auto [key, vocabulary] : {std::pair{sourceVocabularyKey, model.source}, {targetVocabularyKey, model.target}})
+    unlessForced(options.forceVocabulary, "--force-vocab", options.warn, [&] {
+      checkVocabulary(metadata, key, vocabulary->bytes(), vocabulary->name(),
+                      "give that one, which train keeps in its folder, or --force-vocab to use this one anyway");
+    });
 #ifdef __GLIBC__
   malloc_trim(0); // reading vocabularies takes several times the memory that they keep
 #endif

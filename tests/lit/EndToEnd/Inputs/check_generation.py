@@ -2,6 +2,8 @@
 check_generation.py check TRANSLATOR PLAIN WEIGHTS WORK: compares an executable of that model with one of the same model without `generation`. Plain Python.
 """
 import json
+import os
+import shutil
 import subprocess
 import sys
 
@@ -89,4 +91,47 @@ for arguments, expected in (
     assert (result.returncode, result.stdout, result.stderr) == (1, "", expected), result
 result = call(translator, "translate", "--weights", weights, "--format", "ids", "--input", source, "--early-stopping", "maybe")
 assert result.returncode == 2 and "--early-stopping: maybe not in {false,true,never}" in result.stderr, result.stderr
+
+# A folder's own model.json counts, whatever the executable was compiled with; options override it.
+folder = f"{work}/folder"
+os.makedirs(folder, exist_ok=True)
+shutil.copy(weights, f"{folder}/model.safetensors")
+
+
+def of_folder(executable, *arguments, **change):
+    with open(f"{work}/model.json") as file:
+        model = json.load(file)
+    model["generation"] = settings | change.pop("generation", {})
+    with open(f"{folder}/model.json", "w") as file:
+        json.dump(model | change, file)
+    return call(executable, "translate", "--model", folder, "--format", "ids", "--input", source, "--json", "--quiet", *arguments)
+
+
+def hypotheses(result):
+    assert result.returncode == 0, result.stderr
+    return [json.loads(line)["hypotheses"] for line in result.stdout.splitlines()]
+
+
+assert hypotheses(of_folder(plain)) == found
+assert hypotheses(of_folder(plain, *ours, "--suppress", "5")) != found
+assert all(h["ids"][0] == 9 for (h,) in hypotheses(of_folder(translator, generation={"forced_first": [9]})))
+for change, expected in (
+    ({"generation": {"beam": 2.5}}, "generation.beam: expected a whole number, found 2.5"),
+    ({"generation": {"suppress": [99]}}, "generation.suppress[0]: 99 is not a token of a vocabulary of 13; expected 0 to 12"),
+    ({"generation": {"beams": 2}}, "generation.beams: an unknown key"),
+    ({"tokens": {"source_eos": False}}, f"tokens.source_eos is false, but this executable was compiled with true; compile the folder again: xfc compile {folder}"),
+):
+    result = of_folder(plain, **change)
+    assert (result.returncode, result.stdout, result.stderr) == (1, "", f"error: {folder}/model.json: {expected}\n"), result
+of_folder(plain)
+result = call(plain, "pack", "--model", folder, "-o", f"{work}/packed")
+assert result.returncode == 1 and "model.json: generation differs from that of this executable" in result.stderr, result
+
+# An empty source line has an empty translation, of which `score` is certain.
+for name, lines in (("sources", ("4 5 3", "", "")), ("targets", ("4 5", "", "4"))):
+    with open(f"{work}/{name}", "w") as file:
+        file.writelines(line + "\n" for line in lines)
+result = call(plain, "score", "--weights", weights, "--format", "ids", "--source", f"{work}/sources", "--target", f"{work}/targets", "--quiet")
+assert result.returncode == 0 and result.stdout.split()[1:] == ["0", "-inf"], result
+assert "sources:3: the line is empty" in result.stderr and "3 sentences, 3 tokens, " in result.stderr, result
 print("searches follow the model")
