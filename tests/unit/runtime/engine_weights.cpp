@@ -105,7 +105,8 @@ TEST_F(Safetensors, Broken) {
   const auto deep = [](size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); };
   refused("'a' has [[[[[[[[[", one(deep(61), "[0,8]"));
   refused("a.shape[0]", one(deep(100000), "[0,8]"));
-  refused("'" + std::string(200, 'x') + "...' has no list 'shape'", "{\"" + std::string(30000, 'x') + "\":7}");
+  refused(("'" + std::string(200, 'x') + "...' has no list 'shape'").c_str(),
+          "{\"" + std::string(30000, 'x') + "\":7}");
   refused("'b' begin inside another", two(whole, second));
   refused("begin inside another", two(whole, whole));
   refused("4 bytes before 'b' belong to no tensor", two(first, tensor("[1]", "[8,12]")), std::string(12, '\0'));
