@@ -37,7 +37,7 @@ PipelineOptions pipelineOptions(const CompileOptions &options) {
     pipeline.targets.push_back(target == "cpu" ? Target::CPU : Target::CUDA);
   }
   if (pipeline.targets.empty())
-    throw CLI::ValidationError("--target", "expected cpu, cuda, or cpu,cuda");
+    throw UsageError("--target", "expected cpu, cuda, or cpu,cuda");
   check("--dtype", options.dtype, dtypes());
   pipeline.dtype = options.dtype;
   pipeline.cpus = splitList(options.cpu);
@@ -53,7 +53,7 @@ std::optional<int64_t> numberOr(const char *flag, const std::string &text, const
     return std::nullopt;
   int64_t number = 0;
   if (!llvm::to_integer(text, number, 10) || number < 1)
-    throw CLI::ValidationError(flag, "expected " + std::string(word) + " or a number from 1, found '" + text + "'");
+    throw UsageError(flag, "expected " + std::string(word) + " or a number from 1, found '" + text + "'");
   return number - 1;
 }
 
@@ -64,15 +64,15 @@ ImportOptions importOptions(const CompileOptions &options) {
     (mode == "train" ? import.train : import.decode) = true;
   }
   if (options.distillation > 0 && !import.train)
-    throw CLI::ValidationError("--distillation", "is for executables that train: --mode train,decode");
+    throw UsageError("--distillation", "is for executables that train: --mode train,decode");
   import.distillation = options.distillation;
   import.guided = {.links = options.guidedAlignment,
                    .layer = numberOr("--guided-alignment-layer", options.guidedLayer, "last"),
                    .head = numberOr("--guided-alignment-head", options.guidedHead, "mean")};
   if (import.guided.links > 0 && !import.train)
-    throw CLI::ValidationError("--guided-alignment", "is for executables that train: --mode train,decode");
+    throw UsageError("--guided-alignment", "is for executables that train: --mode train,decode");
   if (import.guided.links == 0 && (import.guided.layer || import.guided.head))
-    throw CLI::RequiredError("--guided-alignment (with --guided-alignment-layer or --guided-alignment-head)");
+    throw RequiredError("--guided-alignment (with --guided-alignment-layer or --guided-alignment-head)");
   return import;
 }
 
@@ -136,91 +136,89 @@ void compile(const CompileOptions &options) {
     std::string known = "exe, lib, obj, llvm, ptx";
     for (const PhaseInfo &info : phases())
       known += std::string(", ") + info.name;
-    throw CLI::ValidationError("--emit", "unknown '" + options.emit + "'; known: " + known);
+    throw UsageError("--emit", "unknown '" + options.emit + "'; known: " + known);
   }
 }
 
 } // namespace
 
-void addCompile(CLI::App &app) {
+void addCompile(Command app) {
   auto options = std::make_shared<CompileOptions>();
-  CLI::App *command =
-      app.add_subcommand("compile", "compile a model into one executable that trains, translates and scores");
-  options->model.addTo(*command);
-  command->add_option("-o,--output", options->output, "the file to write (default: ./ and the model's name)");
+  Command command = app.addVerb("compile", "compile a model into one executable that trains, translates and scores");
+  options->model.addTo(command);
+  command.addOption("-o,--output", options->output, "the file to write (default: ./ and the model's name)");
   command
-      ->add_option("--target", options->target,
-                   "what to generate code for: cpu, cuda (NVIDIA GPUs; the executable contains PTX and needs only the "
-                   "driver), or cpu,cuda")
-      ->capture_default_str();
+      .addOption("--target", options->target,
+                 "what to generate code for: cpu, cuda (NVIDIA GPUs; the executable contains PTX and needs only the "
+                 "driver), or cpu,cuda")
+      .showDefault();
   command
-      ->add_option("--cpu", options->cpu,
-                   "instruction sets, separated by commas: native, x86-64-v3, x86-64-v4, either with +vnni, "
-                   "x86-64-v4+bf16, x86-64-v4+amx; of several, the executable uses the best that the machine has. "
-                   "plain, with --no-fuse: the slow path that the others are compared with")
-      ->capture_default_str();
+      .addOption("--cpu", options->cpu,
+                 "instruction sets, separated by commas: native, x86-64-v3, x86-64-v4, either with +vnni, "
+                 "x86-64-v4+bf16, x86-64-v4+amx; of several, the executable uses the best that the machine has. "
+                 "plain, with --no-fuse: the slow path that the others are compared with")
+      .showDefault();
   command
-      ->add_option(
-          "--cuda-arch", options->cudaArch,
-          "GPU architectures, separated by commas: sm_80 runs on every GPU from compute capability 8.0 on; of "
-          "several, a GPU uses the newest that it can run. If ptxas is found, a cubin for each is stored beside "
-          "its PTX")
-      ->capture_default_str();
+      .addOption("--cuda-arch", options->cudaArch,
+                 "GPU architectures, separated by commas: sm_80 runs on every GPU from compute capability 8.0 on; of "
+                 "several, a GPU uses the newest that it can run. If ptxas is found, a cubin for each is stored beside "
+                 "its PTX")
+      .showDefault();
   command
-      ->add_option("--dtype", options->dtype,
-                   "type of matrix products: f32; bf16, where parameters, sums and everything else stay f32; or f64, "
-                   "for checking gradients")
-      ->capture_default_str();
-  command->add_option("--mode", options->mode, "programs to include: train, decode")->capture_default_str();
+      .addOption("--dtype", options->dtype,
+                 "type of matrix products: f32; bf16, where parameters, sums and everything else stay f32; or f64, "
+                 "for checking gradients")
+      .showDefault();
+  command.addOption("--mode", options->mode, "programs to include: train, decode").showDefault();
   command
-      ->add_option("--distillation", options->distillation,
-                   "let training learn from a teacher's distribution: the most probable tokens that it takes for each "
-                   "label (`prepare --distribution`, `train --distillation`); 0: none")
-      ->check(CLI::Range(0, 64))
-      ->capture_default_str()
-      ->type_name("K");
+      .addOption("--distillation", options->distillation,
+                 "let training learn from a teacher's distribution: the most probable tokens that it takes for each "
+                 "label (`prepare --distribution`, `train --distillation`); 0: none")
+      .within(0, 64)
+      .showDefault()
+      .valueName("K");
   command
-      ->add_option("--guided-alignment", options->guidedAlignment,
-                   "let training guide a cross-attention by word alignments: the links that it takes for each target "
-                   "token at most (`train --guided-alignment`); 0: none")
-      ->check(CLI::Range(0, 64))
-      ->capture_default_str()
-      ->type_name("K");
+      .addOption("--guided-alignment", options->guidedAlignment,
+                 "let training guide a cross-attention by word alignments: the links that it takes for each target "
+                 "token at most (`train --guided-alignment`); 0: none")
+      .within(0, 64)
+      .showDefault()
+      .valueName("K");
   command
-      ->add_option("--guided-alignment-layer", options->guidedLayer,
-                   "the decoder's layer whose cross-attention is guided: last, which gives the alignments of "
-                   "`translate --alignments`, or a number from 1")
-      ->capture_default_str();
+      .addOption("--guided-alignment-layer", options->guidedLayer,
+                 "the decoder's layer whose cross-attention is guided: last, which gives the alignments of "
+                 "`translate --alignments`, or a number from 1")
+      .showDefault();
   command
-      ->add_option("--guided-alignment-head", options->guidedHead,
-                   "its head that is guided: mean, the average of all, or a number from 1")
-      ->capture_default_str();
-  options->noFuse.addTo(*command);
-  options->recompute.addTo(*command);
+      .addOption("--guided-alignment-head", options->guidedHead,
+                 "its head that is guided: mean, the average of all, or a number from 1")
+      .showDefault();
+  options->noFuse.addTo(command);
+  options->recompute.addTo(command);
   command
-      ->add_option(
+      .addOption(
           "--emit", options->emit,
           "exe; lib: a library to call from C (libNAME.so, libNAME.a and xfc.h for -o NAME); or stop early: obj, "
           "llvm, ptx, or a phase listed by `xfc phases`")
-      ->capture_default_str();
-  command->add_option("--dump-ir-dir", options->pipeline.dumpDirectory,
-                      "write to this folder what every pass changed, and a reproducer if one fails");
+      .showDefault();
+  command.addOption("--dump-ir-dir", options->pipeline.dumpDirectory,
+                    "write to this folder what every pass changed, and a reproducer if one fails");
   command
-      ->add_option(
+      .addOption(
           "--cache", options->pipeline.cacheDirectory,
           "cache the machine code of kernels in this folder, and reuse it for kernels that have not changed; those not "
           "used for a week, and the oldest beyond 1 GiB, are removed, and you may remove anything at any time")
-      ->envname("XFC_CACHE");
-  command->add_flag("--check-bounds", options->pipeline.checkBounds,
-                    "generate CPU code that checks every load and store, and stops with a message at one outside its "
-                    "operands: about ten times slower, for debugging the compiler");
-  command->add_flag("--timing", options->timing, "print the time that each stage and pass took");
-  command->callback([options] { compile(*options); });
+      .fromEnvironment("XFC_CACHE");
+  command.addFlag("--check-bounds", options->pipeline.checkBounds,
+                  "generate CPU code that checks every load and store, and stops with a message at one outside its "
+                  "operands: about ten times slower, for debugging the compiler");
+  command.addFlag("--timing", options->timing, "print the time that each stage and pass took");
+  command.setWork([options] { compile(*options); });
 }
 
-void addPhases(CLI::App &app) {
-  CLI::App *command = app.add_subcommand("phases", "list the phases --emit can stop after");
-  command->callback([] {
+void addPhases(Command app) {
+  Command command = app.addVerb("phases", "list the phases --emit can stop after");
+  command.setWork([] {
     for (const PhaseInfo &info : phases())
       std::printf("%-15s %s\n", info.name, info.summary);
   });

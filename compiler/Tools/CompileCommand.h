@@ -1,11 +1,11 @@
 // `xfc compile` and `xfc phases`.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include "support/Options.h"
 
 namespace xfc {
 
-void addCompile(CLI::App &app);
-void addPhases(CLI::App &app);
+void addCompile(Command app);
+void addPhases(Command app);
 
 } // namespace xfc

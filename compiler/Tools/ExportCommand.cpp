@@ -18,7 +18,7 @@ static void exportModel(const ExportOptions &options) {
                static_cast<double>(done.bytes) / 1e6);
 }
 
-void addExport(CLI::App &app) {
+void addExport(Command app) {
   auto options = std::make_shared<ExportOptions>();
   std::vector<std::string> names;
   std::string meanings;
@@ -26,24 +26,23 @@ void addExport(CLI::App &app) {
     names.push_back(format.name);
     meanings += (meanings.empty() ? "" : "; ") + format.name + ": " + format.what;
   }
-  CLI::App *command =
-      app.add_subcommand("export", "convert a model and its weights to a folder that another program can read");
+  Command command = app.addVerb("export", "convert a model and its weights to a folder that another program can read");
   command
-      ->add_option("folder", options->from,
-                   "the --out folder of train (its best weights, or else its last), or a folder made by `xfc import`")
-      ->required();
-  command->add_option("--to", options->format, meanings)->required()->check(CLI::IsMember(names));
-  command->add_option("-o,--output", options->to, "the folder to create")->required();
-  const CLI::Option *quantization =
+      .addOption("folder", options->from,
+                 "the --out folder of train (its best weights, or else its last), or a folder made by `xfc import`")
+      .required();
+  command.addOption("--to", options->format, meanings).required().oneOf(names);
+  command.addOption("-o,--output", options->to, "the folder to create").required();
+  CommandOption quantization =
       command
-          ->add_option("--quantization", options->quantization,
-                       "the type of the weights in a CTranslate2 folder; int8 gives each row of a matrix a scale")
-          ->capture_default_str()
-          ->check(CLI::IsMember({"float32", "float16", "bfloat16", "int8"}));
-  command->callback([options, quantization] {
-    if (quantization->count() > 0 && options->format != "ctranslate2")
-      throw CLI::ValidationError("--quantization", "only --to ctranslate2 converts weights; --to " + options->format +
-                                                       " keeps their types");
+          .addOption("--quantization", options->quantization,
+                     "the type of the weights in a CTranslate2 folder; int8 gives each row of a matrix a scale")
+          .showDefault()
+          .oneOf({"float32", "float16", "bfloat16", "int8"});
+  command.setWork([options, quantization] {
+    if (quantization.count() > 0 && options->format != "ctranslate2")
+      throw UsageError("--quantization",
+                       "only --to ctranslate2 converts weights; --to " + options->format + " keeps their types");
     exportModel(*options);
   });
 }

@@ -1,10 +1,10 @@
 // `xfc export`.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include "support/Options.h"
 
 namespace xfc {
 
-void addExport(CLI::App &app);
+void addExport(Command app);
 
 } // namespace xfc

@@ -17,31 +17,29 @@ static void import(const ForeignOptions &options) {
                static_cast<double>(done.bytes) / 1e6, options.to.c_str());
 }
 
-void addImport(CLI::App &app) {
+void addImport(Command app) {
   auto options = std::make_shared<ForeignOptions>();
-  CLI::App *command =
-      app.add_subcommand("import", "convert another program's model to model.json and weights: " + listedFamilies() +
-                                       "; Marian's .npz files, CTranslate2 folders");
+  Command command =
+      app.addVerb("import", "convert another program's model to model.json and weights: " + listedFamilies() +
+                                "; Marian's .npz files, CTranslate2 folders");
   command
-      ->add_option(
-          "folder", options->from,
-          "a Hugging Face folder (config.json, and model.safetensors or its shards with their index), a Marian "
-          ".npz file or its folder, or a CTranslate2 folder")
-      ->required();
-  command->add_option("-o,--output", options->to, "the folder to create, for `xfc compile` and --model")->required();
-  command->add_option(
+      .addOption("folder", options->from,
+                 "a Hugging Face folder (config.json, and model.safetensors or its shards with their index), a Marian "
+                 ".npz file or its folder, or a CTranslate2 folder")
+      .required();
+  command.addOption("-o,--output", options->to, "the folder to create, for `xfc compile` and --model").required();
+  command.addOption(
       "--source-language", options->sourceLanguage,
       "the language of source lines, as the model names it (eng_Latn, en_XX); default: the tokenizer's own");
-  command->add_option("--target-language", options->targetLanguage,
-                      "the language to translate into, named in the same way");
+  command.addOption("--target-language", options->targetLanguage,
+                    "the language to translate into, named in the same way");
   command
-      ->add_option(
-          "--normalize-punctuation", options->punctuation,
-          "normalize the punctuation of source lines by Moses' rules for this language (en, de, ...), or auto: "
-          "for the one that tokenizer_config.json names; also that of target lines, if that file names their "
-          "language (default: leave lines as they are)")
-      ->type_name("auto|LANGUAGE");
-  command->callback([options] { import(*options); });
+      .addOption("--normalize-punctuation", options->punctuation,
+                 "normalize the punctuation of source lines by Moses' rules for this language (en, de, ...), or auto: "
+                 "for the one that tokenizer_config.json names; also that of target lines, if that file names their "
+                 "language (default: leave lines as they are)")
+      .valueName("auto|LANGUAGE");
+  command.setWork([options] { import(*options); });
 }
 
 } // namespace xfc

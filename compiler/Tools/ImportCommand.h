@@ -1,10 +1,10 @@
 // `xfc import`.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include "support/Options.h"
 
 namespace xfc {
 
-void addImport(CLI::App &app);
+void addImport(Command app);
 
 } // namespace xfc

@@ -189,35 +189,26 @@ void inspect(const InspectOptions &options) {
 
 } // namespace
 
-void addInspect(CLI::App &app) {
+void addInspect(Command app) {
   auto options = std::make_shared<InspectOptions>();
-  CLI::App *command = app.add_subcommand("inspect", "show the parameters, operations, memory and graph of a model");
-  options->model.addTo(*command);
-  options->noFuse.addTo(*command);
-  options->recompute.addTo(*command);
-  command->add_option("--svg", options->svg, "also draw the graph to this file");
-  command->add_option("--target", options->target, "what to plan for: cpu or cuda")->capture_default_str();
-  command->add_option("--cpu", options->cpu, "the instruction set to plan for")->capture_default_str();
-  command->add_option("--cuda-arch", options->cudaArch, "the GPU architecture to plan for")->capture_default_str();
-  command->add_option("--dtype", options->dtype, "type of matrix products, as for `xfc compile`")
-      ->capture_default_str();
-  command->add_option("--batch-tokens", options->batchTokens, "tokens in a training batch, on each side")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
-  command->add_option("--length", options->length, "tokens per sentence")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
-  command->add_option("--sentences", options->sentences, "sentences decoded at a time")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
-  command->add_option("--beam", options->beam, "hypotheses per sentence")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
-  command->add_option("--threads", options->threads, "threads that need scratch memory")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 4096));
-  command->add_flag("--json", options->json, "print one JSON object");
-  command->callback([options] { inspect(*options); });
+  Command command = app.addVerb("inspect", "show the parameters, operations, memory and graph of a model");
+  options->model.addTo(command);
+  options->noFuse.addTo(command);
+  options->recompute.addTo(command);
+  command.addOption("--svg", options->svg, "also draw the graph to this file");
+  command.addOption("--target", options->target, "what to plan for: cpu or cuda").showDefault();
+  command.addOption("--cpu", options->cpu, "the instruction set to plan for").showDefault();
+  command.addOption("--cuda-arch", options->cudaArch, "the GPU architecture to plan for").showDefault();
+  command.addOption("--dtype", options->dtype, "type of matrix products, as for `xfc compile`").showDefault();
+  command.addOption("--batch-tokens", options->batchTokens, "tokens in a training batch, on each side")
+      .showDefault()
+      .positive();
+  command.addOption("--length", options->length, "tokens per sentence").showDefault().positive();
+  command.addOption("--sentences", options->sentences, "sentences decoded at a time").showDefault().positive();
+  command.addOption("--beam", options->beam, "hypotheses per sentence").showDefault().positive();
+  command.addOption("--threads", options->threads, "threads that need scratch memory").showDefault().within(1, 4096);
+  command.addFlag("--json", options->json, "print one JSON object");
+  command.setWork([options] { inspect(*options); });
 }
 
 } // namespace xfc

@@ -1,10 +1,10 @@
 // `xfc inspect`: what a model costs and looks like, without compiling it.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include "support/Options.h"
 
 namespace xfc {
 
-void addInspect(CLI::App &app);
+void addInspect(Command app);
 
 } // namespace xfc

@@ -11,17 +11,17 @@
 
 namespace xfc {
 
-void ModelArguments::addTo(CLI::App &command) {
+void ModelArguments::addTo(Command command) {
   command
-      .add_option("model", given,
-                  "a model.json, a folder made by `xfc import`, or a module printed by --emit imported (.mlir)")
-      ->required();
-  CLI::Option *joint =
-      command.add_option("--vocab", vocabulary, "vocabulary of both languages: sets vocabulary sizes and token ids");
-  command.add_option("--source-vocab", sourceVocabulary, "vocabulary of the source")->excludes(joint);
-  command.add_option("--target-vocab", targetVocabulary, "vocabulary of the target")->excludes(joint);
-  command.add_option("--set", settings, "override a value of \"params\", or a token id (tokens.pad=1)")
-      ->type_name("KEY=VALUE");
+      .addOption("model", given,
+                 "a model.json, a folder made by `xfc import`, or a module printed by --emit imported (.mlir)")
+      .required();
+  CommandOption joint =
+      command.addOption("--vocab", vocabulary, "vocabulary of both languages: sets vocabulary sizes and token ids");
+  command.addOption("--source-vocab", sourceVocabulary, "vocabulary of the source").excludes(joint);
+  command.addOption("--target-vocab", targetVocabulary, "vocabulary of the target").excludes(joint);
+  command.addOption("--set", settings, "override a value of \"params\", or a token id (tokens.pad=1)")
+      .valueName("KEY=VALUE");
 }
 
 // Text of a module grows with the number of layers, by some 20 kB for each.
@@ -75,7 +75,7 @@ mlir::OwningOpRef<mlir::ModuleOp> ModelArguments::load(const ImportOptions &opti
   for (const std::string &setting : settings) {
     size_t equals = setting.find('=');
     if (equals == std::string::npos || equals == 0)
-      throw CLI::ValidationError("--set", "expected KEY=VALUE, found '" + setting + "'");
+      throw UsageError("--set", "expected KEY=VALUE, found '" + setting + "'");
     overrides.push_back({setting.substr(0, equals), setting.substr(equals + 1)});
   }
   return importModel(parseDescription(readFile(file), file, overrides), options, context);
@@ -92,20 +92,20 @@ std::vector<std::string> splitList(const std::string &text) {
 
 void check(const std::string &flag, const std::string &value, const std::vector<std::string> &known) {
   if (std::find(known.begin(), known.end(), value) == known.end())
-    throw CLI::ValidationError(flag, "unknown '" + value + "'; known: " + listed(known));
+    throw UsageError(flag, "unknown '" + value + "'; known: " + listed(known));
 }
 
-void FusionArguments::addTo(CLI::App &command) {
-  option = command.add_option("--no-fuse", names, "turn off every fusion, or only those named: " + listed(fusions()))
-               ->expected(0, 1);
+void FusionArguments::addTo(Command command) {
+  option = command.addOption("--no-fuse", names, "turn off every fusion, or only those named: " + listed(fusions()))
+               .values(0, 1);
 }
 
-void RecomputeArgument::addTo(CLI::App &command) {
+void RecomputeArgument::addTo(Command command) {
   // This is a flag, so the next argument is a level only if it follows "=".
-  command.add_flag("--recompute{" + recomputeLevels().front() + "}", name,
-                   "train in less memory: recompute values for the gradients instead of keeping them. Levels: cheap "
-                   "(memory-bound operations: norms, activations, dropout), most (everything that makes the arena "
-                   "smaller)");
+  command.addFlag("--recompute{" + recomputeLevels().front() + "}", name,
+                  "train in less memory: recompute values for the gradients instead of keeping them. Levels: cheap "
+                  "(memory-bound operations: norms, activations, dropout), most (everything that makes the arena "
+                  "smaller)");
 }
 
 const std::string &RecomputeArgument::level() const {
@@ -118,7 +118,7 @@ std::set<std::string> FusionArguments::disabled() const {
   std::vector<std::string> off = splitList(names);
   for (const std::string &name : off)
     check("--no-fuse", name, fusions());
-  if (off.empty() && option->count() > 0)
+  if (off.empty() && option.count() > 0)
     off = fusions();
   return {off.begin(), off.end()};
 }

@@ -3,7 +3,7 @@
 
 #include "Import/Import.h"
 #include "Import/Json.h"
-#include <CLI/CLI.hpp>
+#include "support/Options.h"
 #include <set>
 #include <string>
 #include <vector>
@@ -14,7 +14,7 @@ struct ModelArguments {
   std::string given, vocabulary, sourceVocabulary, targetVocabulary;
   std::vector<std::string> settings; // KEY=VALUE
 
-  void addTo(CLI::App &command);
+  void addTo(Command command);
   // Reads and validates the model: either a model.json or a folder that holds one, where --vocab overrides
   // source_vocab, target_vocab and the token ids before --set is applied, or a module printed by `--emit imported`
   // (.mlir). Throws Error, for a module after diagnostics.
@@ -24,18 +24,18 @@ struct ModelArguments {
 // --no-fuse alone turns every fusion off, --no-fuse=NAME,NAME only the named ones.
 class FusionArguments {
 public:
-  void addTo(CLI::App &command);
+  void addTo(Command command);
   std::set<std::string> disabled() const;
 
 private:
-  CLI::Option *option = nullptr;
+  CommandOption option{nullptr};
   std::string names;
 };
 
 // --recompute alone selects the first of recomputeLevels(), --recompute=LEVEL the named one.
 class RecomputeArgument {
 public:
-  void addTo(CLI::App &command);
+  void addTo(Command command);
   const std::string &level() const; // empty without the flag
 
 private:

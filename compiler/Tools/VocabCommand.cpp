@@ -80,32 +80,27 @@ void trainVocabulary(const VocabOptions &options) {
 
 } // namespace
 
-void addVocab(CLI::App &app) {
-  CLI::App *command =
-      app.add_subcommand("vocab", "make a SentencePiece vocabulary from text: pad 0, unk 1, bos 2, eos 3");
+void addVocab(Command app) {
+  Command command = app.addVerb("vocab", "make a SentencePiece vocabulary from text: pad 0, unk 1, bos 2, eos 3");
   auto options = std::make_shared<VocabOptions>();
   command
-      ->add_option("--input", options->inputs,
-                   "text files, one sentence per line; of both languages for a joint vocabulary")
-      ->required();
-  command->add_option("--size", options->size, "number of pieces")
-      ->check(CLI::Range(5, 1000000))
-      ->capture_default_str();
-  command->add_option("-o,--output", options->output, "the file to write")->required();
-  command->add_option("--type", options->type, "bpe or unigram")
-      ->check(CLI::IsMember({"bpe", "unigram"}))
-      ->capture_default_str();
+      .addOption("--input", options->inputs,
+                 "text files, one sentence per line; of both languages for a joint vocabulary")
+      .required();
+  command.addOption("--size", options->size, "number of pieces").within(5, 1000000).showDefault();
+  command.addOption("-o,--output", options->output, "the file to write").required();
+  command.addOption("--type", options->type, "bpe or unigram").oneOf({"bpe", "unigram"}).showDefault();
   command
-      ->add_option("--character-coverage", options->coverage,
-                   "share of the characters that get pieces; the rest are unknown")
-      ->check(CLI::Range(0.98, 1.0))
-      ->capture_default_str();
+      .addOption("--character-coverage", options->coverage,
+                 "share of the characters that get pieces; the rest are unknown")
+      .within(0.98, 1.0)
+      .showDefault();
   command
-      ->add_option("--normalization", options->normalization,
-                   "SentencePiece's rule: nmt_nfkc, nfkc, nmt_nfkc_cf, nfkc_cf, identity")
-      ->check(CLI::IsMember({"nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"}))
-      ->capture_default_str();
-  command->callback([options] { trainVocabulary(*options); });
+      .addOption("--normalization", options->normalization,
+                 "SentencePiece's rule: nmt_nfkc, nfkc, nmt_nfkc_cf, nfkc_cf, identity")
+      .oneOf({"nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"})
+      .showDefault();
+  command.setWork([options] { trainVocabulary(*options); });
 }
 
 } // namespace xfc

@@ -1,10 +1,10 @@
 // `xfc vocab`: turns text into a SentencePiece model with the token ids that our models use.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include "support/Options.h"
 
 namespace xfc {
 
-void addVocab(CLI::App &app);
+void addVocab(Command app);
 
 } // namespace xfc

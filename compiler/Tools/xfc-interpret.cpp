@@ -144,16 +144,16 @@ json interpret(const std::string &modulePath, const std::string &functionName, c
 }
 
 int run(int argc, char **argv) {
-  CLI::App app(
+  CommandLine app(
       "Evaluates a function of an xfc module in f64, in the plainest way: what generated code is compared with.",
       "xfc-interpret");
   std::string module, inputs, function = "forward", output;
-  app.add_option("module", module, "the module, as printed by xfc compile --emit or xfc-opt")->required();
-  app.add_option("inputs", inputs, "the inputs, a JSON file")->required();
-  app.add_option("--function", function, "the function to evaluate")->capture_default_str();
-  app.add_option("-o,--output", output, "where the results go; standard output if not given");
-  app.footer(inputsHelp);
-  app.callback([&] {
+  app.addOption("module", module, "the module, as printed by xfc compile --emit or xfc-opt").required();
+  app.addOption("inputs", inputs, "the inputs, a JSON file").required();
+  app.addOption("--function", function, "the function to evaluate").showDefault();
+  app.addOption("-o,--output", output, "where the results go; standard output if not given");
+  app.setFooter(inputsHelp);
+  app.setWork([&] {
     std::string text;
     try {
       text = interpret(module, function, readJson(inputs)).dump() + "\n";

@@ -32,11 +32,11 @@ static void print(const std::string &file, const std::string &arch) {
 }
 
 static int run(int argc, char **argv) {
-  CLI::App app("the GPU kernels of the ops of a .mlir file, as PTX");
+  xfc::CommandLine app("the GPU kernels of the ops of a .mlir file, as PTX");
   std::string file, arch = "sm_80";
-  app.add_option("file", file, "a module of the xfc dialect; - is standard input")->required();
-  app.add_option("--arch", arch, "the architecture: sm_80, sm_90a, ..")->capture_default_str();
-  app.callback([&] { print(file, arch); });
+  app.addOption("file", file, "a module of the xfc dialect; - is standard input").required();
+  app.addOption("--arch", arch, "the architecture: sm_80, sm_90a, ..").showDefault();
+  app.setWork([&] { print(file, arch); });
   return xfc::runCommandLine(app, argc, argv);
 }
 

@@ -6,9 +6,10 @@
 [[gnu::constructor(101)]] static void beforeGlobals() { xfc::beginProgram(); }
 
 static int run(int argc, char **argv) {
-  CLI::App app("xfc: compiles encoder-decoder Transformers from JSON into executables that train and translate", "xfc");
-  app.set_version_flag("--version", "xfc " XFC_VERSION);
-  app.require_subcommand(1);
+  xfc::CommandLine app("xfc: compiles encoder-decoder Transformers from JSON into executables that train and translate",
+                       "xfc");
+  app.setVersion([] { return std::string("xfc " XFC_VERSION); });
+  app.requireVerb();
   xfc::addVerbs(app, xfc::compilerVerbs, argc > 1 ? argv[1] : "");
   return xfc::runCommandLine(app, argc, argv);
 }

@@ -67,21 +67,21 @@ void run(const AverageOptions &options) {
 
 } // namespace
 
-void addAverage(CLI::App &app) {
-  CLI::App *command = app.add_subcommand("average", "write the mean of several files of weights");
+void addAverage(Command app) {
+  Command command = app.addVerb("average", "write the mean of several files of weights");
   auto options = std::make_shared<AverageOptions>();
   command
-      ->add_option("inputs", options->inputs,
-                   "files of weights, and folders of train, which stand for the step-N.safetensors in them")
-      ->required();
-  command->add_option("-o,--output", options->output, "the file to write")->required();
-  command->add_option("--last", options->last, "only the newest K files of each folder; 0: all")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  command->add_flag("--force-model", options->forceModel, "accept weights recorded as belonging to another model");
-  addThreads(*command, options->threads);
-  addQuiet(*command, options->quiet);
-  command->callback([options] { run(*options); });
+      .addOption("inputs", options->inputs,
+                 "files of weights, and folders of train, which stand for the step-N.safetensors in them")
+      .required();
+  command.addOption("-o,--output", options->output, "the file to write").required();
+  command.addOption("--last", options->last, "only the newest K files of each folder; 0: all")
+      .notNegative()
+      .showDefault();
+  command.addFlag("--force-model", options->forceModel, "accept weights recorded as belonging to another model");
+  addThreads(command, options->threads);
+  addQuiet(command, options->quiet);
+  command.setWork([options] { run(*options); });
 }
 
 } // namespace xfc

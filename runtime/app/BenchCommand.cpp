@@ -482,65 +482,60 @@ void benchPeak(const BenchOptions &options) {
   print(options, result);
 }
 
-CLI::App *addBenchmark(CLI::App &bench, const char *name, const char *description,
-                       const std::shared_ptr<BenchOptions> &options, void (*run)(const BenchOptions &)) {
-  CLI::App *command = bench.add_subcommand(name, description);
-  addThreads(*command, options->threads);
-  command->add_flag("--json", options->json, "one JSON object");
-  addQuiet(*command, options->quiet);
-  command->callback([options, run] { run(*options); });
+Command addBenchmark(Command bench, const char *name, const char *description,
+                     const std::shared_ptr<BenchOptions> &options, void (*run)(const BenchOptions &)) {
+  Command command = bench.addVerb(name, description);
+  addThreads(command, options->threads);
+  command.addFlag("--json", options->json, "one JSON object");
+  addQuiet(command, options->quiet);
+  command.setWork([options, run] { run(*options); });
   return command;
 }
 
 } // namespace
 
-void addBench(CLI::App &app) {
-  CLI::App *bench = app.add_subcommand("bench", "measure speed and memory, with random weights");
-  bench->require_subcommand(1);
+void addBench(Command app) {
+  Command bench = app.addVerb("bench", "measure speed and memory, with random weights");
+  bench.requireVerb();
   auto options = std::make_shared<BenchOptions>();
 
-  CLI::App *train = addBenchmark(*bench, "train", "training steps; target tokens per second", options, benchTrain);
-  addBatchTokens(*train, options->batchTokens, "target tokens, per batch")->check(CLI::Range(int64_t(1), mostTokens));
-  train->add_option("--length", options->length, "tokens per sentence (default: 32)")
-      ->check(CLI::Range(int64_t(1), mostTokens));
-  train->add_option("--source", options->sources, "files of ids, for real lengths")->excludes("--length");
-  train->add_option("--target", options->targets, "files of ids, for real lengths")->excludes("--length");
-  train->add_option("--format", options->format, "format of --source and --target")
-      ->check(CLI::IsMember({"ids"}))
-      ->capture_default_str();
-  train->add_option("--steps", options->steps, "steps to time, after two that are not timed")
-      ->check(CLI::Range(int64_t(1), mostSteps))
-      ->capture_default_str();
-  addOptimizer(*train, options->optimizer, "optimization method");
-  addDevice(*train, options->device);
-  addTrace(*train, options->trace);
-  train->add_flag("--profile", options->profile,
-                  "also report the kernels: time, share, and how near they come to the machine's peak");
+  Command train = addBenchmark(bench, "train", "training steps; target tokens per second", options, benchTrain);
+  addBatchTokens(train, options->batchTokens, "target tokens, per batch").within(int64_t(1), mostTokens);
+  train.addOption("--length", options->length, "tokens per sentence (default: 32)").within(int64_t(1), mostTokens);
+  train.addOption("--source", options->sources, "files of ids, for real lengths").excludes("--length");
+  train.addOption("--target", options->targets, "files of ids, for real lengths").excludes("--length");
+  train.addOption("--format", options->format, "format of --source and --target").oneOf({"ids"}).showDefault();
+  train.addOption("--steps", options->steps, "steps to time, after two that are not timed")
+      .within(int64_t(1), mostSteps)
+      .showDefault();
+  addOptimizer(train, options->optimizer, "optimization method");
+  addDevice(train, options->device);
+  addTrace(train, options->trace);
+  train.addFlag("--profile", options->profile,
+                "also report the kernels: time, share, and how near they come to the machine's peak");
 
-  CLI::App *decode = addBenchmark(*bench, "decode", "translation of sentences of one length; output tokens per second",
-                                  options, benchDecode);
-  decode->add_option("--sentences", options->sentences, "sentences")
-      ->check(CLI::Range(int64_t(1), mostSentences))
-      ->capture_default_str();
-  decode->add_option("--batch", options->batch, "sentences decoded together")
-      ->check(CLI::Range(int64_t(1), mostSentences))
-      ->capture_default_str();
-  decode->add_option("--length", options->length, "tokens in a source, and in its translation (default: 25)")
-      ->check(CLI::Range(int64_t(1), mostTokens));
-  addBeam(*decode, options->beam);
-  decode->add_option("--steps", options->steps, "number of times everything is translated")
-      ->check(CLI::Range(int64_t(1), mostSteps))
-      ->capture_default_str();
-  addComputeType(*decode, options->computeType);
-  addDevice(*decode, options->device);
-  addTrace(*decode, options->trace);
-  decode->add_flag("--profile", options->profile,
-                   "also report the kernels: time, share, and how near they come to the machine's peak");
+  Command decode = addBenchmark(bench, "decode", "translation of sentences of one length; output tokens per second",
+                                options, benchDecode);
+  decode.addOption("--sentences", options->sentences, "sentences").within(int64_t(1), mostSentences).showDefault();
+  decode.addOption("--batch", options->batch, "sentences decoded together")
+      .within(int64_t(1), mostSentences)
+      .showDefault();
+  decode.addOption("--length", options->length, "tokens in a source, and in its translation (default: 25)")
+      .within(int64_t(1), mostTokens);
+  addBeam(decode, options->beam);
+  decode.addOption("--steps", options->steps, "number of times everything is translated")
+      .within(int64_t(1), mostSteps)
+      .showDefault();
+  addComputeType(decode, options->computeType);
+  addDevice(decode, options->device);
+  addTrace(decode, options->trace);
+  decode.addFlag("--profile", options->profile,
+                 "also report the kernels: time, share, and how near they come to the machine's peak");
 
-  addBenchmark(*bench, "peak", "what the machine can do: multiply-adds and memory", options, benchPeak);
-  CLI::App *startup = addBenchmark(
-      *bench, "startup", "time from the start of the process to the first translated token", options, benchStartup);
-  addDevice(*startup, options->device);
+  addBenchmark(bench, "peak", "what the machine can do: multiply-adds and memory", options, benchPeak);
+  Command startup = addBenchmark(bench, "startup", "time from the start of the process to the first translated token",
+                                 options, benchStartup);
+  addDevice(startup, options->device);
 }
 
 } // namespace xfc

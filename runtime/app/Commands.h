@@ -2,23 +2,23 @@
 // throws Error.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include "support/Options.h"
 
 namespace xfc {
 
-void addPrepare(CLI::App &app);
-void addTrain(CLI::App &app);
-void addEvaluate(CLI::App &app);
-void addAverage(CLI::App &app);
-void addReport(CLI::App &app);
-void addTranslate(CLI::App &app);
-void addEncode(CLI::App &app);
-void addDecode(CLI::App &app);
-void addScore(CLI::App &app);
-void addPack(CLI::App &app);
-void addForward(CLI::App &app);
-void addSelfcheck(CLI::App &app);
-void addBench(CLI::App &app);
-void addInfo(CLI::App &app);
+void addPrepare(Command app);
+void addTrain(Command app);
+void addEvaluate(Command app);
+void addAverage(Command app);
+void addReport(Command app);
+void addTranslate(Command app);
+void addEncode(Command app);
+void addDecode(Command app);
+void addScore(Command app);
+void addPack(Command app);
+void addForward(Command app);
+void addSelfcheck(Command app);
+void addBench(Command app);
+void addInfo(Command app);
 
 } // namespace xfc

@@ -25,15 +25,18 @@ Json valueOf(const std::string &text) {
 }
 
 // Several values are joined as the default is written.
-std::string textOf(const CLI::Option &option) {
-  return CLI::detail::join(option.results(), std::string(1, option.get_delimiter()));
+std::string textOf(const CommandOption &option) {
+  std::string joined;
+  for (const std::string &text : option.texts())
+    joined += (&text == option.texts().data() ? "" : std::string(1, option.separator())) + text;
+  return joined;
 }
 
 std::string textOf(const Json &value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
 } // namespace
 
-void applyConfiguration(CLI::App &command, const std::string &text, const std::string &file) {
+void applyConfiguration(Command command, const std::string &text, const std::string &file) {
   const Json values = parseOrderedJson(text, file);
   if (!values.is_object())
     throw Error(file +
@@ -41,14 +44,11 @@ void applyConfiguration(CLI::App &command, const std::string &text, const std::s
   const std::vector<std::string> limits = {"steps", "epochs", "minutes"};
   bool limited = false;
   std::vector<std::string> known;
-  for (CLI::Option *option : command.get_options())
-    known.push_back(option->get_single_name());
+  for (const CommandOption &option : command.options())
+    known.push_back(option.name());
   for (const std::string &limit : limits)
-    limited |= command.get_option("--" + limit)->count() > 0;
-  auto given = [&](const char *flag) {
-    const CLI::Option *option = command.get_option_no_throw(std::string("--") + flag);
-    return option && option->count() > 0;
-  };
+    limited |= command.given("--" + limit);
+  auto given = [&](const std::string &flag) { return command.has("--" + flag) && command.given("--" + flag); };
   // The sources of pairs are alternatives too: giving one on the command line drops the others from the file.
   std::vector<std::string> left;
   auto choose = [&](bool chosen, std::initializer_list<const char *> others) {
@@ -83,50 +83,51 @@ void applyConfiguration(CLI::App &command, const std::string &text, const std::s
       throw Error(file + ": unknown flag " + inQuotes(name) +
                   (near.empty() ? "; `train --help` lists them" : "; did you mean '" + near + "'?"));
     }
-    CLI::Option *option = command.get_option("--" + name);
+    const CommandOption option = command.option("--" + name);
     bool isLimit = std::find(limits.begin(), limits.end(), name) != limits.end();
-    if (option->count() > 0 || isOfTheCall(name) || (isLimit && limited) || value.is_null() ||
+    if (option.count() > 0 || isOfTheCall(name) || (isLimit && limited) || value.is_null() ||
         std::ranges::count(left, name) > 0)
       continue;
+    std::vector<std::string> texts;
     if (value.is_array())
       for (const Json &one : value)
-        option->add_result(textOf(one));
+        texts.push_back(textOf(one));
     else
-      option->add_result(textOf(value));
+      texts.push_back(textOf(value));
     try {
-      option->run_callback();
-    } catch (const CLI::Error &error) {
+      option.take(texts);
+    } catch (const UsageError &error) {
       throw Error(file + ": " + error.what());
     }
   }
 }
 
-GivenFlags::GivenFlags(const CLI::App &command) : command(command) {
-  for (const CLI::Option *option : command.get_options())
-    if (option->count() > 0)
-      own.insert("--" + option->get_single_name());
+GivenFlags::GivenFlags(Command command) : command(command) {
+  for (const CommandOption &option : command.options())
+    if (option.count() > 0)
+      own.insert("--" + option.name());
 }
 
 bool GivenFlags::operator()(const std::string &flag) const {
-  const CLI::Option &option = *command.get_option(flag);
-  return onCommandLine(flag) || (option.count() > 0 && valueOf(textOf(option)) != valueOf(option.get_default_str()));
+  const CommandOption option = command.option(flag);
+  return onCommandLine(flag) || (option.count() > 0 && valueOf(textOf(option)) != valueOf(option.defaultText()));
 }
 
-std::string usedConfiguration(const CLI::App &command) {
+std::string usedConfiguration(Command command) {
   Json used = Json::object();
-  for (const CLI::Option *option : command.get_options()) {
-    std::string name = option->get_single_name();
+  for (const CommandOption &option : command.options()) {
+    const std::string name = option.name();
     if (isOfTheCall(name))
       continue;
-    if (option->count() == 0) {
-      if (!option->get_default_str().empty())
-        used[name] = valueOf(option->get_default_str());
-    } else if (option->get_delimiter() != '\0') {
-      used[name] = textOf(*option);
-    } else if (option->get_items_expected_max() > 1) {
-      used[name] = option->results();
+    if (option.count() == 0) {
+      if (!option.defaultText().empty())
+        used[name] = valueOf(option.defaultText());
+    } else if (option.separator() != '\0') {
+      used[name] = textOf(option);
+    } else if (option.mostValues() > 1) {
+      used[name] = option.texts();
     } else {
-      used[name] = valueOf(option->results().back());
+      used[name] = valueOf(option.texts().back());
     }
   }
   try {

@@ -66,33 +66,32 @@ void decode(const EncodeOptions &options) {
   });
 }
 
-void addVerb(CLI::App &app, const char *name, const char *description, const char *side, const char *sideText,
+void addVerb(Command app, const char *name, const char *description, const char *side, const char *sideText,
              void (*run)(const EncodeOptions &)) {
-  CLI::App *command = app.add_subcommand(name, description);
+  Command command = app.addVerb(name, description);
   auto options = std::make_shared<EncodeOptions>();
-  command->add_option("--model", options->model.model, "folder written by train, with the model's vocabulary");
-  addVocabularies(*command, options->model.vocabulary, options->model.targetVocabulary);
+  command.addOption("--model", options->model.model, "folder written by train, with the model's vocabulary");
+  addVocabularies(command, options->model.vocabulary, options->model.targetVocabulary);
   command
-      ->add_option_function<std::string>(
+      .addOption(
           "--format", [options](const std::string &format) { options->model.format = formatNamed(format); },
           "what lines of text hold: text, or pieces")
-      ->check(CLI::IsMember({"text", "pieces"}))
-      ->default_str("text");
-  command->add_option("--input", options->input, "input lines; -: standard input")->capture_default_str();
-  command->add_option("--output", options->output, "one line for each input line; -: standard output")
-      ->capture_default_str();
-  command->add_flag(side, options->otherSide, sideText);
-  command->callback([options, run] { run(*options); });
+      .oneOf({"text", "pieces"})
+      .showDefault("text");
+  command.addOption("--input", options->input, "input lines; -: standard input").showDefault();
+  command.addOption("--output", options->output, "one line for each input line; -: standard output").showDefault();
+  command.addFlag(side, options->otherSide, sideText);
+  command.setWork([options, run] { run(*options); });
 }
 
 } // namespace
 
-void addEncode(CLI::App &app) {
+void addEncode(Command app) {
   addVerb(app, "encode", "turn lines of text into token ids, as the encoder reads them", "--target",
           "encode target lines, as the decoder reads them, instead of source lines", encode);
 }
 
-void addDecode(CLI::App &app) {
+void addDecode(Command app) {
   addVerb(app, "decode", "turn lines of token ids into text", "--source", "the ids are of the source vocabulary",
           decode);
 }

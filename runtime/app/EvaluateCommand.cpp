@@ -62,7 +62,7 @@ MetricSums ofModel(EvaluateOptions &options) {
 
 void run(EvaluateOptions &options) {
   if (options.hypothesis.empty() && options.source.empty())
-    throw CLI::RequiredError("--source (with --model) or --hypothesis");
+    throw RequiredError("--source (with --model) or --hypothesis");
   confineOn(options.model.device.device, {});
   const MetricSums sums = options.hypothesis.empty() ? ofModel(options) : ofFile(options);
   if (sums.lines() == 0)
@@ -82,19 +82,19 @@ void run(EvaluateOptions &options) {
 
 } // namespace
 
-void addEvaluate(CLI::App &app) {
-  CLI::App *command = app.add_subcommand(
+void addEvaluate(Command app) {
+  Command command = app.addVerb(
       "evaluate", "BLEU, chrF and TER, as sacreBLEU computes them, of a model or of a file of translations");
   auto options = std::make_shared<EvaluateOptions>();
-  options->model.addTo(*command);
-  options->model.addVocabularyTo(*command);
-  CLI::Option *source = command->add_option("--source", options->source, "text to translate, one sentence per line");
-  command->add_option("--target", options->target, "its reference translations")->required();
-  command->add_option("--hypothesis", options->hypothesis, "translations to score, in place of a model and --source")
-      ->excludes(source);
-  options->search.addTo(*command);
-  command->add_flag("--json", options->json, "one JSON object");
-  command->callback([options] { run(*options); });
+  options->model.addTo(command);
+  options->model.addVocabularyTo(command);
+  CommandOption source = command.addOption("--source", options->source, "text to translate, one sentence per line");
+  command.addOption("--target", options->target, "its reference translations").required();
+  command.addOption("--hypothesis", options->hypothesis, "translations to score, in place of a model and --source")
+      .excludes(source);
+  options->search.addTo(command);
+  command.addFlag("--json", options->json, "one JSON object");
+  command.setWork([options] { run(*options); });
 }
 
 } // namespace xfc

@@ -111,22 +111,22 @@ void run(const ForwardOptions &options) {
 
 } // namespace
 
-void addForward(CLI::App &app) {
-  CLI::App *command = app.add_subcommand(
+void addForward(Command app) {
+  Command command = app.addVerb(
       "forward", "compute the logits, attention weights and gradients of a batch given in a file, for checking");
   auto options = std::make_shared<ForwardOptions>();
-  options->model.addTo(*command);
-  command->add_option("--input", options->input, "safetensors: source, target, labels [batch, tokens]")->required();
-  command->add_option("--output", options->output, "safetensors: logits, encoder_output, attention.*, loss, grad.*")
-      ->required();
-  command->add_flag("--attention", options->attention, "also write the weights of every attention");
-  command->add_flag("--gradients", options->gradients,
-                    "also write the loss and the gradient of every parameter, without dropout");
-  command->add_option("--label-smoothing", options->smoothing, "label smoothing of the loss")
-      ->check(CLI::Range(0.0, 1.0))
-      ->check(FiniteNumber)
-      ->capture_default_str();
-  command->callback([options] { run(*options); });
+  options->model.addTo(command);
+  command.addOption("--input", options->input, "safetensors: source, target, labels [batch, tokens]").required();
+  command.addOption("--output", options->output, "safetensors: logits, encoder_output, attention.*, loss, grad.*")
+      .required();
+  command.addFlag("--attention", options->attention, "also write the weights of every attention");
+  command.addFlag("--gradients", options->gradients,
+                  "also write the loss and the gradient of every parameter, without dropout");
+  command.addOption("--label-smoothing", options->smoothing, "label smoothing of the loss")
+      .within(0.0, 1.0)
+      .finite()
+      .showDefault();
+  command.setWork([options] { run(*options); });
 }
 
 } // namespace xfc

@@ -263,29 +263,25 @@ void run(const InfoOptions &options) {
 
 } // namespace
 
-void addInfo(CLI::App &app) {
-  CLI::App *command =
-      app.add_subcommand("info", "show the model, what it was compiled for, and the memory that a batch will take");
+void addInfo(Command app) {
+  Command command =
+      app.addVerb("info", "show the model, what it was compiled for, and the memory that a batch will take");
   auto options = std::make_shared<InfoOptions>();
-  command->add_option("--model", options->model.model, "folder written by train, for the hash of its vocabulary");
-  options->model.addVocabularyTo(*command, false);
-  command->add_option("--batch-tokens", options->batchTokens, "source and target tokens of a training batch")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  command->add_option("--length", options->length, "tokens per sentence")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  command->add_option("--sentences", options->sentences, "sentences decoded together")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  addBeam(*command, options->beam);
-  addOptimizer(*command, options->optimizer, "optimization method of the training whose memory is computed");
-  addThreads(*command, options->model.threads);
-  addQuiet(*command, options->model.quiet);
-  command->add_flag("--peak", options->peak,
-                    "also measure what this CPU multiplies at most, in each type, and how fast it copies memory");
-  command->add_flag("--json", options->json, "one JSON object");
-  command->callback([options] { run(*options); });
+  command.addOption("--model", options->model.model, "folder written by train, for the hash of its vocabulary");
+  options->model.addVocabularyTo(command, false);
+  command.addOption("--batch-tokens", options->batchTokens, "source and target tokens of a training batch")
+      .positive()
+      .showDefault();
+  command.addOption("--length", options->length, "tokens per sentence").positive().showDefault();
+  command.addOption("--sentences", options->sentences, "sentences decoded together").positive().showDefault();
+  addBeam(command, options->beam);
+  addOptimizer(command, options->optimizer, "optimization method of the training whose memory is computed");
+  addThreads(command, options->model.threads);
+  addQuiet(command, options->model.quiet);
+  command.addFlag("--peak", options->peak,
+                  "also measure what this CPU multiplies at most, in each type, and how fast it copies memory");
+  command.addFlag("--json", options->json, "one JSON object");
+  command.setWork([options] { run(*options); });
 }
 
 } // namespace xfc

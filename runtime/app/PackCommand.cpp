@@ -35,14 +35,14 @@ void run(ModelOptions options, const std::string &output) {
 
 } // namespace
 
-void addPack(CLI::App &app) {
-  CLI::App *command = app.add_subcommand("pack", "write a copy of this executable with weights and vocabulary inside");
+void addPack(Command app) {
+  Command command = app.addVerb("pack", "write a copy of this executable with weights and vocabulary inside");
   auto options = std::make_shared<ModelOptions>();
   auto output = std::make_shared<std::string>();
-  options->addTo(*command);
-  options->addVocabularyTo(*command, false);
-  command->add_option("-o,--output", *output, "the packed executable")->required();
-  command->callback([options, output] { run(*options, *output); });
+  options->addTo(command);
+  options->addVocabularyTo(command, false);
+  command.addOption("-o,--output", *output, "the packed executable").required();
+  command.setWork([options, output] { run(*options, *output); });
 }
 
 } // namespace xfc

@@ -6,39 +6,38 @@
 
 namespace xfc {
 
-void addPrepare(CLI::App &app) {
-  CLI::App *command = app.add_subcommand("prepare", "tokenize parallel text once, into a file for train --data");
+void addPrepare(Command app) {
+  Command command = app.addVerb("prepare", "tokenize parallel text once, into a file for train --data");
   auto options = std::make_shared<PrepareOptions>();
-  addPairs(*command, options->text, options->filter);
-  command->add_option("--out", options->out, "the file to write")->required();
-  command->add_flag(
-      "--keep-text", options->keepText,
-      "also store the text, for train --sentencepiece-alphas; not with --distribution, --guided-alignment "
-      "or another --format");
+  addPairs(command, options->text, options->filter);
+  command.addOption("--out", options->out, "the file to write").required();
+  command.addFlag("--keep-text", options->keepText,
+                  "also store the text, for train --sentencepiece-alphas; not with --distribution, --guided-alignment "
+                  "or another --format");
   command
-      ->add_option("--distribution", options->distribution,
-                   "also store, for each label, this many of the most probable tokens under the model, the "
-                   "teacher, and their probabilities, for train --distillation; 0: none")
-      ->check(CLI::Range(int64_t(0), mostProbableTokens))
-      ->capture_default_str()
-      ->type_name("K");
-  options->model.addTo(*command);
-  options->model.addVocabularyTo(*command);
-  addBatchTokens(*command, options->batchTokens, "target tokens, that the teacher reads at a time");
-  command->callback([command, options] {
+      .addOption("--distribution", options->distribution,
+                 "also store, for each label, this many of the most probable tokens under the model, the "
+                 "teacher, and their probabilities, for train --distillation; 0: none")
+      .within(int64_t(0), mostProbableTokens)
+      .showDefault()
+      .valueName("K");
+  options->model.addTo(command);
+  options->model.addVocabularyTo(command);
+  addBatchTokens(command, options->batchTokens, "target tokens, that the teacher reads at a time");
+  command.setWork([command, options] {
     requirePairs(options->text);
-    checkAlignmentType(*command, options->text, options->model.format);
+    checkAlignmentType(command, options->text, options->model.format);
     if (options->keepText && (options->distribution > 0 || !options->text.alignments.empty()))
-      throw CLI::ExcludesError(options->distribution > 0 ? "--distribution" : "--guided-alignment", "--keep-text");
+      throw ExcludesError(options->distribution > 0 ? "--distribution" : "--guided-alignment", "--keep-text");
     if (options->keepText && options->model.format != Format::Text)
-      throw CLI::ValidationError("--keep-text", "lines of pieces or ids are segmented already; it needs --format text");
+      throw UsageError("--keep-text", "lines of pieces or ids are segmented already; it needs --format text");
     if (options->distribution == 0) {
       for (const char *ofTeacher :
            {"--model", "--weights", "--force-model", "--force-vocab", "--device", "--cuda-image", "--batch-tokens"})
-        if (command->get_option(ofTeacher)->count() > 0)
-          throw CLI::RequiredError("--distribution (with " + std::string(ofTeacher) + ")");
+        if (command.given(ofTeacher))
+          throw RequiredError("--distribution (with " + std::string(ofTeacher) + ")");
       if (options->model.format != Format::Ids && options->model.vocabulary.empty())
-        throw CLI::RequiredError("--vocab (or --format ids)");
+        throw RequiredError("--vocab (or --format ids)");
     }
     // A GPU's driver starts programs and creates files of its own, which confinement would forbid.
     if (options->model.device.device == "cpu")

@@ -83,13 +83,12 @@ void run(const ReportOptions &options) {
 
 } // namespace
 
-void addReport(CLI::App &app) {
-  CLI::App *command =
-      app.add_subcommand("report", "write a training run's curves and sample translations as one HTML page");
+void addReport(Command app) {
+  Command command = app.addVerb("report", "write a training run's curves and sample translations as one HTML page");
   auto options = std::make_shared<ReportOptions>();
-  command->add_option("folder", options->folder, "the --out folder of train")->required();
-  command->add_option("-o,--output", options->output, "the page to write (default: report.html in the folder)");
-  command->callback([options] { run(*options); });
+  command.addOption("folder", options->folder, "the --out folder of train").required();
+  command.addOption("-o,--output", options->output, "the page to write (default: report.html in the folder)");
+  command.setWork([options] { run(*options); });
 }
 
 } // namespace xfc

@@ -86,17 +86,16 @@ void run(const ScoreOptions &options) {
 
 } // namespace
 
-void addScore(CLI::App &app) {
-  CLI::App *command =
-      app.add_subcommand("score", "log-probability of each target line (including eos), and perplexity");
+void addScore(Command app) {
+  Command command = app.addVerb("score", "log-probability of each target line (including eos), and perplexity");
   auto options = std::make_shared<ScoreOptions>();
-  options->model.addTo(*command);
-  options->model.addVocabularyTo(*command);
-  command->add_option("--source", options->source, "source lines")->required();
-  command->add_option("--target", options->target, "target lines")->required();
-  addBatchTokens(*command, options->batchTokens, "target tokens, at a time");
-  command->add_flag("--json", options->json, "one JSON object with everything");
-  command->callback([options] { run(*options); });
+  options->model.addTo(command);
+  options->model.addVocabularyTo(command);
+  command.addOption("--source", options->source, "source lines").required();
+  command.addOption("--target", options->target, "target lines").required();
+  addBatchTokens(command, options->batchTokens, "target tokens, at a time");
+  command.addFlag("--json", options->json, "one JSON object with everything");
+  command.setWork([options] { run(*options); });
 }
 
 } // namespace xfc

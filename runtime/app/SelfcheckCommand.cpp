@@ -409,31 +409,29 @@ void run(const SelfcheckOptions &options) {
 
 } // namespace
 
-void addSelfcheck(CLI::App &app) {
-  CLI::App *command = app.add_subcommand(
+void addSelfcheck(Command app) {
+  Command command = app.addVerb(
       "selfcheck", "check gradients against finite differences, and that results do not depend on batches or threads");
   auto options = std::make_shared<SelfcheckOptions>();
-  command->add_option("--seed", options->seed, "seed of weights and sentences")->capture_default_str();
-  command->add_option("--threads", options->threads, "number of threads")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
-  addDevice(*command, options->device);
-  command->add_flag("--kernels", options->kernels,
-                    "check only the GPU's kernels, one by one, against the CPU's; needs --device cuda");
-  command->add_option("--kernel", options->kernel, "with --kernels: check only this one");
+  command.addOption("--seed", options->seed, "seed of weights and sentences").showDefault();
+  command.addOption("--threads", options->threads, "number of threads").within(1, 4096).showDefault();
+  addDevice(command, options->device);
+  command.addFlag("--kernels", options->kernels,
+                  "check only the GPU's kernels, one by one, against the CPU's; needs --device cuda");
+  command.addOption("--kernel", options->kernel, "with --kernels: check only this one");
   command
-      ->add_option("--batch-tokens", options->batchTokens,
-                   "with --kernels: minimum number of target tokens (default: five sentences)")
-      ->check(CLI::PositiveNumber);
-  CLI::Option *promises = command->add_flag("--promises", options->promises,
-                                            "check only the promises of equal bits: from run to run, with any batch "
-                                            "mates, for any number of threads, after a resume");
-  command->add_option("--mixes", options->mixes, "with --promises: random batches to compare, for at most 30 seconds")
-      ->needs(promises)
-      ->check(CLI::Range(int64_t(1), int64_t(1) << 40))
-      ->capture_default_str();
-  command->add_flag("--quiet", options->quiet, "print only what fails");
-  command->callback([options] { run(*options); });
+      .addOption("--batch-tokens", options->batchTokens,
+                 "with --kernels: minimum number of target tokens (default: five sentences)")
+      .positive();
+  CommandOption promises = command.addFlag("--promises", options->promises,
+                                           "check only the promises of equal bits: from run to run, with any batch "
+                                           "mates, for any number of threads, after a resume");
+  command.addOption("--mixes", options->mixes, "with --promises: random batches to compare, for at most 30 seconds")
+      .needs(promises)
+      .within(int64_t(1), int64_t(1) << 40)
+      .showDefault();
+  command.addFlag("--quiet", options->quiet, "print only what fails");
+  command.setWork([options] { run(*options); });
 }
 
 } // namespace xfc

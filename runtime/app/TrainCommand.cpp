@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <map>
 
 namespace xfc {
 namespace {
@@ -41,9 +42,8 @@ int64_t bytesNamed(const char *flag, const std::string &text) {
   for (const auto &[unit, bytes] : units)
     if (end != text.c_str() && unit == std::string(end) && number > 0 && number * bytes < 1e18)
       return static_cast<int64_t>(number * bytes);
-  throw CLI::ValidationError(flag,
-                             "expected a number and one of kB, MB, GB, TB, KiB, MiB, GiB, TiB, such as 24GiB, but '" +
-                                 text + "' was given");
+  throw UsageError(flag, "expected a number and one of kB, MB, GB, TB, KiB, MiB, GiB, TiB, such as 24GiB, but '" +
+                             text + "' was given");
 }
 
 // Parses PATTERN=X; the pattern itself may contain `=`.
@@ -55,9 +55,8 @@ std::vector<GroupRules::Number> numbersOf(const char *flag, const std::vector<st
     char *end = nullptr;
     const double value = std::strtod(number.c_str(), &end);
     if (sign == 0 || number.empty() || *end != '\0' || !std::isfinite(value) || value < least)
-      throw CLI::ValidationError(flag, "expected PATTERN=X, with X a number " +
-                                           std::string(least > 0 ? "above" : "of at least") +
-                                           " 0, such as '*.bias=0.5', but '" + text + "' was given");
+      throw UsageError(flag, "expected PATTERN=X, with X a number " + std::string(least > 0 ? "above" : "of at least") +
+                                 " 0, such as '*.bias=0.5', but '" + text + "' was given");
     rules.push_back({text.substr(0, sign), value});
   }
   return rules;
@@ -71,12 +70,12 @@ void takeTraceSteps(const std::string &text, TrainOptions &options) {
   const bool both = noFirst == std::errc() && colon != end && *colon == ':';
   const auto [rest, noLast] = std::from_chars(both ? colon + 1 : end, end, last);
   if (!both || noLast != std::errc() || rest != end || first < 1 || last < first)
-    throw CLI::ValidationError("--trace-steps",
-                               "expected A:B, the first and the last step, with 1 <= A <= B, such as 100:102, but '" +
-                                   text + "' was given");
+    throw UsageError("--trace-steps",
+                     "expected A:B, the first and the last step, with 1 <= A <= B, such as 100:102, but '" + text +
+                         "' was given");
   if (options.steps >= 0 && first > options.steps)
-    throw CLI::ValidationError("--trace-steps", "the run ends at step " + std::to_string(options.steps) +
-                                                    ", before step " + std::to_string(first));
+    throw UsageError("--trace-steps", "the run ends at step " + std::to_string(options.steps) + ", before step " +
+                                          std::to_string(first));
   options.traceFirst = first;
   options.traceLast = last;
 }
@@ -87,28 +86,27 @@ void checkCorpora(const TrainOptions &options) {
   if (!weighted && options.corpusTemperature == 0)
     return;
   if (weighted && options.corpusTemperature > 0)
-    throw CLI::ExcludesError("--corpus-temperature", "--corpus-weight");
+    throw ExcludesError("--corpus-temperature", "--corpus-weight");
   const char *flag = weighted ? "--corpus-weight" : "--corpus-temperature";
   const PairFiles &text = options.text;
   if (text.sources.size() != text.targets.size())
-    throw CLI::ValidationError(flag, "each file is a corpus: expected a --target for each --source, but " +
-                                         std::to_string(text.sources.size()) + " and " +
-                                         std::to_string(text.targets.size()) + " were given");
+    throw UsageError(flag, "each file is a corpus: expected a --target for each --source, but " +
+                               std::to_string(text.sources.size()) + " and " + std::to_string(text.targets.size()) +
+                               " were given");
   const size_t corpora = options.data.size() + text.tables.size() + text.sources.size();
   if (corpora < 2)
-    throw CLI::ValidationError(
-        flag, "there is only one corpus; give several files to --source and --target, --tsv or --data");
+    throw UsageError(flag, "there is only one corpus; give several files to --source and --target, --tsv or --data");
   if (!text.weights.empty() && text.weights.size() != corpora)
-    throw CLI::ValidationError(
-        flag, "each file is a corpus: expected a file of --data-weighting for each: " + std::to_string(corpora) +
-                  ", but " + std::to_string(text.weights.size()) + " were given");
+    throw UsageError(flag,
+                     "each file is a corpus: expected a file of --data-weighting for each: " + std::to_string(corpora) +
+                         ", but " + std::to_string(text.weights.size()) + " were given");
   if (!text.alignments.empty() && text.alignments.size() != corpora)
-    throw CLI::ValidationError(
+    throw UsageError(
         flag, "each file is a corpus: expected a file of --guided-alignment for each: " + std::to_string(corpora) +
                   ", but " + std::to_string(text.alignments.size()) + " were given");
   if (weighted && options.corpusWeights.size() != corpora)
-    throw CLI::ValidationError(flag, "expected a number for each file: " + std::to_string(corpora) + ", but " +
-                                         std::to_string(options.corpusWeights.size()) + " were given");
+    throw UsageError(flag, "expected a number for each file: " + std::to_string(corpora) + ", but " +
+                               std::to_string(options.corpusWeights.size()) + " were given");
 }
 
 // --sentencepiece-alphas segments text, and only text, in another way each time.
@@ -117,50 +115,49 @@ void checkSampling(const TrainOptions &options) {
   if (std::ranges::all_of(alphas, [](double alpha) { return alpha == 0; }))
     return;
   if (options.teacher.distribution > 0)
-    throw CLI::ExcludesError("--teacher-distribution", "--sentencepiece-alphas");
+    throw ExcludesError("--teacher-distribution", "--sentencepiece-alphas");
   if (options.format != Format::Text)
-    throw CLI::ValidationError("--sentencepiece-alphas",
-                               "lines of pieces or ids are segmented already; it needs --format text");
+    throw UsageError("--sentencepiece-alphas", "lines of pieces or ids are segmented already; it needs --format text");
   if (!options.text.alignments.empty())
-    throw CLI::ValidationError("--sentencepiece-alphas",
-                               "the links of --guided-alignment belong to the tokens of one segmentation; give no "
-                               "alignments");
+    throw UsageError("--sentencepiece-alphas",
+                     "the links of --guided-alignment belong to the tokens of one segmentation; give no "
+                     "alignments");
   if (alphas.back() > 0 && options.text.weighting() == Weighting::Word)
-    throw CLI::ValidationError("--sentencepiece-alphas",
-                               "the weights of --data-weighting-type word belong to the tokens of one segmentation; "
-                               "give 0 as the second number, or a weight for each sentence");
+    throw UsageError("--sentencepiece-alphas",
+                     "the weights of --data-weighting-type word belong to the tokens of one segmentation; "
+                     "give 0 as the second number, or a weight for each sentence");
 }
 
 // A teacher makes the data from text, which it translates, or for which it computes distributions.
-void checkTeacher(const CLI::App &command, const TrainOptions &options) {
+void checkTeacher(Command command, const TrainOptions &options) {
   const TeacherOptions &teacher = options.teacher;
-  const auto given = [&](const char *flag) { return command.get_option(flag)->count() > 0; };
+  const auto given = [&](const char *flag) { return command.given(flag); };
   for (const char *flag : {"--teacher-model", "--teacher-n-best", "--teacher-distribution"})
     if (given(flag) && !teacher.any())
-      throw CLI::RequiredError("--teacher (with " + std::string(flag) + ")");
+      throw RequiredError("--teacher (with " + std::string(flag) + ")");
   if (!teacher.any())
     return;
   if (teacher.model.empty())
-    throw CLI::RequiredError("--teacher-model (with --teacher)");
+    throw RequiredError("--teacher-model (with --teacher)");
   if (teacher.nBest == 0 && teacher.distribution == 0)
-    throw CLI::RequiredError("--teacher-n-best or --teacher-distribution (with --teacher)");
+    throw RequiredError("--teacher-n-best or --teacher-distribution (with --teacher)");
   for (const char *other : {"--data", "--corpus-weight", "--corpus-temperature", "--guided-alignment"})
     if (given(other))
-      throw CLI::ExcludesError("--teacher", other);
+      throw ExcludesError("--teacher", other);
   if (teacher.distribution > 0 && options.distillation == 0)
-    throw CLI::RequiredError("--distillation (with --teacher-distribution)");
+    throw RequiredError("--distillation (with --teacher-distribution)");
   if (teacher.nBest == 0)
     return;
   // The translations take the place of the other side, and their probabilities that of weights.
   for (const char *other : {"--target", "--tsv", "--source-prefix", "--target-prefix", "--data-weighting",
                             "--data-weighting-type", "--tsv-weighting"})
     if (given(other))
-      throw CLI::ExcludesError("--teacher-n-best", other);
+      throw ExcludesError("--teacher-n-best", other);
   if (options.text.sources.empty())
-    throw CLI::RequiredError("--source (with --teacher-n-best)");
+    throw RequiredError("--source (with --teacher-n-best)");
 }
 
-void run(CLI::App &command, TrainFlags &flags) {
+void run(Command command, TrainFlags &flags) {
   TrainOptions &options = flags.train;
   const GivenFlags given(command);
   if (!flags.configuration.empty())
@@ -172,39 +169,39 @@ void run(CLI::App &command, TrainFlags &flags) {
   for (const char *other : {"--source", "--target", "--tsv", "--data-weighting", "--data-weighting-type",
                             "--tsv-weighting", "--guided-alignment", "--guided-alignment-type", "--source-prefix",
                             "--target-prefix", "--filter-length", "--filter-ratio"})
-    if (prepared && command.get_option(other)->count() > 0)
-      throw CLI::ExcludesError("--data", other);
+    if (prepared && command.given(other))
+      throw ExcludesError("--data", other);
   if (!flags.textMemory.empty())
     options.textMemory = bytesNamed("--text-memory", flags.textMemory);
   checkTeacher(command, options);
   if (!prepared && options.teacher.nBest == 0)
     requirePairs(options.text, ", or --data");
   if (options.distillation > 0 && !prepared && options.teacher.distribution == 0)
-    throw CLI::ValidationError("--distillation", "the distributions of a teacher are in files that its `prepare "
-                                                 "--distribution` has written; give them to --data, or have "
-                                                 "--teacher write them, with --teacher-distribution");
+    throw UsageError("--distillation", "the distributions of a teacher are in files that its `prepare "
+                                       "--distribution` has written; give them to --data, or have "
+                                       "--teacher write them, with --teacher-distribution");
   checkAlignmentType(command, options.text, options.format);
   // Files of --data may have links, which is seen when they are opened.
   options.guided = given.onCommandLine("--guided-alignment-weight");
   if (options.guided && options.text.alignments.empty() && !prepared)
-    throw CLI::RequiredError("--guided-alignment, or --data (with --guided-alignment-weight)");
+    throw RequiredError("--guided-alignment, or --data (with --guided-alignment-weight)");
   checkCorpora(options);
   checkSampling(options);
   if (options.out.empty())
-    throw CLI::RequiredError("--out");
+    throw RequiredError("--out");
   const PairFiles &held = options.validation;
   if (held.sources.empty() && held.targets.empty() && held.tables.empty())
     for (const char *ofValidations : {"--valid-every", "--early-stop", "--keep-best"})
       if (given(ofValidations))
-        throw CLI::ValidationError(ofValidations, "there are no validations without held-out text; give --valid-source "
-                                                  "and --valid-target, or --valid-tsv");
+        throw UsageError(ofValidations, "there are no validations without held-out text; give --valid-source "
+                                        "and --valid-target, or --valid-tsv");
   if (held.sources.empty() != held.targets.empty())
-    throw CLI::RequiredError(held.sources.empty() ? "--valid-source (with --valid-target)"
-                                                  : "--valid-target (with --valid-source)");
+    throw RequiredError(held.sources.empty() ? "--valid-source (with --valid-target)"
+                                             : "--valid-target (with --valid-source)");
   if (!held.sources.empty() && !held.tables.empty())
-    throw CLI::ExcludesError("--valid-tsv", "--valid-source");
+    throw ExcludesError("--valid-tsv", "--valid-source");
   if (options.format != Format::Ids && options.vocabulary.empty())
-    throw CLI::RequiredError("--vocab (or --format ids)");
+    throw RequiredError("--vocab (or --format ids)");
   // The settings of a file belong to its optimizer, of which the command line may take precedence.
   flags.update.resolve([&](const std::string &flag) {
     return given.onCommandLine(flag) || (!given.onCommandLine("--optimizer") && given(flag));
@@ -217,13 +214,13 @@ void run(CLI::App &command, TrainFlags &flags) {
   options.halveRate = flags.onNan == "halve";
   if (!flags.memory.empty()) {
     if (options.resume && exists(options.out + "/config.json"))
-      throw CLI::ValidationError("--memory", "a resumed run keeps its --batch-tokens");
-    if (command.get_option("--batch-tokens")->count() > 0)
-      throw CLI::ExcludesError("--memory", "--batch-tokens");
+      throw UsageError("--memory", "a resumed run keeps its --batch-tokens");
+    if (command.given("--batch-tokens"))
+      throw ExcludesError("--memory", "--batch-tokens");
     options.memory = bytesNamed("--memory", flags.memory);
   }
   if (options.trace.empty() != flags.traceSteps.empty())
-    throw CLI::RequiredError(options.trace.empty() ? "--trace (with --trace-steps)" : "--trace-steps (with --trace)");
+    throw RequiredError(options.trace.empty() ? "--trace (with --trace-steps)" : "--trace-steps (with --trace)");
   if (!options.trace.empty())
     takeTraceSteps(flags.traceSteps, options);
   options.groups.rates = numbersOf("--rate", flags.rates, std::numeric_limits<double>::min());
@@ -232,187 +229,175 @@ void run(CLI::App &command, TrainFlags &flags) {
     options.epochs = 10;
   const bool endsWithRun = Schedule{.kind = options.schedule}.endsWithRun();
   if (options.restarts > 0 && !endsWithRun)
-    throw CLI::ValidationError("--restarts", "only cosine and linear restart; give one of them to --schedule");
+    throw UsageError("--restarts", "only cosine and linear restart; give one of them to --schedule");
   if (endsWithRun && options.steps < 0 && options.epochs < 0)
-    throw CLI::ValidationError(
-        "--schedule", "cosine and linear end with the run; give its length with --steps or --epochs, not --minutes");
+    throw UsageError("--schedule",
+                     "cosine and linear end with the run; give its length with --steps or --epochs, not --minutes");
   train(options, usedConfiguration(command));
 }
 
 } // namespace
 
-void addTrain(CLI::App &app) {
-  CLI::App *command = app.add_subcommand("train", "train the model on parallel text");
+void addTrain(Command app) {
+  Command command = app.addVerb("train", "train the model on parallel text");
   auto flags = std::make_shared<TrainFlags>();
   TrainOptions &options = flags->train;
-  addPairs(*command, options.text, options.filter);
-  command->add_option("--data", options.data,
-                      "files written by prepare, in place of text; several are read one after the other");
+  addPairs(command, options.text, options.filter);
+  command.addOption("--data", options.data,
+                    "files written by prepare, in place of text; several are read one after the other");
   command
-      ->add_option("--teacher", options.teacher.executable,
-                   "executable of a teacher, which makes the data from the text before the training")
-      ->type_name("EXE");
-  command->add_option("--teacher-model", options.teacher.model, "folder of its model, as its --model takes it")
-      ->type_name("DIR");
+      .addOption("--teacher", options.teacher.executable,
+                 "executable of a teacher, which makes the data from the text before the training")
+      .valueName("EXE");
+  command.addOption("--teacher-model", options.teacher.model, "folder of its model, as its --model takes it")
+      .valueName("DIR");
   command
-      ->add_option("--teacher-n-best", options.teacher.nBest,
-                   "train on the K best translations of --source by the teacher, weighted by their probabilities")
-      ->check(CLI::Range(int64_t(1), int64_t(mostHypotheses)))
-      ->type_name("K");
+      .addOption("--teacher-n-best", options.teacher.nBest,
+                 "train on the K best translations of --source by the teacher, weighted by their probabilities")
+      .within(int64_t(1), int64_t(mostHypotheses))
+      .valueName("K");
   command
-      ->add_option("--teacher-distribution", options.teacher.distribution,
-                   "train with the teacher's K most probable tokens for each label, for --distillation")
-      ->check(CLI::Range(int64_t(1), mostProbableTokens))
-      ->type_name("K");
+      .addOption("--teacher-distribution", options.teacher.distribution,
+                 "train with the teacher's K most probable tokens for each label, for --distillation")
+      .within(int64_t(1), mostProbableTokens)
+      .valueName("K");
   command
-      ->add_option("--text-memory", flags->textMemory,
-                   "text that is larger than this is prepared in --out, and read from there")
-      ->default_str("256MiB")
-      ->type_name("SIZE");
+      .addOption("--text-memory", flags->textMemory,
+                 "text that is larger than this is prepared in --out, and read from there")
+      .showDefault("256MiB")
+      .valueName("SIZE");
   command
-      ->add_option(
-          "--corpus-weight", options.corpusWeights,
-          "treat each file as a corpus of its own: one number per file, in proportion to its share of an epoch")
-      ->check(FinitePositive);
+      .addOption("--corpus-weight", options.corpusWeights,
+                 "treat each file as a corpus of its own: one number per file, in proportion to its share of an epoch")
+      .finitePositive();
   command
-      ->add_option("--corpus-temperature", options.corpusTemperature,
-                   "the same, with shares in proportion to the files' numbers of pairs to the power of 1/T: 1 keeps "
-                   "their sizes, larger values take more of the small ones")
-      ->check(FinitePositive)
-      ->type_name("T");
+      .addOption("--corpus-temperature", options.corpusTemperature,
+                 "the same, with shares in proportion to the files' numbers of pairs to the power of 1/T: 1 keeps "
+                 "their sizes, larger values take more of the small ones")
+      .finitePositive()
+      .valueName("T");
   command
-      ->add_option(
-          "--guided-alignment-weight", options.alignmentWeight,
-          "what the cross-entropy between links and attention is multiplied by, before it is added to the loss")
-      ->check(CLI::NonNegativeNumber)
-      ->check(FiniteNumber)
-      ->capture_default_str()
-      ->type_name("W");
-  addVocabularies(*command, options.vocabulary, options.targetVocabulary);
+      .addOption("--guided-alignment-weight", options.alignmentWeight,
+                 "what the cross-entropy between links and attention is multiplied by, before it is added to the loss")
+      .notNegative()
+      .finite()
+      .showDefault()
+      .valueName("W");
+  addVocabularies(command, options.vocabulary, options.targetVocabulary);
   command
-      ->add_option(
-          "--sentencepiece-alphas", options.segmentationAlphas,
-          "segment the training text at random, differently in each epoch: a unigram vocabulary draws from all "
-          "segmentations, by their probability to the power of A; byte pair encoding leaves out each merge "
-          "with probability A; one number for both sides, or two, for source and target; 0: the best "
-          "segmentation")
-      ->check(CLI::Range(0.0, 1.0))
-      ->check(FiniteNumber)
-      ->expected(1, 2)
-      ->type_name("A");
-  command->add_option("--out", options.out, "folder to train into: weights, state, log, configuration, vocabulary");
-  command->add_option("--init", options.init,
-                      "start with the weights of a file (safetensors) or of a folder of train, where name and shape "
-                      "match, in place of random ones");
+      .addOption("--sentencepiece-alphas", options.segmentationAlphas,
+                 "segment the training text at random, differently in each epoch: a unigram vocabulary draws from all "
+                 "segmentations, by their probability to the power of A; byte pair encoding leaves out each merge "
+                 "with probability A; one number for both sides, or two, for source and target; 0: the best "
+                 "segmentation")
+      .within(0.0, 1.0)
+      .finite()
+      .values(1, 2)
+      .valueName("A");
+  command.addOption("--out", options.out, "folder to train into: weights, state, log, configuration, vocabulary");
+  command.addOption("--init", options.init,
+                    "start with the weights of a file (safetensors) or of a folder of train, where name and shape "
+                    "match, in place of random ones");
   command
-      ->add_option("--freeze", options.groups.freeze,
-                   "do not train these parameters; PATTERN is a glob over names, such as 'encoder.*'")
-      ->type_name("PATTERN");
-  command->add_option("--rate", flags->rates, "multiply the learning rate of these parameters by X")
-      ->type_name("PATTERN=X");
-  command->add_option("--decay", flags->decays, "weight decay of these parameters, in place of --weight-decay")
-      ->type_name("PATTERN=X");
-  command->add_option("--config", flags->configuration,
-                      "JSON file of flags (without --) and values; the command line takes precedence");
-  command->add_option("--valid-source", options.validation.sources, "held-out source text");
-  command->add_option("--valid-target", options.validation.targets, "its translations");
-  command->add_option("--valid-tsv", options.validation.tables, "both in one file, as for --tsv");
-  command->add_option("--valid-every", options.validEvery, "steps between validations")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  CLI::Option *steps =
-      command->add_option("--steps", options.steps, "number of steps to train")->check(CLI::NonNegativeNumber);
-  CLI::Option *epochs = command
-                            ->add_option("--epochs", options.epochs,
-                                         "or number of passes over the data (default, if no limit is given: 10)")
-                            ->check(CLI::NonNegativeNumber);
-  command->add_option("--minutes", options.minutes, "or number of minutes")
-      ->check(CLI::NonNegativeNumber)
-      ->check(FiniteNumber)
-      ->excludes(steps, epochs);
-  steps->excludes(epochs);
-  addBatchTokens(*command, options.batchTokens, "target tokens, per batch; eos counts");
+      .addOption("--freeze", options.groups.freeze,
+                 "do not train these parameters; PATTERN is a glob over names, such as 'encoder.*'")
+      .valueName("PATTERN");
+  command.addOption("--rate", flags->rates, "multiply the learning rate of these parameters by X")
+      .valueName("PATTERN=X");
+  command.addOption("--decay", flags->decays, "weight decay of these parameters, in place of --weight-decay")
+      .valueName("PATTERN=X");
+  command.addOption("--config", flags->configuration,
+                    "JSON file of flags (without --) and values; the command line takes precedence");
+  command.addOption("--valid-source", options.validation.sources, "held-out source text");
+  command.addOption("--valid-target", options.validation.targets, "its translations");
+  command.addOption("--valid-tsv", options.validation.tables, "both in one file, as for --tsv");
+  command.addOption("--valid-every", options.validEvery, "steps between validations").positive().showDefault();
+  CommandOption steps = command.addOption("--steps", options.steps, "number of steps to train").notNegative();
+  CommandOption epochs = command
+                             .addOption("--epochs", options.epochs,
+                                        "or number of passes over the data (default, if no limit is given: 10)")
+                             .notNegative();
+  command.addOption("--minutes", options.minutes, "or number of minutes")
+      .notNegative()
+      .finite()
+      .excludes(steps)
+      .excludes(epochs);
+  steps.excludes(epochs);
+  addBatchTokens(command, options.batchTokens, "target tokens, per batch; eos counts");
   command
-      ->add_option("--memory", flags->memory,
-                   "in place of --batch-tokens: use the largest batches with which training takes at most this much "
-                   "memory, such as 24GiB")
-      ->type_name("SIZE");
-  command->add_option("--accumulate", options.accumulate, "batches per step")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
-  command->add_option("--lr", options.rate, "peak learning rate (default: 5e-4); noam: a factor (default: 1)")
-      ->check(FinitePositive);
-  command->add_option("--schedule", flags->schedule, "noam, inverse-sqrt, cosine, linear or constant")
-      ->check(CLI::IsMember({"noam", "inverse-sqrt", "cosine", "linear", "constant"}))
-      ->capture_default_str();
-  command->add_option("--restarts", options.restarts, "cosine, linear: number of restarts, in parts of equal length")
-      ->check(CLI::Range(0, 1 << 20))
-      ->capture_default_str();
-  command->add_option("--warmup", options.warmup, "steps over which the learning rate grows")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  flags->update.addTo(*command);
+      .addOption("--memory", flags->memory,
+                 "in place of --batch-tokens: use the largest batches with which training takes at most this much "
+                 "memory, such as 24GiB")
+      .valueName("SIZE");
+  command.addOption("--accumulate", options.accumulate, "batches per step").within(1, 1 << 20).showDefault();
+  command.addOption("--lr", options.rate, "peak learning rate (default: 5e-4); noam: a factor (default: 1)")
+      .finitePositive();
+  command.addOption("--schedule", flags->schedule, "noam, inverse-sqrt, cosine, linear or constant")
+      .oneOf({"noam", "inverse-sqrt", "cosine", "linear", "constant"})
+      .showDefault();
+  command.addOption("--restarts", options.restarts, "cosine, linear: number of restarts, in parts of equal length")
+      .within(0, 1 << 20)
+      .showDefault();
+  command.addOption("--warmup", options.warmup, "steps over which the learning rate grows").notNegative().showDefault();
+  flags->update.addTo(command);
   command
-      ->add_option("--distillation", options.distillation,
-                   "share of the loss that follows the distributions of a teacher in the files of --data (prepare "
-                   "--distribution), for labels that have one; the rest is the label's; 0: none")
-      ->check(CLI::Range(0.0, 1.0))
-      ->check(FiniteNumber)
-      ->capture_default_str()
-      ->type_name("W");
+      .addOption("--distillation", options.distillation,
+                 "share of the loss that follows the distributions of a teacher in the files of --data (prepare "
+                 "--distribution), for labels that have one; the rest is the label's; 0: none")
+      .within(0.0, 1.0)
+      .finite()
+      .showDefault()
+      .valueName("W");
   command
-      ->add_option("--on-nan", flags->onNan,
-                   "if the loss or the gradient is NaN or infinite: stop, or halve the learning rate and continue from "
-                   "the last save")
-      ->check(CLI::IsMember({"stop", "halve"}))
-      ->capture_default_str();
-  command->add_option("--save-every", options.saveEvery, "steps between saves")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  command->add_option("--keep", options.keep, "keep the weights of the last K saves as step-N.safetensors")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+      .addOption("--on-nan", flags->onNan,
+                 "if the loss or the gradient is NaN or infinite: stop, or halve the learning rate and continue from "
+                 "the last save")
+      .oneOf({"stop", "halve"})
+      .showDefault();
+  command.addOption("--save-every", options.saveEvery, "steps between saves").positive().showDefault();
+  command.addOption("--keep", options.keep, "keep the weights of the last K saves as step-N.safetensors")
+      .notNegative()
+      .showDefault();
   command
-      ->add_option("--keep-best", options.keepBest,
-                   "keep the weights of the K best validations as best-N.safetensors, where N is the step")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+      .addOption("--keep-best", options.keepBest,
+                 "keep the weights of the K best validations as best-N.safetensors, where N is the step")
+      .notNegative()
+      .showDefault();
   command
-      ->add_option("--average", options.average,
-                   "at the end, average the weights of the last K saves (average.safetensors)")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+      .addOption("--average", options.average,
+                 "at the end, average the weights of the last K saves (average.safetensors)")
+      .notNegative()
+      .showDefault();
   command
-      ->add_option("--ema", flags->averageDecay,
-                   "also keep a moving average of the weights, of which each step keeps this share, such as 0.999: it "
-                   "is what is validated and saved as best.safetensors, and as ema.safetensors at each save; 0: none")
-      ->check(CLI::Range(0.0, 1.0))
-      ->check(FiniteNumber)
-      ->capture_default_str();
+      .addOption("--ema", flags->averageDecay,
+                 "also keep a moving average of the weights, of which each step keeps this share, such as 0.999: it "
+                 "is what is validated and saved as best.safetensors, and as ema.safetensors at each save; 0: none")
+      .within(0.0, 1.0)
+      .finite()
+      .showDefault();
   command
-      ->add_option("--best", options.best,
-                   "what makes a validation better: a smaller loss or TER, or a larger BLEU or chrF")
-      ->check(CLI::IsMember({"loss", "bleu", "chrf", "ter"}))
-      ->capture_default_str();
-  command->add_option("--early-stop", options.earlyStop, "stop after N validations without a better one; 0: never")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  command->add_option("--seed", options.seed, "seed of the initial weights, the order of the data and dropout")
-      ->capture_default_str();
-  command->add_flag("--resume", options.resume, "continue the run in --out, with its flags where none are given");
-  addThreads(*command, options.threads);
-  addDevice(*command, options.device);
-  command->add_option("--mpi", options.mpi,
-                      "MPI library for several processes (default: that of the mpirun that started this one), or none");
-  command->add_option("--log", options.log, "log file (default: train.jsonl in --out)");
-  command->add_flag("--log-tensorboard", options.tensorBoard,
-                    "also write the numbers of the log for TensorBoard (events.out.tfevents.xfc in --out)");
-  addTrace(*command, options.trace);
-  command->add_option("--trace-steps", flags->traceSteps, "the first and the last step of the timeline")
-      ->type_name("A:B");
-  addFormat(*command, options.format);
-  addQuiet(*command, options.quiet);
-  command->callback([command, flags] { run(*command, *flags); });
+      .addOption("--best", options.best,
+                 "what makes a validation better: a smaller loss or TER, or a larger BLEU or chrF")
+      .oneOf({"loss", "bleu", "chrf", "ter"})
+      .showDefault();
+  command.addOption("--early-stop", options.earlyStop, "stop after N validations without a better one; 0: never")
+      .notNegative()
+      .showDefault();
+  command.addOption("--seed", options.seed, "seed of the initial weights, the order of the data and dropout")
+      .showDefault();
+  command.addFlag("--resume", options.resume, "continue the run in --out, with its flags where none are given");
+  addThreads(command, options.threads);
+  addDevice(command, options.device);
+  command.addOption("--mpi", options.mpi,
+                    "MPI library for several processes (default: that of the mpirun that started this one), or none");
+  command.addOption("--log", options.log, "log file (default: train.jsonl in --out)");
+  command.addFlag("--log-tensorboard", options.tensorBoard,
+                  "also write the numbers of the log for TensorBoard (events.out.tfevents.xfc in --out)");
+  addTrace(command, options.trace);
+  command.addOption("--trace-steps", flags->traceSteps, "the first and the last step of the timeline").valueName("A:B");
+  addFormat(command, options.format);
+  addQuiet(command, options.quiet);
+  command.setWork([command, flags] { run(command, *flags); });
 }
 
 } // namespace xfc

@@ -205,27 +205,26 @@ private:
 
 } // namespace
 
-void addTranslate(CLI::App &app) {
-  CLI::App *command = app.add_subcommand("translate", "translate lines");
+void addTranslate(Command app) {
+  Command command = app.addVerb("translate", "translate lines");
   auto options = std::make_shared<TranslateOptions>();
-  options->model.addTo(*command);
-  options->model.addVocabularyTo(*command);
-  command->add_option("--input", options->input, "lines to translate; -: standard input")->capture_default_str();
-  command->add_option("--output", options->output, "translations, one per line; -: standard output")
-      ->capture_default_str();
-  options->search.addTo(*command);
-  options->search.addSamplingTo(*command);
-  command->add_option("--prefix", options->prefix, "forced beginnings of the translations, one per line");
-  command->add_flag("--scores", options->scores, "write a tab and the score after each translation");
-  command->add_flag("--alignments", options->alignments,
-                    "write a tab and i-j pairs (source token - target token, from 0) after each translation");
-  command->add_option("--attention-svg", options->attentionSvg,
-                      "file for a drawing of the first sentence's cross-attention");
-  command->add_flag("--json", options->json, "one JSON object per line: line, source, translation, hypotheses");
-  addComputeType(*command, options->search.options.computeType);
-  command->callback([options] {
+  options->model.addTo(command);
+  options->model.addVocabularyTo(command);
+  command.addOption("--input", options->input, "lines to translate; -: standard input").showDefault();
+  command.addOption("--output", options->output, "translations, one per line; -: standard output").showDefault();
+  options->search.addTo(command);
+  options->search.addSamplingTo(command);
+  command.addOption("--prefix", options->prefix, "forced beginnings of the translations, one per line");
+  command.addFlag("--scores", options->scores, "write a tab and the score after each translation");
+  command.addFlag("--alignments", options->alignments,
+                  "write a tab and i-j pairs (source token - target token, from 0) after each translation");
+  command.addOption("--attention-svg", options->attentionSvg,
+                    "file for a drawing of the first sentence's cross-attention");
+  command.addFlag("--json", options->json, "one JSON object per line: line, source, translation, hypotheses");
+  addComputeType(command, options->search.options.computeType);
+  command.setWork([options] {
     if (options->attentionSvg == "-" && options->output == "-")
-      throw CLI::ValidationError("--attention-svg", "a drawing and translations cannot both go to standard output");
+      throw UsageError("--attention-svg", "a drawing and translations cannot both go to standard output");
     confineOn(options->model.device.device, {options->output, options->attentionSvg});
     Translation(*options).run();
   });

@@ -11,13 +11,13 @@
 
 static int run(int argc, char **argv) {
   const std::string path = argv[0], name = path.substr(path.rfind('/') + 1);
-  CLI::App app("A translator compiled by xfc: trains, translates and scores", name);
-  app.set_version_flag("--version", []() -> std::string {
+  xfc::CommandLine app("A translator compiled by xfc: trains, translates and scores", name);
+  app.setVersion([]() -> std::string {
     const xfc::Engine engine(1);
     return "xfc " XFC_VERSION "; " + engine.module().model + ", multiplies in " + engine.module().compute + ", " +
            engine.device().name();
   });
-  app.require_subcommand(1);
+  app.requireVerb();
   xfc::addVerbs(app, xfc::verbs, argc > 1 ? argv[1] : "");
   return xfc::runCommandLine(app, argc, argv);
 }

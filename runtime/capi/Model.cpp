@@ -55,7 +55,7 @@ void open(const char *path, const char *const *words, OpenModel &opened) {
   ModelOptions options;
   options.quiet = true;
   options.warn = [&opened](const std::string &warning) { opened.warnings += warning + "\n"; };
-  CLI::App app;
+  CommandLine app;
   options.addTo(app);
   options.addVocabularyTo(app);
   parseOptions(app, wordsOf(words));

@@ -17,7 +17,7 @@ struct Shown {
 
 SearchOptions searchOptionsOf(const char *const *words, const OpenModel &opened) {
   SearchFlags flags;
-  CLI::App app;
+  CommandLine app;
   flags.addTo(app);
   flags.addSamplingTo(app);
   addComputeType(app, flags.options.computeType);

@@ -52,11 +52,11 @@ xfc_status xfc_training_start(xfc_model *model, const char *const *options, xfc_
   *training = nullptr;
   return guardedOpen(*model->open, [&] {
     UpdateFlags flags;
-    CLI::App app;
+    CommandLine app;
     flags.addTo(app);
-    app.add_option("--seed", flags.options.seed, "seed of dropout");
+    app.addOption("--seed", flags.options.seed, "seed of dropout");
     parseOptions(app, wordsOf(options));
-    flags.resolve([&](const std::string &flag) { return app.get_option(flag)->count() > 0; });
+    flags.resolve([&](const std::string &flag) { return app.given(flag); });
     if (model->open->training)
       throw Error("the model is being trained already; close that training first");
     *training = new xfc_training(model->open, flags.options);

@@ -8,26 +8,24 @@
 
 namespace xfc {
 
-void addThreads(CLI::App &command, int &threads) {
-  command.add_option("--threads", threads, "number of threads; 0: one per processor")
-      ->check(CLI::Range(0, 4096))
-      ->capture_default_str();
+void addThreads(Command command, int &threads) {
+  command.addOption("--threads", threads, "number of threads; 0: one per processor").within(0, 4096).showDefault();
 }
 
-void addQuiet(CLI::App &command, bool &quiet) { command.add_flag("--quiet", quiet, "do not show progress"); }
+void addQuiet(Command command, bool &quiet) { command.addFlag("--quiet", quiet, "do not show progress"); }
 
-void addTrace(CLI::App &command, std::string &file) {
+void addTrace(Command command, std::string &file) {
   command
-      .add_option("--trace", file,
-                  "write a timeline of every kernel on every thread, which Perfetto and chrome://tracing open")
-      ->type_name("FILE");
+      .addOption("--trace", file,
+                 "write a timeline of every kernel on every thread, which Perfetto and chrome://tracing open")
+      .valueName("FILE");
 }
 
-void addVocabularies(CLI::App &command, std::string &source, std::string &target) {
-  command.add_option("--vocab", source,
-                     "vocabulary (a SentencePiece model, a tokenizer.json, or a list of words), for both languages "
-                     "unless --target-vocab is given");
-  command.add_option("--target-vocab", target, "vocabulary of the target language");
+void addVocabularies(Command command, std::string &source, std::string &target) {
+  command.addOption("--vocab", source,
+                    "vocabulary (a SentencePiece model, a tokenizer.json, or a list of words), for both languages "
+                    "unless --target-vocab is given");
+  command.addOption("--target-vocab", target, "vocabulary of the target language");
 }
 
 // Parses A:B; either may be missing.
@@ -44,73 +42,73 @@ static void readLengths(const std::string &text, PairFilter &filter) {
       break;
   }
   if (!right || (filter.longest > 0 && filter.longest < filter.shortest))
-    throw CLI::ValidationError("--filter-length",
-                               "expected A:B, two whole numbers of which one may be left out, such as 1:80, but '" +
-                                   text + "' was given");
+    throw UsageError("--filter-length",
+                     "expected A:B, two whole numbers of which one may be left out, such as 1:80, but '" + text +
+                         "' was given");
 }
 
-void addPairs(CLI::App &command, PairFiles &files, PairFilter &filter) {
-  command.add_option(
+void addPairs(Command command, PairFiles &files, PairFilter &filter) {
+  command.addOption(
       "--source", files.sources,
       "source text, one sentence per line; several files are read one after the other; gzip and zstd are recognized");
-  command.add_option("--target", files.targets, "its translations, line by line");
-  command.add_option("--tsv", files.tables,
-                     "source and target in one file: each line holds a source sentence, a tab and its translation");
+  command.addOption("--target", files.targets, "its translations, line by line");
+  command.addOption("--tsv", files.tables,
+                    "source and target in one file: each line holds a source sentence, a tab and its translation");
   command
-      .add_option("--source-prefix", files.sourcePrefixes,
-                  "tokens to put before those of every source line, such as a tag <2de>: one text for all files, or "
-                  "one for each")
-      ->type_name("TEXT");
+      .addOption("--source-prefix", files.sourcePrefixes,
+                 "tokens to put before those of every source line, such as a tag <2de>: one text for all files, or "
+                 "one for each")
+      .valueName("TEXT");
   command
-      .add_option("--target-prefix", files.targetPrefixes,
-                  "the same for target lines: what translate --prefix is to be given later")
-      ->type_name("TEXT");
-  command.add_option("--data-weighting", files.weights,
-                     "the weight of each pair in the loss, one number per line; several files are read one after the "
-                     "other");
-  command.add_flag("--tsv-weighting", files.weightColumn, "lines of --tsv have a third column, the weight of the pair");
+      .addOption("--target-prefix", files.targetPrefixes,
+                 "the same for target lines: what translate --prefix is to be given later")
+      .valueName("TEXT");
+  command.addOption("--data-weighting", files.weights,
+                    "the weight of each pair in the loss, one number per line; several files are read one after the "
+                    "other");
+  command.addFlag("--tsv-weighting", files.weightColumn, "lines of --tsv have a third column, the weight of the pair");
   command
-      .add_option_function<std::string>(
+      .addOption(
           "--data-weighting-type", [&files](const std::string &what) { files.weighWords = what == "word"; },
           "what lines of weights hold: the weight of the sentence (default), or one of each word, that is, of each "
           "token of the target, separated by blanks")
-      ->check(CLI::IsMember({"sentence", "word"}));
-  command.add_option("--guided-alignment", files.alignments,
-                     "word alignments that the attention is to learn, for executables of `xfc compile "
-                     "--guided-alignment`: one line of links for each pair, such as 0-0 1-2, each the number of a "
-                     "source token and that of a target token, from 0; several files are read one after the other");
+      .oneOf({"sentence", "word"});
+  command.addOption("--guided-alignment", files.alignments,
+                    "word alignments that the attention is to learn, for executables of `xfc compile "
+                    "--guided-alignment`: one line of links for each pair, such as 0-0 1-2, each the number of a "
+                    "source token and that of a target token, from 0; several files are read one after the other");
   command
-      .add_option_function<std::string>(
+      .addOption(
           "--guided-alignment-type", [&files](const std::string &what) { files.alignWords = what == "word"; },
           "what links are between: tokens as `encode` prints them (default), or words of the text, which are separated "
           "by blanks: all tokens of two linked words are linked")
-      ->check(CLI::IsMember({"token", "word"}));
+      .oneOf({"token", "word"});
   command
-      .add_option_function<std::string>(
+      .addOption(
           "--filter-length", [&filter](const std::string &text) { readLengths(text, filter); },
           "leave out pairs in which either side has fewer than A or more than B tokens")
-      ->type_name("A:B");
+      .valueName("A:B");
   command
-      .add_option("--filter-ratio", filter.ratio,
-                  "leave out pairs in which one side is more than this many times as long as the other, in tokens")
-      ->check(CLI::Range(1.0, 1e6))
-      ->check(FiniteNumber);
+      .addOption("--filter-ratio", filter.ratio,
+                 "leave out pairs in which one side is more than this many times as long as the other, in tokens")
+      .within(1.0, 1e6)
+      .finite();
 }
 
 void requirePairs(const PairFiles &files, const std::string &inPlace) {
   const bool lines = !(files.sources.empty() && files.targets.empty());
   if (lines && !files.tables.empty())
-    throw CLI::ExcludesError("--tsv", files.sources.empty() ? "--target" : "--source");
+    throw ExcludesError("--tsv", files.sources.empty() ? "--target" : "--source");
   if (files.tables.empty() && files.sources.empty())
-    throw CLI::RequiredError("--source (or --tsv" + inPlace + ")");
+    throw RequiredError("--source (or --tsv" + inPlace + ")");
   if (files.tables.empty() && files.targets.empty())
-    throw CLI::RequiredError("--target");
+    throw RequiredError("--target");
   const auto requireForEach = [&](const char *flag, const std::vector<std::string> &prefixes, const char *of,
                                   const std::vector<std::string> &given) {
     if (prefixes.size() > 1 && prefixes.size() != given.size())
-      throw CLI::ValidationError(flag, "expected one text, or one for each file of " + std::string(of) + ", of which " +
-                                           std::to_string(given.size()) + " were given, but there are " +
-                                           std::to_string(prefixes.size()));
+      throw UsageError(flag, "expected one text, or one for each file of " + std::string(of) + ", of which " +
+                                 std::to_string(given.size()) + " were given, but there are " +
+                                 std::to_string(prefixes.size()));
   };
   const bool inTables = !files.tables.empty();
   requireForEach("--source-prefix", files.sourcePrefixes, inTables ? "--tsv" : "--source",
@@ -118,59 +116,59 @@ void requirePairs(const PairFiles &files, const std::string &inPlace) {
   requireForEach("--target-prefix", files.targetPrefixes, inTables ? "--tsv" : "--target",
                  inTables ? files.tables : files.targets);
   if (files.weightColumn && !files.weights.empty())
-    throw CLI::ExcludesError("--tsv-weighting", "--data-weighting");
+    throw ExcludesError("--tsv-weighting", "--data-weighting");
   if (files.weightColumn && files.tables.empty())
-    throw CLI::RequiredError("--tsv (with --tsv-weighting)");
+    throw RequiredError("--tsv (with --tsv-weighting)");
   if (files.weighWords && files.weighting() == Weighting::None)
-    throw CLI::RequiredError("--data-weighting or --tsv-weighting (with --data-weighting-type)");
+    throw RequiredError("--data-weighting or --tsv-weighting (with --data-weighting-type)");
 }
 
-void checkAlignmentType(const CLI::App &command, const PairFiles &files, Format format) {
+void checkAlignmentType(Command command, const PairFiles &files, Format format) {
   const char *flag = "--guided-alignment-type";
-  if (files.alignments.empty() && command.get_option(flag)->count() > 0)
-    throw CLI::RequiredError("--guided-alignment (with " + std::string(flag) + ")");
+  if (files.alignments.empty() && command.given(flag))
+    throw RequiredError("--guided-alignment (with " + std::string(flag) + ")");
   if (files.alignWords && format != Format::Text)
-    throw CLI::ValidationError(flag, "lines of pieces or ids have no words; word needs --format text");
+    throw UsageError(flag, "lines of pieces or ids have no words; word needs --format text");
 }
 
 Format formatNamed(std::string_view name) {
   return name == "ids" ? Format::Ids : name == "pieces" ? Format::Pieces : Format::Text;
 }
 
-void addFormat(CLI::App &command, Format &format) {
+void addFormat(Command command, Format &format) {
   command
-      .add_option_function<std::string>(
+      .addOption(
           "--format", [&format](const std::string &name) { format = formatNamed(name); },
           "what lines hold: text, pieces, or ids")
-      ->check(CLI::IsMember({"text", "pieces", "ids"}))
-      ->default_str("text");
+      .oneOf({"text", "pieces", "ids"})
+      .showDefault("text");
 }
 
-CLI::Option *addBatchTokens(CLI::App &command, int64_t &tokens, const std::string &ofWhat) {
-  return command.add_option("--batch-tokens", tokens, "maximum number of source tokens, and of " + ofWhat)
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+CommandOption addBatchTokens(Command command, int64_t &tokens, const std::string &ofWhat) {
+  return command.addOption("--batch-tokens", tokens, "maximum number of source tokens, and of " + ofWhat)
+      .positive()
+      .showDefault();
 }
 
-CLI::Option *addBeam(CLI::App &command, int32_t &beam) {
-  return command.add_option("--beam", beam, "live hypotheses per sentence; 1: greedy search")
-      ->check(CLI::Range(1, mostHypotheses))
-      ->capture_default_str();
+CommandOption addBeam(Command command, int32_t &beam) {
+  return command.addOption("--beam", beam, "live hypotheses per sentence; 1: greedy search")
+      .within(1, mostHypotheses)
+      .showDefault();
 }
 
 // Adds --FLAG, which takes one of the names of an enumeration.
 template <typename Enum, size_t N>
-static CLI::Option *addChoice(CLI::App &command, const std::string &flag, Enum &choice,
-                              const std::array<const char *, N> &names, const std::string &meaning) {
+static CommandOption addChoice(Command command, const std::string &flag, Enum &choice,
+                               const std::array<const char *, N> &names, const std::string &meaning) {
   return command
-      .add_option_function<std::string>(
+      .addOption(
           flag,
           [&choice, names](const std::string &name) {
             choice = static_cast<Enum>(std::find(names.begin(), names.end(), name) - names.begin());
           },
           meaning)
-      ->check(CLI::IsMember(std::vector<std::string>(names.begin(), names.end())))
-      ->default_str(names[static_cast<size_t>(choice)]);
+      .oneOf(std::vector<std::string>(names.begin(), names.end()))
+      .showDefault(names[static_cast<size_t>(choice)]);
 }
 
 static std::string joined(const std::vector<int32_t> &ids) {
@@ -188,14 +186,14 @@ SearchFlags::SearchFlags() {
   suppress = joined(options.generation.suppress);
 }
 
-void SearchFlags::addTo(CLI::App &command) {
+void SearchFlags::addTo(Command command) {
   Generation &generation = options.generation;
   add(addBeam(command, generation.beam), take<&Generation::beam>);
   add(command
-          .add_option("--length-penalty", generation.lengthPenalty,
-                      "A in score = log-probability / ((5+n)/6)^A, or / n^A; n counts all tokens, including eos")
-          ->check(FiniteNumber)
-          ->capture_default_str(),
+          .addOption("--length-penalty", generation.lengthPenalty,
+                     "A in score = log-probability / ((5+n)/6)^A, or / n^A; n counts all tokens, including eos")
+          .finite()
+          .showDefault(),
       take<&Generation::lengthPenalty>);
   add(addChoice(command, "--length-penalty-form", generation.penaltyForm, penaltyForms,
                 "offset: ((5+n)/6)^A; power: n^A"),
@@ -207,15 +205,15 @@ void SearchFlags::addTo(CLI::App &command) {
           "it could do so at --max-length"),
       take<&Generation::earlyStopping>);
   add(command
-          .add_option("--max-length", generation.maxLength,
-                      "maximum number of tokens in a translation; 0: twice the source's plus 10, but no more than the "
-                      "model's max_length")
-          ->check(CLI::Range(int64_t(0), mostTokens))
-          ->capture_default_str(),
+          .addOption("--max-length", generation.maxLength,
+                     "maximum number of tokens in a translation; 0: twice the source's plus 10, but no more than the "
+                     "model's max_length")
+          .within(int64_t(0), mostTokens)
+          .showDefault(),
       take<&Generation::maxLength>);
-  add(command.add_option("--min-length", generation.minLength, "minimum number of tokens in a translation")
-          ->check(CLI::Range(int64_t(0), mostTokens))
-          ->capture_default_str(),
+  add(command.addOption("--min-length", generation.minLength, "minimum number of tokens in a translation")
+          .within(int64_t(0), mostTokens)
+          .showDefault(),
       take<&Generation::minLength>);
   add(addChoice(
           command, "--at-max-length", generation.atMaxLength, lengthEnds,
@@ -224,17 +222,17 @@ void SearchFlags::addTo(CLI::App &command) {
       take<&Generation::atMaxLength>);
   forcedFirstOption =
       command
-          .add_option("--forced-first", forcedFirst,
-                      "tokens that every translation begins with, which count as certain: ids, or pieces of the target "
-                      "vocabulary, separated by blanks; left out of text output")
-          ->capture_default_str();
-  suppressOption = command.add_option("--suppress", suppress, "tokens that are never written, given in the same way")
-                       ->capture_default_str();
+          .addOption("--forced-first", forcedFirst,
+                     "tokens that every translation begins with, which count as certain: ids, or pieces of the target "
+                     "vocabulary, separated by blanks; left out of text output")
+          .showDefault();
+  suppressOption =
+      command.addOption("--suppress", suppress, "tokens that are never written, given in the same way").showDefault();
   add(command
-          .add_option("--no-repeat-ngram", generation.noRepeatNgram,
-                      "never write the same N tokens in a row twice; 0: no restriction")
-          ->check(CLI::Range(int64_t(0), mostTokens))
-          ->capture_default_str(),
+          .addOption("--no-repeat-ngram", generation.noRepeatNgram,
+                     "never write the same N tokens in a row twice; 0: no restriction")
+          .within(int64_t(0), mostTokens)
+          .showDefault(),
       take<&Generation::noRepeatNgram>);
   add(addChoice(
           command, "--renormalize", generation.renormalize, std::array{"false", "true"},
@@ -244,36 +242,36 @@ void SearchFlags::addTo(CLI::App &command) {
       take<&Generation::renormalize>);
   addBatchTokens(command, options.batchTokens, "live hypotheses, at a time");
   command
-      .add_option("--batch-sentences", options.batchSentences,
-                  "maximum number of sentences at a time; 0: as many as --batch-tokens allows")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+      .addOption("--batch-sentences", options.batchSentences,
+                 "maximum number of sentences at a time; 0: as many as --batch-tokens allows")
+      .notNegative()
+      .showDefault();
 }
 
-void SearchFlags::addSamplingTo(CLI::App &command) {
+void SearchFlags::addSamplingTo(Command command) {
   command
-      .add_option(
+      .addOption(
           "--n-best", options.nBest,
           "translations per sentence, best first; above 1, each line begins with the source line's number and a tab")
-      ->check(CLI::Range(1, mostHypotheses))
-      ->capture_default_str();
-  command.add_flag("--sample", options.sample, "draw tokens at random instead of searching with a beam");
+      .within(1, mostHypotheses)
+      .showDefault();
+  command.addFlag("--sample", options.sample, "draw tokens at random instead of searching with a beam");
   command
-      .add_option("--temperature", options.temperature,
-                  "sampling: above 1 makes the distribution flatter, below 1 sharper")
-      ->check(FinitePositive)
-      ->capture_default_str();
-  command.add_option("--top-k", options.topK, "sampling: draw from the K most probable tokens; 0: from all")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+      .addOption("--temperature", options.temperature,
+                 "sampling: above 1 makes the distribution flatter, below 1 sharper")
+      .finitePositive()
+      .showDefault();
+  command.addOption("--top-k", options.topK, "sampling: draw from the K most probable tokens; 0: from all")
+      .notNegative()
+      .showDefault();
   command
-      .add_option("--top-p", options.topP,
-                  "sampling: draw from the smallest set of most probable tokens whose probabilities add up to P")
-      ->check(CLI::PositiveNumber)
-      ->check(CLI::Range(0.0, 1.0))
-      ->check(FiniteNumber)
-      ->capture_default_str();
-  command.add_option("--seed", options.seed, "sampling: seed of the random numbers")->capture_default_str();
+      .addOption("--top-p", options.topP,
+                 "sampling: draw from the smallest set of most probable tokens whose probabilities add up to P")
+      .positive()
+      .within(0.0, 1.0)
+      .finite()
+      .showDefault();
+  command.addOption("--seed", options.seed, "sampling: seed of the random numbers").showDefault();
 }
 
 static std::vector<int32_t> tokensOf(const std::string &text, const Vocabulary &target, const std::string &flag) {
@@ -295,7 +293,7 @@ static std::vector<int32_t> tokensOf(const std::string &text, const Vocabulary &
 void SearchFlags::resolve(const Generation &own, const Vocabulary &target) {
   Generation &generation = options.generation;
   for (const auto &[option, take] : settings)
-    if (option->count() == 0)
+    if (option.count() == 0)
       take(generation, own);
   generation.badSequences = own.badSequences;
   generation.forcedFirst =

@@ -2,9 +2,10 @@
 #pragma once
 
 #include "decode/Search.h"
+#include "support/Options.h"
 #include "text/PairReader.h"
 #include "text/Vocabulary.h"
-#include <CLI/CLI.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,37 +13,37 @@
 namespace xfc {
 
 // --threads; 0: one for each processor
-void addThreads(CLI::App &command, int &threads);
+void addThreads(Command command, int &threads);
 // --quiet
-void addQuiet(CLI::App &command, bool &quiet);
+void addQuiet(Command command, bool &quiet);
 // --trace
-void addTrace(CLI::App &command, std::string &file);
+void addTrace(Command command, std::string &file);
 // --vocab and --target-vocab
-void addVocabularies(CLI::App &command, std::string &source, std::string &target);
+void addVocabularies(Command command, std::string &source, std::string &target);
 // --source, --target and --tsv; their prefixes, weights and alignments; --filter-length and --filter-ratio
-void addPairs(CLI::App &command, PairFiles &files, PairFilter &filter);
-// Throws CLI::Error unless --source and --target, or --tsv alone, are given. `inPlace`: other flags to name in the
+void addPairs(Command command, PairFiles &files, PairFilter &filter);
+// Throws UsageError unless --source and --target, or --tsv alone, are given. `inPlace`: other flags to name in the
 // message.
 void requirePairs(const PairFiles &files, const std::string &inPlace = "");
-// Throws CLI::Error if --guided-alignment-type is given without alignments, or for lines that have no words.
-void checkAlignmentType(const CLI::App &command, const PairFiles &files, Format format);
+// Throws UsageError if --guided-alignment-type is given without alignments, or for lines that have no words.
+void checkAlignmentType(Command command, const PairFiles &files, Format format);
 // --format
-void addFormat(CLI::App &command, Format &format);
+void addFormat(Command command, Format &format);
 // The format of this name; Format::Text for any other.
 Format formatNamed(std::string_view name);
 // --batch-tokens; `ofWhat` ends "maximum number of source tokens, and of ..."
-CLI::Option *addBatchTokens(CLI::App &command, int64_t &tokens, const std::string &ofWhat);
+CommandOption addBatchTokens(Command command, int64_t &tokens, const std::string &ofWhat);
 // --beam
-CLI::Option *addBeam(CLI::App &command, int32_t &beam);
+CommandOption addBeam(Command command, int32_t &beam);
 
 // The search settings of a command line. Defaults shown in help are those of the executable.
 struct SearchFlags {
   SearchFlags();
   SearchOptions options;
   // --beam, --length-penalty and other flags for `generation` of model.json, --batch-tokens and --batch-sentences
-  void addTo(CLI::App &command);
+  void addTo(Command command);
   // --n-best; --sample, --temperature and other flags of sampling
-  void addSamplingTo(CLI::App &command);
+  void addSamplingTo(Command command);
   // Takes what the command line does not set from the settings of the model that was loaded, and converts tokens that
   // are given as pieces. Throws Error if one is not in the vocabulary. To be called once, while the command exists.
   void resolve(const Generation &own, const Vocabulary &target);
@@ -50,10 +51,10 @@ struct SearchFlags {
 private:
   // An option, and what takes its value from other settings.
   using Take = void (*)(Generation &to, const Generation &from);
-  void add(CLI::Option *option, Take take) { settings.emplace_back(option, take); }
+  void add(CommandOption option, Take take) { settings.emplace_back(option, take); }
 
-  std::vector<std::pair<CLI::Option *, Take>> settings;
-  CLI::Option *forcedFirstOption = nullptr, *suppressOption = nullptr;
+  std::vector<std::pair<CommandOption, Take>> settings;
+  std::optional<CommandOption> forcedFirstOption, suppressOption;
   std::string forcedFirst, suppress; // tokens, separated by blanks
 };
 

@@ -99,13 +99,11 @@ LoadedVocabularies vocabulariesOf(const ModelOptions &options, const std::option
 
 void printWarning(const std::string &warning) { std::fprintf(stderr, "warning: %s\n", warning.c_str()); }
 
-void addDevice(CLI::App &command, DeviceChoice &choice) {
-  command.add_option("--device", choice.device, "cpu or cuda")
-      ->check(CLI::IsMember({"cpu", "cuda"}))
-      ->capture_default_str();
-  command.add_option("--cuda-image", choice.cudaImage,
-                     "GPU code to run: one of info's cuda_archs; ptx, or ptx:ARCH, has the driver compile it (default: "
-                     "the best for the GPU)");
+void addDevice(Command command, DeviceChoice &choice) {
+  command.addOption("--device", choice.device, "cpu or cuda").oneOf({"cpu", "cuda"}).showDefault();
+  command.addOption("--cuda-image", choice.cudaImage,
+                    "GPU code to run: one of info's cuda_archs; ptx, or ptx:ARCH, has the driver compile it (default: "
+                    "the best for the GPU)");
 }
 
 std::unique_ptr<Engine> makeEngine(int threads, const DeviceChoice &choice) {
@@ -113,29 +111,29 @@ std::unique_ptr<Engine> makeEngine(int threads, const DeviceChoice &choice) {
       threads > 0 ? threads : static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u)), choice);
 }
 
-void ModelOptions::addTo(CLI::App &command) {
-  CLI::Option *folder =
-      command.add_option("--model", model, "folder written by train or `xfc import`: weights and vocabulary");
-  command.add_option("--weights", weights, "weights (safetensors), in place of --model")->excludes(folder);
+void ModelOptions::addTo(Command command) {
+  CommandOption folder =
+      command.addOption("--model", model, "folder written by train or `xfc import`: weights and vocabulary");
+  command.addOption("--weights", weights, "weights (safetensors), in place of --model").excludes(folder);
   addThreads(command, threads);
   addDevice(command, device);
   addQuiet(command, quiet);
-  command.add_flag("--force-model", forceModel, "accept weights recorded as belonging to another model");
+  command.addFlag("--force-model", forceModel, "accept weights recorded as belonging to another model");
 }
 
-void ModelOptions::addVocabularyTo(CLI::App &command, bool withFormat) {
+void ModelOptions::addVocabularyTo(Command command, bool withFormat) {
   addVocabularies(command, vocabulary, targetVocabulary);
-  command.add_flag("--force-vocab", forceVocabulary,
-                   "accept a vocabulary other than the one the weights were trained with");
+  command.addFlag("--force-vocab", forceVocabulary,
+                  "accept a vocabulary other than the one the weights were trained with");
   if (withFormat)
     addFormat(command, format);
 }
 
-void addComputeType(CLI::App &command, std::string &type) {
+void addComputeType(Command command, std::string &type) {
   command
-      .add_option("--compute-type", type,
-                  "type that decoding multiplies in: one of those that `info` lists (default: the first)")
-      ->check(CLI::IsMember({"f32", "bf16", "int8", "f64"}));
+      .addOption("--compute-type", type,
+                 "type that decoding multiplies in: one of those that `info` lists (default: the first)")
+      .oneOf({"f32", "bf16", "int8", "f64"});
 }
 
 ModelFiles modelFiles(const ModelOptions &options) {

@@ -3,8 +3,8 @@
 
 #include "decode/Search.h"
 #include "engine/Engine.h"
+#include "support/Options.h"
 #include "text/Vocabulary.h"
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <memory>
 #include <string>
@@ -28,18 +28,18 @@ struct ModelOptions {
   Warn warn = printWarning;
 
   // --model, --weights, --threads, --device, --cuda-image, --quiet, --force-model
-  void addTo(CLI::App &command);
+  void addTo(Command command);
   // --vocab, --target-vocab, --force-vocab, and --format if the command reads lines
-  void addVocabularyTo(CLI::App &command, bool withFormat = true);
+  void addVocabularyTo(Command command, bool withFormat = true);
 };
 
 // --device, --cuda-image
-void addDevice(CLI::App &command, DeviceChoice &choice);
+void addDevice(Command command, DeviceChoice &choice);
 // An engine with this many threads (0: one for each processor).
 std::unique_ptr<Engine> makeEngine(int threads, const DeviceChoice &choice);
 
 // --compute-type
-void addComputeType(CLI::App &command, std::string &type);
+void addComputeType(Command command, std::string &type);
 
 // The files of the model that --model, or --weights and --vocab, name; all empty for a packed executable.
 struct ModelFiles {

@@ -9,8 +9,6 @@
 #include "support/Unfinished.h"
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
-#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -22,46 +20,6 @@
 #include <unistd.h>
 
 namespace xfc {
-
-const CLI::Validator FiniteNumber(
-    [](const std::string &text) {
-      return std::isfinite(std::strtod(text.c_str(), nullptr)) ? "" : text + " is not a finite number";
-    },
-    "");
-
-const CLI::Validator FinitePositive(
-    [](const std::string &text) {
-      const double number = std::strtod(text.c_str(), nullptr);
-      return std::isnormal(number) && number > 0 ? ""
-                                                 : text + " is not a positive number that floating point can represent";
-    },
-    "");
-
-// CLI11 reads 010 as 8, wraps values that do not fit an unsigned type, and reads 1e3 as 1.
-template <typename Integer> static std::string readExactly(std::string &text) {
-  Integer number = 0;
-  const char *begin = text.data() + text.starts_with('+'), *end = text.data() + text.size();
-  const auto [read, error] = std::from_chars(begin, end, number);
-  if (error == std::errc::result_out_of_range || (std::is_unsigned_v<Integer> && text.starts_with('-')))
-    return text + " is not a number from " + std::to_string(std::numeric_limits<Integer>::min()) + " to " +
-           std::to_string(std::numeric_limits<Integer>::max());
-  if (error != std::errc() || read != end)
-    return text + " is not a whole number";
-  text = std::to_string(number);
-  return "";
-}
-
-static void readIntegersExactly(CLI::App &app) {
-  for (CLI::Option *option : app.get_options()) {
-    const std::string type = option->get_type_name();
-    if (type.starts_with("INT"))
-      option->transform(CLI::Validator(readExactly<int64_t>, ""));
-    else if (type.starts_with("UINT"))
-      option->transform(CLI::Validator(readExactly<uint64_t>, ""));
-  }
-  for (CLI::App *verb : app.get_subcommands([](CLI::App *) { return true; }))
-    readIntegersExactly(*verb);
-}
 
 static size_t editDistance(const std::string &a, const std::string &b) {
   std::vector<size_t> row(b.size() + 1);
@@ -89,24 +47,16 @@ std::string nearest(const std::string &name, const std::vector<std::string> &kno
   return best;
 }
 
-// The verb that the command line is about: the last one parsed.
-static CLI::App *verbOf(CLI::App &app) {
-  std::vector<CLI::App *> parsed = app.get_subcommands();
-  return parsed.empty() ? &app : verbOf(*parsed.back());
-}
-
-static std::string suggestion(CLI::App &app, const std::vector<std::string> &words) {
-  CLI::App *verb = verbOf(app);
-  std::vector<std::string> flags, verbs;
-  for (const CLI::Option *option : verb->get_options())
-    for (const std::string &name : option->get_lnames())
-      flags.push_back("--" + name);
-  for (const CLI::App *candidate : verb->get_subcommands([](CLI::App *) { return true; }))
-    verbs.push_back(candidate->get_name());
+static std::string suggestion(Command program, const std::vector<std::string> &words) {
+  const Command verb = program.parsed().back(); // which the command line is about
+  const std::vector<std::string> flags = verb.flags();
+  std::vector<std::string> verbs;
+  for (const Command &candidate : verb.verbs())
+    verbs.push_back(candidate.name());
   for (std::string word : words) {
     word = word.substr(0, word.find('='));
     const std::vector<std::string> &known = word.starts_with("--") ? flags : verbs;
-    if (word == verb->get_name() || std::find(known.begin(), known.end(), word) != known.end())
+    if (word == verb.name() || std::find(known.begin(), known.end(), word) != known.end())
       continue;
     if (!word.starts_with("--") && verbs.empty())
       continue;
@@ -114,6 +64,13 @@ static std::string suggestion(CLI::App &app, const std::vector<std::string> &wor
       return "; did you mean '" + near + "'?";
   }
   return "";
+}
+
+// What is wrong, as one line, and what may have been meant.
+static std::string explained(const UsageError &wrong, Command program, const std::vector<std::string> &words) {
+  std::string what = wrong.what();
+  std::replace(what.begin(), what.end(), '\n', ' ');
+  return oneLine(what) + suggestion(program, words);
 }
 
 // If a standard stream is closed, the next file to be opened would take its descriptor: messages would end up in that
@@ -176,46 +133,33 @@ int reportErrors(const std::function<int()> &work) {
   return 1;
 }
 
-// CLI11's message, which may have several lines and quotes values of any length.
-static std::string messageOf(const CLI::ParseError &wrong) {
-  std::string what = wrong.what();
-  std::replace(what.begin(), what.end(), '\n', ' ');
-  return oneLine(what);
-}
-
-static int parseAndRun(CLI::App &app, int argc, char **argv) {
+static int parseAndRun(Command program, int argc, char **argv) {
   const InputsAreKept kept;
-  readIntegersExactly(app);
   try {
-    app.parse(argc, argv);
-    flushOutput();
+    if (program.parse(argc, argv))
+      flushOutput();
     return 0;
-  } catch (const CLI::Success &success) { // --help, --version
-    return app.exit(success);
-  } catch (const CLI::ParseError &wrong) {
-    const std::string what = messageOf(wrong);
+  } catch (const UsageError &wrong) {
     std::string command;
-    for (CLI::App *part = verbOf(app); part; part = part->get_parent())
-      command.insert(0, part->get_name() + " ");
-    std::fprintf(stderr, "error: %s%s\nRun `%s--help` for usage.\n", what.c_str(),
-                 suggestion(app, {argv + 1, argv + argc}).c_str(), command.c_str());
+    for (const Command &part : program.parsed())
+      command += part.name() + " ";
+    std::fprintf(stderr, "error: %s\nRun `%s--help` for usage.\n",
+                 explained(wrong, program, {argv + 1, argv + argc}).c_str(), command.c_str());
     return 2;
   }
 }
 
-void parseOptions(CLI::App &app, const std::vector<std::string> &words) {
-  readIntegersExactly(app);
-  app.set_help_flag(); // none: it would print
+void parseOptions(Command program, const std::vector<std::string> &words) {
   try {
-    app.parse(std::vector<std::string>(words.rbegin(), words.rend())); // CLI11 takes words from the back
-  } catch (const CLI::ParseError &wrong) {
-    throw Error(messageOf(wrong) + suggestion(app, words));
+    program.parse(words);
+  } catch (const UsageError &wrong) {
+    throw Error(explained(wrong, program, words));
   }
 }
 
-int runCommandLine(CLI::App &app, int argc, char **argv) {
+int runCommandLine(Command program, int argc, char **argv) {
   holdStandardStreams();
-  return reportErrors([&] { return parseAndRun(app, argc, argv); });
+  return reportErrors([&] { return parseAndRun(program, argc, argv); });
 }
 
 } // namespace xfc

@@ -2,7 +2,7 @@
 // exit codes.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include "support/Options.h"
 #include <functional>
 #include <string>
 #include <vector>
@@ -12,8 +12,6 @@ namespace xfc {
 // The name in `known` that is nearest to `name` by edit distance, or "" if none is close.
 std::string nearest(const std::string &name, const std::vector<std::string> &known);
 
-// Range checks that complement CLI11's, which let nan and infinity pass and print numbers of 300 digits.
-extern const CLI::Validator FiniteNumber, FinitePositive;
 // What a program of ours does before anything else: from here on signals mean what Signals.h says, and an exception
 // that nobody catches becomes a message. Again is harmless.
 void beginProgram();
@@ -26,11 +24,11 @@ void flushOutput();
 
 // Parses options that do not come from a command line, given as a sequence of words. Throws an Error that names the
 // wrong option and suggests the nearest one.
-void parseOptions(CLI::App &app, const std::vector<std::string> &words);
+void parseOptions(Command program, const std::vector<std::string> &words);
 
 // Parses the command line and runs the callbacks. Integers are decimal and checked against their type's range. Returns
 // the exit status: 0; 1 for an Error or any other exception, reported as one line "error: ..." (also if standard output
 // cannot be written); 2 for a wrong command line, with the nearest flag or verb.
-int runCommandLine(CLI::App &app, int argc, char **argv);
+int runCommandLine(Command program, int argc, char **argv);
 
 } // namespace xfc

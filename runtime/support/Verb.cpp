@@ -4,7 +4,7 @@
 
 namespace xfc {
 
-void addVerbs(CLI::App &app, std::span<const Verb> verbs, std::string_view first) {
+void addVerbs(Command app, std::span<const Verb> verbs, std::string_view first) {
   const auto named = std::ranges::find(verbs, first, &Verb::name);
   for (const Verb &verb : named == verbs.end() ? verbs : std::span(&*named, 1))
     verb.add(app);

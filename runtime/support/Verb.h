@@ -1,7 +1,7 @@
 // The verbs of a program, and how they are added to its command line.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include "support/Options.h"
 #include <span>
 #include <string_view>
 
@@ -10,12 +10,12 @@ namespace xfc {
 // A verb: its name, and the function that adds it to the command line.
 struct Verb {
   const char *name;
-  void (*add)(CLI::App &app);
+  void (*add)(Command app);
 };
 
 // Adds the verb whose name is `first`, the first word of the command line, or all of them if there is no such verb.
 // Verbs have hundreds of options together, and adding them takes longer than many a run does; messages and --help,
 // which name all verbs, are needed only if the command line does not begin with one.
-void addVerbs(CLI::App &app, std::span<const Verb> verbs, std::string_view first);
+void addVerbs(Command app, std::span<const Verb> verbs, std::string_view first);
 
 } // namespace xfc

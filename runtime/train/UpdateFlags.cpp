@@ -7,72 +7,72 @@
 
 namespace xfc {
 
-CLI::Option *addOptimizer(CLI::App &command, std::string &name, const std::string &description) {
+CommandOption addOptimizer(Command command, std::string &name, const std::string &description) {
   std::vector<std::string> names;
   for (const Optimizer &optimizer : optimizers())
     if (!optimizer.averages)
       names.emplace_back(optimizer.name);
-  return command.add_option("--optimizer", name, description)->check(CLI::IsMember(names))->capture_default_str();
+  return command.addOption("--optimizer", name, description).oneOf(names).showDefault();
 }
 
-void UpdateFlags::addTo(CLI::App &command) {
+void UpdateFlags::addTo(Command command) {
   addOptimizer(command, optimizer, "optimization method");
   command
-      .add_option("--betas", betas,
-                  "adam: decay of the averages of gradients and their squares; lion: of the average of gradients in "
-                  "the step, and of the one kept")
-      ->delimiter(',')
-      ->expected(1, 2)
-      ->default_str("0.9,0.98");
-  command.add_option("--adam-eps", options.settings.epsilon, "Adam's epsilon")
-      ->check(CLI::NonNegativeNumber)
-      ->check(FiniteNumber)
-      ->default_str("1e-9");
-  command.add_option("--momentum", options.settings.momentum, "sgd: how much of a step carries over into the next")
-      ->check(CLI::Range(0.0, 1.0))
-      ->check(FiniteNumber)
-      ->capture_default_str();
+      .addOption("--betas", betas,
+                 "adam: decay of the averages of gradients and their squares; lion: of the average of gradients in "
+                 "the step, and of the one kept")
+      .separator(',')
+      .values(1, 2)
+      .showDefault("0.9,0.98");
+  command.addOption("--adam-eps", options.settings.epsilon, "Adam's epsilon")
+      .notNegative()
+      .finite()
+      .showDefault("1e-9");
+  command.addOption("--momentum", options.settings.momentum, "sgd: how much of a step carries over into the next")
+      .within(0.0, 1.0)
+      .finite()
+      .showDefault();
   command
-      .add_option("--adafactor-eps", adafactorEps,
-                  "adafactor: what is added to squared gradients, and the least that --scale-parameter multiplies by")
-      ->delimiter(',')
-      ->expected(1, 2)
-      ->default_str("1e-30,1e-3");
+      .addOption("--adafactor-eps", adafactorEps,
+                 "adafactor: what is added to squared gradients, and the least that --scale-parameter multiplies by")
+      .separator(',')
+      .values(1, 2)
+      .showDefault("1e-30,1e-3");
   command
-      .add_option("--clip-threshold", options.settings.clipThreshold,
-                  "adafactor: largest root mean square of a parameter's update, before the rate")
-      ->check(CLI::PositiveNumber)
-      ->check(FiniteNumber)
-      ->capture_default_str();
+      .addOption("--clip-threshold", options.settings.clipThreshold,
+                 "adafactor: largest root mean square of a parameter's update, before the rate")
+      .positive()
+      .finite()
+      .showDefault();
   command
-      .add_option("--decay-rate", options.settings.decayRate,
-                  "adafactor: step t has the weight t^RATE in the means of squared gradients")
-      ->check(CLI::Range(-1.0, 0.0))
-      ->check(FiniteNumber)
-      ->capture_default_str();
-  command.add_flag("--scale-parameter", options.settings.scaleParameter,
-                   "adafactor: multiply the rate by the root mean square of each parameter");
+      .addOption("--decay-rate", options.settings.decayRate,
+                 "adafactor: step t has the weight t^RATE in the means of squared gradients")
+      .within(-1.0, 0.0)
+      .finite()
+      .showDefault();
+  command.addFlag("--scale-parameter", options.settings.scaleParameter,
+                  "adafactor: multiply the rate by the root mean square of each parameter");
   command
-      .add_option("--weight-decay", options.settings.weightDecay,
-                  "adam, sgd: L2 penalty; adamw, lion, adafactor: decoupled")
-      ->check(CLI::NonNegativeNumber)
-      ->check(FiniteNumber)
-      ->capture_default_str();
-  command.add_option("--clip-norm", options.clipNorm, "maximum norm of all gradients together; 0: no limit")
-      ->check(CLI::NonNegativeNumber)
-      ->check(FiniteNumber)
-      ->capture_default_str();
+      .addOption("--weight-decay", options.settings.weightDecay,
+                 "adam, sgd: L2 penalty; adamw, lion, adafactor: decoupled")
+      .notNegative()
+      .finite()
+      .showDefault();
+  command.addOption("--clip-norm", options.clipNorm, "maximum norm of all gradients together; 0: no limit")
+      .notNegative()
+      .finite()
+      .showDefault();
   command
-      .add_option("--clip-value", options.settings.clipValue,
-                  "maximum magnitude of each gradient element, after --clip-norm; 0: no limit")
-      ->check(CLI::NonNegativeNumber)
-      ->check(FiniteNumber)
-      ->capture_default_str();
+      .addOption("--clip-value", options.settings.clipValue,
+                 "maximum magnitude of each gradient element, after --clip-norm; 0: no limit")
+      .notNegative()
+      .finite()
+      .showDefault();
   options.smoothing = trainingOfExecutable().labelSmoothing;
-  command.add_option("--label-smoothing", options.smoothing, "probability spread over the whole vocabulary")
-      ->check(CLI::Range(0.0, 1.0))
-      ->check(FiniteNumber)
-      ->capture_default_str();
+  command.addOption("--label-smoothing", options.smoothing, "probability spread over the whole vocabulary")
+      .within(0.0, 1.0)
+      .finite()
+      .showDefault();
 }
 
 // The flags that only some optimizers use, and a hyperparameter that depends on each: an optimizer that has it uses the
@@ -98,20 +98,19 @@ void UpdateFlags::resolve(const std::function<bool(const std::string &flag)> &gi
     for (const Optimizer &other : optimizers())
       if (!other.averages && uses(other, hyperparameter))
         users += (users.empty() ? "" : " or ") + std::string(other.name);
-    throw CLI::ValidationError(flag, "--optimizer " + optimizer +
-                                         " does not use it; leave it out, or give --optimizer " + users);
+    throw UsageError(flag, "--optimizer " + optimizer + " does not use it; leave it out, or give --optimizer " + users);
   }
   if (betas.size() != 2)
-    throw CLI::ValidationError("--betas", "expected two numbers, such as 0.9,0.98");
+    throw UsageError("--betas", "expected two numbers, such as 0.9,0.98");
   for (double beta : betas)
     if (!(beta >= 0 && beta < 1))
-      throw CLI::ValidationError("--betas", "expected numbers of at least 0 and below 1");
+      throw UsageError("--betas", "expected numbers of at least 0 and below 1");
   if (adafactorEps.size() != 2)
-    throw CLI::ValidationError("--adafactor-eps", "expected two numbers, such as 1e-30,1e-3");
+    throw UsageError("--adafactor-eps", "expected two numbers, such as 1e-30,1e-3");
   // Mean squares are divided by, so eps1 must keep them above 0, also in f32.
   if (!(adafactorEps[0] >= 1e-37 && std::isfinite(adafactorEps[0])) ||
       !(adafactorEps[1] >= 0 && std::isfinite(adafactorEps[1])))
-    throw CLI::ValidationError("--adafactor-eps", "expected a first number of at least 1e-37, a second of at least 0");
+    throw UsageError("--adafactor-eps", "expected a first number of at least 1e-37, a second of at least 0");
   options.settings.eps1 = adafactorEps[0];
   options.settings.eps2 = adafactorEps[1];
   options.settings.beta1 = betas[0];

@@ -14,15 +14,6 @@
 
 namespace xfc::fuzz {
 
-// Makes every verb end after its arguments have been parsed and checked, before it does its work.
-inline void withoutWork(CLI::App &app) {
-  for (CLI::App *verb : app.get_subcommands({})) {
-    if (verb->get_subcommands({}).empty())
-      verb->parse_complete_callback([] { throw CLI::Success(); });
-    withoutWork(*verb);
-  }
-}
-
 // Parses the input as the command line of a program with these verbs.
 inline void parseCommandLine(const char *program, std::span<const Verb> verbs, std::string_view input) {
   std::vector<std::string> words = {program};
@@ -33,17 +24,17 @@ inline void parseCommandLine(const char *program, std::span<const Verb> verbs, s
   for (std::string &word : words)
     arguments.push_back(word.data());
 
-  CLI::App app("", program);
-  app.require_subcommand(1);
+  CommandLine app("", program);
+  app.requireVerb();
   addVerbs(app, verbs, words.size() > 1 ? words[1] : "");
-  const std::vector<CLI::App *> added = app.get_subcommands({});
+  const std::vector<Command> added = app.verbs();
   if (added.size() == verbs.size()) {
     for (size_t i = 0; i < verbs.size(); ++i)
-      expect(added[i]->get_name() == verbs[i].name, "a verb has the name under which it is listed");
+      expect(added[i].name() == verbs[i].name, "a verb has the name under which it is listed");
   } else {
-    expect(added.size() == 1 && added[0]->get_name() == words[1], "the verb that is used is added alone");
+    expect(added.size() == 1 && added[0].name() == words[1], "the verb that is used is added alone");
   }
-  withoutWork(app);
+  app.leaveOutWork();
   // Discard help and messages.
   static std::FILE *const nothing = std::fopen("/dev/null", "w");
   std::ostringstream sink;

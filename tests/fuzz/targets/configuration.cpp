@@ -7,16 +7,16 @@ using namespace xfc;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   fuzz::expectOnlyErrors([&] {
-    CLI::App app;
+    CommandLine app;
     addTrain(app);
-    CLI::App &train = *app.get_subcommand("train");
+    Command train = app.verb("train");
     applyConfiguration(train, std::string(fuzz::textOf(data, size)), "config.json");
     const std::string used = usedConfiguration(train);
     // A resumed run reads what it wrote.
-    CLI::App again;
+    CommandLine again;
     addTrain(again);
-    applyConfiguration(*again.get_subcommand("train"), used, "config.json");
-    fuzz::expect(usedConfiguration(*again.get_subcommand("train")) == used, "a configuration survives a resume");
+    applyConfiguration(again.verb("train"), used, "config.json");
+    fuzz::expect(usedConfiguration(again.verb("train")) == used, "a configuration survives a resume");
   });
   return 0;
 }

@@ -36,8 +36,8 @@ Outcome call(const std::string &line) {
   std::vector<char *> arguments;
   for (std::string &word : words)
     arguments.push_back(word.data());
-  CLI::App app("", "translator");
-  app.require_subcommand(1);
+  CommandLine app("", "translator");
+  app.requireVerb();
   for (auto add : {addForward, addSelfcheck, addBench, addInfo})
     add(app);
   testing::internal::CaptureStdout();

@@ -300,7 +300,7 @@ protected:
     std::filesystem::remove_all(folder);
   }
   static CommandResult run(std::vector<std::string> words, const std::string &format = "ids") {
-    CLI::App app("test", "test");
+    CommandLine app("test", "test");
     addTranslate(app);
     addScore(app);
     words.insert(words.begin(), "test");

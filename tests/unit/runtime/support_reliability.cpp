@@ -28,10 +28,10 @@ namespace {
 
 // Parses a command line with one option of each type into `number` and `seed`, and returns the status.
 int parse(const std::vector<std::string> &words, int64_t &number, uint64_t &seed, std::string *message = nullptr) {
-  CLI::App app("test", "test");
-  app.add_option("--number", number)->check(CLI::NonNegativeNumber);
-  CLI::App *verb = app.add_subcommand("verb", "");
-  verb->add_option("--seed", seed);
+  CommandLine app("test", "test");
+  app.addOption("--number", number).notNegative();
+  Command verb = app.addVerb("verb", "");
+  verb.addOption("--seed", seed);
   std::vector<std::string> copy = words;
   copy.insert(copy.begin(), "test");
   std::vector<char *> pointers;
@@ -333,14 +333,14 @@ TEST(Checksum, Castagnoli) {
 }
 
 TEST(Verbs, OnlyTheOneThatIsUsedIsAdded) {
-  static constexpr Verb verbs[] = {{"bake", [](CLI::App &app) { app.add_subcommand("bake"); }},
-                                   {"boil", [](CLI::App &app) { app.add_subcommand("boil"); }}};
+  static constexpr Verb verbs[] = {{"bake", [](Command app) { app.addVerb("bake"); }},
+                                   {"boil", [](Command app) { app.addVerb("boil"); }}};
   auto added = [](std::string_view first) {
-    CLI::App app;
+    CommandLine app;
     addVerbs(app, verbs, first);
     std::string names;
-    for (const CLI::App *verb : app.get_subcommands({}))
-      names += verb->get_name() + " ";
+    for (const Command &verb : app.verbs())
+      names += verb.name() + " ";
     return names;
   };
   EXPECT_EQ(added("bake"), "bake ");

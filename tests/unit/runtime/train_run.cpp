@@ -261,7 +261,7 @@ protected:
 
 // Returns the exit status of `train` with these arguments; `message` receives its output.
 int command(std::vector<std::string> arguments, std::string *message = nullptr) {
-  CLI::App app("test", "test");
+  CommandLine app("test", "test");
   addTrain(app);
   arguments.insert(arguments.begin(), {"test", "train"});
   std::vector<char *> pointers;

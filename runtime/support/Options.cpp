@@ -1,0 +1,224 @@
+// Options and verbs, by means of CLI11.
+#include "support/Options.h"
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
+
+namespace xfc {
+namespace {
+
+// CLI11 lets nan and infinity pass, and prints numbers of 300 digits.
+std::string wrongIfNotFinite(const std::string &text) {
+  return std::isfinite(std::strtod(text.c_str(), nullptr)) ? "" : text + " is not a finite number";
+}
+
+std::string wrongIfNotPositive(const std::string &text) {
+  const double number = std::strtod(text.c_str(), nullptr);
+  return std::isnormal(number) && number > 0 ? ""
+                                             : text + " is not a positive number that floating point can represent";
+}
+
+// CLI11 reads 010 as 8, wraps values that do not fit an unsigned type, and reads 1e3 as 1.
+template <typename Integer> std::string readExactly(std::string &text) {
+  Integer number = 0;
+  const char *begin = text.data() + text.starts_with('+'), *end = text.data() + text.size();
+  const auto [read, error] = std::from_chars(begin, end, number);
+  if (error == std::errc::result_out_of_range || (std::is_unsigned_v<Integer> && text.starts_with('-')))
+    return text + " is not a number from " + std::to_string(std::numeric_limits<Integer>::min()) + " to " +
+           std::to_string(std::numeric_limits<Integer>::max());
+  if (error != std::errc() || read != end)
+    return text + " is not a whole number";
+  text = std::to_string(number);
+  return "";
+}
+
+void readIntegersExactly(CLI::App &app) {
+  for (CLI::Option *option : app.get_options()) {
+    const std::string type = option->get_type_name();
+    if (type.starts_with("INT"))
+      option->transform(CLI::Validator(readExactly<int64_t>, ""));
+    else if (type.starts_with("UINT"))
+      option->transform(CLI::Validator(readExactly<uint64_t>, ""));
+  }
+  for (CLI::App *verb : app.get_subcommands([](CLI::App *) { return true; }))
+    readIntegersExactly(*verb);
+}
+
+// Calls `work`, and throws the errors of CLI11 as UsageError. Those that ask for --help or --version leave as they are.
+template <typename Work> void withUsageErrors(Work work) {
+  try {
+    work();
+  } catch (const CLI::Success &) {
+    throw;
+  } catch (const CLI::Error &wrong) {
+    throw UsageError(wrong.what());
+  }
+}
+
+} // namespace
+
+//===--------------------------------------------------------------------------------------------------------===//
+// CommandOption
+//===--------------------------------------------------------------------------------------------------------===//
+
+CommandOption CommandOption::required() const { return CommandOption(option->required()); }
+CommandOption CommandOption::oneOf(const std::vector<std::string> &names) const {
+  return CommandOption(option->check(CLI::IsMember(names)));
+}
+template <typename Number> CommandOption CommandOption::within(Number least, Number most) const {
+  return CommandOption(option->check(CLI::Range(least, most)));
+}
+template CommandOption CommandOption::within(int, int) const;
+template CommandOption CommandOption::within(int64_t, int64_t) const;
+template CommandOption CommandOption::within(double, double) const;
+CommandOption CommandOption::notNegative() const { return CommandOption(option->check(CLI::NonNegativeNumber)); }
+CommandOption CommandOption::positive() const { return CommandOption(option->check(CLI::PositiveNumber)); }
+CommandOption CommandOption::finite() const {
+  return CommandOption(option->check(CLI::Validator(wrongIfNotFinite, "")));
+}
+CommandOption CommandOption::finitePositive() const {
+  return CommandOption(option->check(CLI::Validator(wrongIfNotPositive, "")));
+}
+CommandOption CommandOption::needs(CommandOption other) const { return CommandOption(option->needs(other.option)); }
+CommandOption CommandOption::excludes(CommandOption other) const {
+  return CommandOption(option->excludes(other.option));
+}
+CommandOption CommandOption::excludes(const std::string &other) const { return CommandOption(option->excludes(other)); }
+CommandOption CommandOption::values(int least, int most) const { return CommandOption(option->expected(least, most)); }
+CommandOption CommandOption::separator(char separator) const { return CommandOption(option->delimiter(separator)); }
+CommandOption CommandOption::fromEnvironment(const std::string &variable) const {
+  return CommandOption(option->envname(variable));
+}
+CommandOption CommandOption::valueName(const std::string &name) const { return CommandOption(option->type_name(name)); }
+CommandOption CommandOption::showDefault() const { return CommandOption(option->capture_default_str()); }
+CommandOption CommandOption::showDefault(const std::string &text) const {
+  return CommandOption(option->default_str(text));
+}
+
+std::string CommandOption::name() const { return option->get_single_name(); }
+size_t CommandOption::count() const { return option->count(); }
+std::string CommandOption::defaultText() const { return option->get_default_str(); }
+const std::vector<std::string> &CommandOption::texts() const { return option->results(); }
+char CommandOption::separator() const { return option->get_delimiter(); }
+int CommandOption::mostValues() const { return option->get_items_expected_max(); }
+
+void CommandOption::take(const std::vector<std::string> &texts) const {
+  for (const std::string &text : texts)
+    option->add_result(text);
+  withUsageErrors([&] { option->run_callback(); });
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Command
+//===--------------------------------------------------------------------------------------------------------===//
+
+Command Command::addVerb(const std::string &name, const std::string &description) const {
+  return Command(app->add_subcommand(name, description));
+}
+
+void Command::requireVerb() const { app->require_subcommand(1); }
+void Command::setVersion(const std::function<std::string()> &version) const {
+  app->set_version_flag("--version", version);
+}
+void Command::setFooter(const std::string &text) const { app->footer(text); }
+void Command::setWork(const std::function<void()> &work) const { app->callback(work); }
+
+void Command::leaveOutWork() const {
+  if (verbs().empty())
+    app->parse_complete_callback([] { throw CLI::Success(); });
+  for (const Command &verb : verbs())
+    verb.leaveOutWork();
+}
+
+template <typename T>
+CommandOption Command::addOption(const std::string &names, T &value, const std::string &description) const {
+  return CommandOption(app->add_option(names, value, description));
+}
+template CommandOption Command::addOption(const std::string &, int &, const std::string &) const;
+template CommandOption Command::addOption(const std::string &, int64_t &, const std::string &) const;
+template CommandOption Command::addOption(const std::string &, uint64_t &, const std::string &) const;
+template CommandOption Command::addOption(const std::string &, double &, const std::string &) const;
+template CommandOption Command::addOption(const std::string &, std::string &, const std::string &) const;
+template CommandOption Command::addOption(const std::string &, std::vector<double> &, const std::string &) const;
+template CommandOption Command::addOption(const std::string &, std::vector<std::string> &, const std::string &) const;
+
+CommandOption Command::addOption(const std::string &names, const std::function<void(const std::string &)> &take,
+                                 const std::string &description) const {
+  return CommandOption(app->add_option_function<std::string>(names, take, description));
+}
+
+template <typename T>
+CommandOption Command::addFlag(const std::string &names, T &value, const std::string &description) const {
+  return CommandOption(app->add_flag(names, value, description));
+}
+template CommandOption Command::addFlag(const std::string &, bool &, const std::string &) const;
+template CommandOption Command::addFlag(const std::string &, std::string &, const std::string &) const;
+
+std::string Command::name() const { return app->get_name(); }
+
+std::vector<CommandOption> Command::options() const {
+  std::vector<CommandOption> options;
+  for (CLI::Option *option : app->get_options())
+    options.emplace_back(option);
+  return options;
+}
+
+CommandOption Command::option(const std::string &flag) const { return CommandOption(app->get_option(flag)); }
+bool Command::has(const std::string &flag) const { return app->get_option_no_throw(flag) != nullptr; }
+
+std::vector<std::string> Command::flags() const {
+  std::vector<std::string> flags;
+  for (const CLI::Option *option : app->get_options())
+    for (const std::string &name : option->get_lnames())
+      flags.push_back("--" + name);
+  return flags;
+}
+
+std::vector<Command> Command::verbs() const {
+  std::vector<Command> verbs;
+  for (CLI::App *verb : app->get_subcommands([](CLI::App *) { return true; }))
+    verbs.emplace_back(verb);
+  return verbs;
+}
+
+Command Command::verb(const std::string &name) const { return Command(app->get_subcommand(name)); }
+
+std::vector<Command> Command::parsed() const {
+  std::vector<Command> commands = {*this};
+  for (std::vector<CLI::App *> verbs = app->get_subcommands(); !verbs.empty();
+       verbs = commands.back().app->get_subcommands())
+    commands.emplace_back(verbs.back());
+  return commands;
+}
+
+bool Command::parse(int argc, char **argv) const {
+  readIntegersExactly(*app);
+  try {
+    withUsageErrors([&] { app->parse(argc, argv); });
+    return true;
+  } catch (const CLI::Success &success) {
+    app->exit(success);
+    return false;
+  }
+}
+
+void Command::parse(const std::vector<std::string> &words) const {
+  readIntegersExactly(*app);
+  app->set_help_flag(); // none: it would print
+  withUsageErrors(
+      [&] { app->parse(std::vector<std::string>(words.rbegin(), words.rend())); }); // it takes them from the back
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// CommandLine
+//===--------------------------------------------------------------------------------------------------------===//
+
+CommandLine::CommandLine(const std::string &description, const std::string &name)
+    : CommandLine(std::make_unique<CLI::App>(description, name)) {}
+CommandLine::CommandLine(std::unique_ptr<CLI::App> app) : Command(app.get()), owned(std::move(app)) {}
+CommandLine::~CommandLine() = default;
+
+} // namespace xfc
