@@ -129,7 +129,9 @@ class Gates(unittest.TestCase):
         self.assertIn("undeclared", self.run_tidy("1/10").stderr)  # no history
         for number in range(5):
             subprocess.run([*git, "commit", "--quiet", "--allow-empty", "--message", str(number)], check=True)
-        self.assertIn("not its turn", self.run_tidy("1/10").stdout)
+        skipped = self.run_tidy("1/10")
+        self.assertIn("not its turn", skipped.stdout)
+        self.assertEqual(skipped.returncode, 77)
         self.assertIn("undeclared", self.run_tidy("5/10").stderr)
         with unittest.mock.patch.dict(os.environ, XFC_TIDY="all"):
             self.assertIn("undeclared", self.run_tidy("1/10").stderr)
