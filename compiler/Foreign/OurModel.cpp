@@ -87,7 +87,8 @@ OurModel readOurModel(const std::string &folder) {
   OurModel model{file, file, MappedFile::readOnly(file), {}, {}, {}, vocabulariesIn(folder)};
   Metadata metadata;
   const TensorViews views = parseSafetensors(model.contents.contents(), file, &metadata);
-  std::string text = metadata["description"];
+  const auto own = metadata.find("description");
+  std::string text = own == metadata.end() ? "" : own->second;
   if (const std::string json = folder + "/model.json"; exists(json)) {
     text = readFile(json);
     model.describedBy = json;

@@ -1,6 +1,7 @@
 // A temporary folder that is deleted with its contents.
 #include "support/TemporaryFolder.h"
 #include "support/Files.h"
+#include "support/Inputs.h"
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -27,6 +28,7 @@ TemporaryFolder::TemporaryFolder(const std::string &beginning, const char *advic
   } while (made != 0 && errno == EEXIST);
   if (made != 0)
     throw Error(path + ": cannot create the folder: " + std::strerror(errno) + advice);
+  isUpdated(path); // a command may read here what it has written, and write it anew
 }
 
 TemporaryFolder::~TemporaryFolder() {

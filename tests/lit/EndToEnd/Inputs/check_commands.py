@@ -240,7 +240,7 @@ def check_inputs_are_kept():
             ("translate", "kept.safetensors", [*ids, "--weights", weights, "--input", path("a"), "--output", weights]),
             ("pack", "kept.safetensors", ["--weights", weights, "-o", weights]),
             ("average", "kept.safetensors", [weights, weights, "-o", weights]),
-            ("train", "other-b", [*pairs, "--out", path("never"), "--steps", "1", "--trace", path("other-b")])):
+            ("train", "other-b", [*pairs, "--out", path("never"), "--steps", "1", "--trace", path("other-b"), "--trace-steps", "1:1"])):
         before = open(path(output), "rb").read()
         result = subprocess.run([translator, verb, *words], capture_output=True, text=True)
         expect(result.returncode == 1 and f"{path(output)}: is " in result.stderr and "an input of this command" in result.stderr,
