@@ -113,7 +113,7 @@ def hypotheses(result):
 
 
 assert hypotheses(of_folder(plain)) == found
-assert hypotheses(of_folder(plain, *ours, "--suppress", "5")) != found
+assert hypotheses(of_folder(plain, "--suppress", "5")) != found
 assert all(h["ids"][0] == 9 for (h,) in hypotheses(of_folder(translator, generation={"forced_first": [9]})))
 for change, expected in (
     ({"generation": {"beam": 2.5}}, "generation.beam: expected a whole number, found 2.5"),
