@@ -255,7 +255,7 @@ void AttentionKernel::saveScores(HeadOfSequence &at, Value query, Value row, Val
 
 // Divides the outputs by their sums, and stores the log-sum-exp and the weights if they are read.
 void AttentionKernel::finish(HeadOfSequence &at, Value firstQuery, Value count) {
-  RowAt inverse = [&](Value r) { return softmaxScale(k, k.load(k.offset(sums, r))); };
+  RowFactor inverse = [&](Value r) { return softmaxScale(k, k.load(k.offset(sums, r))); };
   tiles.copyOut(at.rows(k, op.getResult(), valueDim, k.add(at.firstQuery, firstQuery)), outputs, tiles.padded(valueDim),
                 count, valueDim, inverse);
   if (!wantsLse && !wantsWeights)

@@ -146,9 +146,10 @@ void HeadOfSequence::clearRowsThatAreNoKeys(KernelBuilder &k, BufferIndex buffer
   k.when(k.less(keys, count), [&] { AttentionTiles(k).zeroOut(row, count, width); });
 }
 
-Value HeadOfSequence::pairs(KernelBuilder &k, BufferIndex buffer, int64_t heads) {
+View HeadOfSequence::pairs(KernelBuilder &k, BufferIndex buffer, int64_t heads) {
   Value before = k.loadI64(k.field(k.keys(), offsetof(xfc_keys, pair_offsets), k.ptr), sequence);
-  return k.offset(k.buffer(buffer), k.add(k.mul(before, heads), k.mul(head, k.mul(queries, keys))));
+  Value first = k.add(k.mul(before, heads), k.mul(head, k.mul(queries, keys)));
+  return k.buffer(buffer) + first;
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -256,7 +257,7 @@ void AttentionTiles::transposeIn(Value scratch, int64_t stride, const RowAt &row
 }
 
 void AttentionTiles::copyOut(const RowAt &row, Value scratch, int64_t stride, Value count, int64_t features,
-                             const RowAt &factor, bool accumulate) {
+                             const RowFactor &factor, bool accumulate) {
   const int64_t lanes = k.lanes();
   k.loop(k.index(0), count, 1, [&](Value j) {
     Value to = row(j), from = k.offset(scratch, k.mul(j, k.index(stride)));

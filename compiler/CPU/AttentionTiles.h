@@ -9,7 +9,8 @@
 namespace xfc {
 
 // Returns the address of row j of a matrix, wherever its rows are in memory.
-using RowAt = std::function<mlir::Value(mlir::Value)>;
+using RowAt = std::function<View(mlir::Value)>;
+using RowFactor = std::function<mlir::Value(mlir::Value)>;
 
 // The sequence and head of a chunk of attention, with chunk = sequence * heads + head.
 struct HeadOfSequence {
@@ -47,7 +48,7 @@ struct HeadOfSequence {
   // their own (training) and a `buffer` of rows of the key set.
   void clearRowsThatAreNoKeys(KernelBuilder &k, BufferIndex buffer, int64_t width);
   // The block of a pairs tensor for this sequence and head.
-  mlir::Value pairs(KernelBuilder &k, BufferIndex buffer, int64_t heads);
+  View pairs(KernelBuilder &k, BufferIndex buffer, int64_t heads);
   // Positions of a query and of a key in their sequence.
   mlir::Value queryPosition(KernelBuilder &k, mlir::Value query), keyPosition(KernelBuilder &k, mlir::Value key);
 
@@ -119,7 +120,7 @@ public:
   void transposeIn(mlir::Value scratch, int64_t stride, const RowAt &row, mlir::Value count, int64_t features);
   // row(j) (+)= scratch[j] * factor(j).
   void copyOut(const RowAt &row, mlir::Value scratch, int64_t stride, mlir::Value count, int64_t features,
-               const RowAt &factor = {}, bool accumulate = false);
+               const RowFactor &factor = {}, bool accumulate = false);
   void zeroOut(const RowAt &row, mlir::Value count, int64_t features);
 
   struct Matrix {

@@ -96,7 +96,7 @@ struct Largest {
 };
 
 // The two largest per lane of `width` numbers, a multiple of candidateGroup.
-Largest largestOf(KernelBuilder &k, Value row, Value width) {
+Largest largestOf(KernelBuilder &k, const View &row, Value width) {
   constexpr int64_t chains = 2;
   Values state;
   for (int64_t c = 0; c < chains; ++c)
@@ -104,7 +104,7 @@ Largest largestOf(KernelBuilder &k, Value row, Value width) {
   state = k.loop(k.index(0), width, candidateGroup, state, [&](Value f, Values s) {
     for (int64_t i = 0; i < candidateGroup; i += k.lanes()) {
       const int64_t c = i / k.lanes() % chains * 2;
-      Largest next = Largest{s[c], s[c + 1]}.with(k, k.load(k.offset(k.offset(row, f), i), k.lanes()));
+      Largest next = Largest{s[c], s[c + 1]}.with(k, k.load(row + f + i, k.lanes()));
       s[c] = next.first;
       s[c + 1] = next.second;
     }
@@ -114,18 +114,18 @@ Largest largestOf(KernelBuilder &k, Value row, Value width) {
 }
 
 // The `count` largest numbers of a row, of which at least `count` reach `bound`.
-List select(KernelBuilder &k, Value row, Value width, Value first, Value bound, int64_t count) {
+List select(KernelBuilder &k, const View &row, Value width, Value first, Value bound, int64_t count) {
   Value bounds = k.broadcast(bound);
   List none = emptyList(k, count);
   Values state =
       k.loop(k.index(0), width, candidateGroup, {none.tokens, none.numbers}, [&](Value f, Values s) -> Values {
         SmallVector<Value> reached;
         for (int64_t i = 0; i < candidateGroup; i += k.lanes())
-          reached.push_back(arith::CmpFOp::create(k.b, arith::CmpFPredicate::OGE,
-                                                  k.load(k.offset(k.offset(row, f), i), k.lanes()), bounds));
+          reached.push_back(
+              arith::CmpFOp::create(k.b, arith::CmpFPredicate::OGE, k.load(row + f + i, k.lanes()), bounds));
         List list = forEachBit(k, bitsOf(k, reached), {s[0], s[1]}, [&](Value bit, const List &list) {
           Value column = k.add(f, bit);
-          return insert(k, list, k.truncated(k.add(first, column)), k.load(k.offset(row, column)));
+          return insert(k, list, k.truncated(k.add(first, column)), k.load(row + column));
         });
         return {list.tokens, list.numbers};
       });
@@ -142,31 +142,32 @@ List normalized(KernelBuilder &k, const List &list, Value lse) {
 
 int64_t widthOf(Value rows) { return cast<RowsType>(rows.getType()).getFeatures(); }
 
-Value rowOf(KernelBuilder &k, BufferIndex buffer, Value i, Type type = {}) {
-  return k.offset(k.buffer(buffer), k.mul(i, k.stride(buffer)), type);
+View rowOf(KernelBuilder &k, BufferIndex buffer, Value i) {
+  Value first = k.mul(i, k.stride(buffer));
+  return k.buffer(buffer) + first;
 }
 
 } // namespace
 
-void storeTokens(KernelBuilder &k, Value tokens, Value p) { LLVM::StoreOp::create(k.b, tokens, p, sizeof(int32_t)); }
+void storeTokens(KernelBuilder &k, Value tokens, const View &p) { k.store(tokens, p); }
 
 int64_t excludedRoom(KernelBuilder &k, ArrayRef<int64_t> excluded) {
   KernelBuilder::SumLanes wide(k);
   return (static_cast<int64_t>(excluded.size()) + k.lanes() - 1) / k.lanes() * k.lanes();
 }
 
-SlabCandidates emitSlabCandidates(KernelBuilder &k, Value row, Value width, Value first, ArrayRef<int64_t> excluded,
-                                  Value spare, int64_t count) {
+SlabCandidates emitSlabCandidates(KernelBuilder &k, const View &row, Value width, Value first,
+                                  ArrayRef<int64_t> excluded, const View &spare, int64_t count) {
   KernelBuilder::SumLanes wide(k);
   const int64_t lanes = k.lanes(), room = spare ? excludedRoom(k, excluded) : 0;
   for (int64_t i = 0; i < room; i += lanes)
-    k.store(k.splat(-INFINITY), k.offset(spare, i));
+    k.store(k.splat(-INFINITY), spare + i);
   for (auto [i, token] : llvm::enumerate(excluded)) {
     Value column = k.sub(k.index(token), first);
     k.when(k.both(k.less(k.index(-1), column), k.less(column, width)), [&, i = i] {
-      Value from = k.offset(row, column);
+      View from = row + column;
       if (spare)
-        k.store(k.load(from), k.offset(spare, static_cast<int64_t>(i)));
+        k.store(k.load(from), spare + static_cast<int64_t>(i));
       k.store(k.scalar(-INFINITY), from);
     });
   }
@@ -175,17 +176,17 @@ SlabCandidates emitSlabCandidates(KernelBuilder &k, Value row, Value width, Valu
   // As in logSumExp, the maximum is finite even if all logits are minus infinity.
   Value maxima = k.maxf(largest.first, k.splat(lowest));
   for (int64_t i = 0; i < room; i += lanes)
-    maxima = k.maxf(k.load(k.offset(spare, i), lanes), maxima);
+    maxima = k.maxf(k.load(spare + i, lanes), maxima);
   Value maximum = k.largest(maxima), reference = k.broadcast(maximum);
   constexpr int64_t chains = 4;
-  auto add = [&](Value sum, Value p) { return k.addf(sum, k.exp(k.subf(k.load(p, lanes), reference))); };
+  auto add = [&](Value sum, const View &p) { return k.addf(sum, k.exp(k.subf(k.load(p, lanes), reference))); };
   Values sums = k.loop(k.index(0), width, candidateGroup, Values(chains, k.splat(0)), [&](Value f, Values s) {
     for (int64_t i = 0; i < candidateGroup; i += lanes)
-      s[i / lanes % chains] = add(s[i / lanes % chains], k.offset(k.offset(row, f), i));
+      s[i / lanes % chains] = add(s[i / lanes % chains], row + f + i);
     return s;
   });
   for (int64_t i = 0; i < room; i += lanes)
-    sums[i / lanes % chains] = add(sums[i / lanes % chains], k.offset(spare, i));
+    sums[i / lanes % chains] = add(sums[i / lanes % chains], spare + i);
   Value lse = k.addf(maximum, k.log(k.sum(k.addf(k.addf(sums[0], sums[1]), k.addf(sums[2], sums[3])))));
 
   List list = select(k, row, width, first, largest.bound(k, count), count);
@@ -198,26 +199,25 @@ static Backend::KernelInfo emitCandidates(KernelBuilder &k, CandidatesOp op) {
                 width = (vocabulary + candidateGroup - 1) / candidateGroup * candidateGroup;
   const int64_t per = rowsPerChunk(vocabulary), count = widthOf(op.getTokens()), lanes = k.lanes();
   k.eachRow(per, [&](Value row) {
-    Value from = rowOf(k, op.getLogProbsMutable(), row);
+    View from = rowOf(k, op.getLogProbsMutable(), row), copy = k.at(k.scratch);
     const Value none = k.splat(-INFINITY);
     k.features(vocabulary, [&](Value f, int64_t used) {
-      Value x = k.load(k.offset(from, f), lanes);
-      k.store(used < lanes ? k.select(k.lanesBelow(k.index(0), k.index(used)), x, none) : x, k.offset(k.scratch, f));
+      Value x = k.load(from + f, lanes);
+      k.store(used < lanes ? k.select(k.lanesBelow(k.index(0), k.index(used)), x, none) : x, copy + f);
     });
     for (int64_t f = (vocabulary + lanes - 1) / lanes * lanes; f < width; f += lanes)
-      k.store(none, k.offset(k.scratch, f));
+      k.store(none, copy + f);
     for (int64_t token : op.getExcluded())
-      k.store(k.scalar(-INFINITY), k.offset(k.scratch, token));
-    List list = select(k, k.scratch, k.index(width), k.index(0),
-                       largestOf(k, k.scratch, k.index(width)).bound(k, count), count);
-    Value wanted = k.load(k.offset(from, k.loadI32(k.buffer(op.getWantedMutable()), row)));
+      k.store(k.scalar(-INFINITY), copy + token);
+    List list = select(k, copy, k.index(width), k.index(0), largestOf(k, copy, k.index(width)).bound(k, count), count);
+    Value wanted = k.load(from + k.loadIndex(k.buffer(op.getWantedMutable()) + row));
     if (op.getRenormalize()) {
-      Value lse = emitLogSumExp(k, k.scratch, width);
+      Value lse = emitLogSumExp(k, copy, width);
       list = normalized(k, list, lse);
       wanted = k.subf(wanted, lse);
     }
     if (!op.getTokens().use_empty())
-      storeTokens(k, list.tokens, rowOf(k, op.getTokens(), row, k.i32));
+      storeTokens(k, list.tokens, rowOf(k, op.getTokens(), row));
     if (!op.getBest().use_empty())
       k.store(list.numbers, rowOf(k, op.getBest(), row));
     if (!op.getWantedLogProb().use_empty())
@@ -229,22 +229,22 @@ static Backend::KernelInfo emitCandidates(KernelBuilder &k, CandidatesOp op) {
 static Backend::KernelInfo emitMergeCandidates(KernelBuilder &k, MergeCandidatesOp op) {
   const int64_t slabs = widthOf(op.getLse()), count = widthOf(op.getTokens()), per = rowsPerChunk(slabs * count);
   k.eachRow(per, [&](Value row) {
-    Value tokens = rowOf(k, op.getSlabTokensMutable(), row, k.i32), numbers = rowOf(k, op.getLargestMutable(), row),
-          lse = emitLogSumExp(k, rowOf(k, op.getLseMutable(), row), slabs);
+    View tokens = rowOf(k, op.getSlabTokensMutable(), row), numbers = rowOf(k, op.getLargestMutable(), row);
+    Value lse = emitLogSumExp(k, rowOf(k, op.getLseMutable(), row), slabs);
     List none = emptyList(k, count);
     Values state = k.loop(
         k.index(0), k.index(slabs * count), count, {none.tokens, none.numbers}, [&](Value from, Values s) -> Values {
           Value last = vector::BroadcastOp::create(k.b, s[1].getType(), k.lane(s[1], count - 1));
-          Value better = k.lessf(last, k.load(k.offset(numbers, from), count));
+          Value better = k.lessf(last, k.load(numbers + from, count));
           List list = forEachBit(k, bitsOf(k, {better}), {s[0], s[1]}, [&](Value bit, const List &list) {
             Value at = k.add(from, bit);
-            return insert(k, list, k.truncated(k.loadI32(tokens, at)), k.load(k.offset(numbers, at)));
+            return insert(k, list, k.truncated(k.loadIndex(tokens + at)), k.load(numbers + at));
           });
           return {list.tokens, list.numbers};
         });
     List best = normalized(k, {state[0], state[1]}, lse);
     if (!op.getTokens().use_empty())
-      storeTokens(k, best.tokens, rowOf(k, op.getTokens(), row, k.i32));
+      storeTokens(k, best.tokens, rowOf(k, op.getTokens(), row));
     if (!op.getBest().use_empty())
       k.store(best.numbers, rowOf(k, op.getBest(), row));
     if (!op.getWantedLogProb().use_empty())

@@ -15,40 +15,38 @@ int64_t rowsPerChunk(int64_t features) { return std::clamp<int64_t>(8192 / std::
 // Computes each vector of a row of the last buffer from the vectors of the others.
 static Backend::KernelInfo overRows(KernelBuilder &k, int64_t width, ArrayRef<BufferIndex> buffers,
                                     const Compute &compute) {
-  SmallVector<Value> data, strides;
-  for (BufferIndex buffer : buffers) {
-    data.push_back(k.buffer(buffer));
-    strides.push_back(k.stride(buffer));
-  }
+  SmallVector<View> data;
+  for (BufferIndex buffer : buffers)
+    data.push_back(k.rowsOf(buffer));
   const int64_t per = rowsPerChunk(width);
   k.eachRow(per, [&](Value row) {
-    SmallVector<Value> starts;
-    for (auto [address, stride] : llvm::zip_equal(data, strides))
-      starts.push_back(k.offset(address, k.mul(row, stride)));
+    SmallVector<View> starts;
+    for (const View &rows : data)
+      starts.push_back(rows.row(row));
     k.features(width, [&](Value f, int64_t used) {
       SmallVector<Value> xs;
-      for (Value start : ArrayRef(starts).drop_back())
-        xs.push_back(k.load(k.offset(start, f), k.lanes()));
-      k.storePart(compute(xs), k.offset(starts.back(), f), used);
+      for (const View &start : ArrayRef(starts).drop_back())
+        xs.push_back(k.load(start + f, k.lanes()));
+      k.storePart(compute(xs), starts.back() + f, used);
     });
   });
   return {{Partition::Unit::Rows, per, 1}, 0};
 }
 
 // Computes the elements from .. to - 1 of dense buffers.
-static void overElements(KernelBuilder &k, ArrayRef<Value> data, Value from, Value to, const Compute &compute) {
+static void overElements(KernelBuilder &k, ArrayRef<View> data, Value from, Value to, const Compute &compute) {
   k.loop(from, to, k.lanes(), [&](Value i) {
     SmallVector<Value> xs;
-    for (Value operand : data.drop_back())
-      xs.push_back(k.load(k.offset(operand, i), k.lanes()));
-    k.storeMasked(compute(xs), k.offset(data.back(), i), k.lanesBelow(i, to));
+    for (const View &operand : data.drop_back())
+      xs.push_back(k.load(operand + i, k.lanes()));
+    k.storeMasked(compute(xs), data.back() + i, k.lanesBelow(i, to));
   });
 }
 
 static Backend::KernelInfo overPairs(KernelBuilder &k, PairsType type, ArrayRef<BufferIndex> buffers,
                                      const Compute &compute) {
   Value offsets = k.field(k.keys(), offsetof(xfc_keys, pair_offsets), k.ptr);
-  SmallVector<Value> data;
+  SmallVector<View> data;
   for (BufferIndex buffer : buffers)
     data.push_back(k.buffer(buffer));
   overElements(k, data, k.mul(k.loadI64(offsets, k.chunk), type.getHeads()),
@@ -58,7 +56,7 @@ static Backend::KernelInfo overPairs(KernelBuilder &k, PairsType type, ArrayRef<
 
 static Backend::KernelInfo overTensors(KernelBuilder &k, ArrayRef<BufferIndex> buffers, const Compute &compute) {
   constexpr int64_t part = SquareSumOp::elementsOfPart;
-  SmallVector<Value> data;
+  SmallVector<View> data;
   for (BufferIndex buffer : buffers)
     data.push_back(k.buffer(buffer));
   Value from = k.mul(k.chunk, part);
@@ -81,24 +79,26 @@ Backend::KernelInfo emitElementwise(KernelBuilder &k, ScalarOpInterface op) {
 static Backend::KernelInfo dropRows(KernelBuilder &k, DropoutOp op, int64_t width, double rate) {
   const int64_t lanes = k.lanes(), per = rowsPerChunk(width);
   const BufferIndex operand = op.getXMutable(), result = op.getResult();
-  Value x = k.buffer(operand), y = k.buffer(result), xStride = k.stride(operand), yStride = k.stride(result);
+  View x = k.buffer(operand), y = k.buffer(result);
+  x.stride = k.stride(operand);
+  y.stride = k.stride(result);
   Value positions = k.field(k.rows(), offsetof(xfc_rows, positions), k.ptr);
   Value sentences = k.field(k.rows(), offsetof(xfc_rows, sentences), k.ptr);
   Value sequenceOf = k.field(k.rows(), offsetof(xfc_rows, sequence_of), k.ptr);
-  auto group = [&](const KernelBuilder::DropoutKey &key, Value from, Value to, Value f, int64_t used) {
+  auto group = [&](const KernelBuilder::DropoutKey &key, const View &from, const View &to, Value f, int64_t used) {
     for (int64_t i = 0; i < std::min<int64_t>(16, used); i += lanes) {
       Value counters = k.add(k.broadcast(k.truncated(k.div(f, 4))), k.add(k.iota(lanes), k.broadcast(k.i32Of(i))));
       for (auto [word, numbers] : llvm::enumerate(k.philox(key, counters))) {
         const int64_t at = word * 16 + i;
         if (at < used)
-          k.storePart(k.mulf(k.load(k.offset(k.offset(from, f), at), lanes), k.keepFactor(numbers, rate)),
-                      k.offset(k.offset(to, f), at), std::min(lanes, used - at));
+          k.storePart(k.mulf(k.load(from + f + at, lanes), k.keepFactor(numbers, rate)), to + f + at,
+                      std::min(lanes, used - at));
       }
     }
   };
   auto drop = [&] {
     k.eachRow(per, [&](Value row) {
-      Value from = k.offset(x, k.mul(row, xStride)), to = k.offset(y, k.mul(row, yStride));
+      View from = x.row(row), to = y.row(row);
       auto key = k.dropoutKey(k.immediate(0), k.loadI32(positions, row),
                               k.loadI32(sentences, k.loadI32(sequenceOf, row)), k.index(0));
       const int64_t whole = width / 64 * 64;
@@ -125,38 +125,36 @@ static Backend::KernelInfo emitDropout(KernelBuilder &k, DropoutOp op) {
 
 static Backend::KernelInfo emitZeros(KernelBuilder &k, ZerosOp op) {
   const int64_t width = cast<RowsType>(op.getType()).getFeatures(), per = rowsPerChunk(width);
-  Address y(k, op.getResult());
+  View y = k.rowsOf(op.getResult());
   k.eachRow(per, [&](Value row) {
-    Value to = y.row(k, row);
-    k.features(width, [&](Value f, int64_t used) { k.storePart(k.splat(0), k.offset(to, f), used); });
+    View to = y.row(row);
+    k.features(width, [&](Value f, int64_t used) { k.storePart(k.splat(0), to + f, used); });
   });
   return {{Partition::Unit::Rows, per, 1}, 0};
 }
 
 static Backend::KernelInfo emitCacheWrite(KernelBuilder &k, CacheWriteOp op) {
   const int64_t width = cast<RowsType>(op.getRows().getType()).getFeatures(), per = rowsPerChunk(width);
-  Address cache(k, op.getCacheMutable()), rows(k, op.getRowsMutable());
+  View cache = k.rowsOf(op.getCacheMutable()), rows = k.rowsOf(op.getRowsMutable());
   Value slots = k.field(k.shape(), offsetof(xfc_shape, slots), k.ptr);
   k.eachRow(per, [&](Value row) {
-    Value from = rows.row(k, row), to = cache.row(k, k.loadI32(slots, row));
-    k.features(width, [&](Value f, int64_t used) {
-      k.storePart(k.load(k.offset(from, f), k.lanes()), k.offset(to, f), used);
-    });
+    View from = rows.row(row), to = cache.row(k.loadI32(slots, row));
+    k.features(width, [&](Value f, int64_t used) { k.storePart(k.load(from + f, k.lanes()), to + f, used); });
   });
   return {{Partition::Unit::Rows, per, 1}, 0};
 }
 
 static Backend::KernelInfo emitAddPositions(KernelBuilder &k, AddPositionsOp op) {
   const int64_t width = cast<RowsType>(op.getType()).getFeatures(), per = rowsPerChunk(width);
-  Address x(k, op.getXMutable()), y(k, op.getResult());
-  Value table = k.offset(k.buffer(op.getTableMutable()), op.getOffset() * width);
+  View x = k.rowsOf(op.getXMutable()), y = k.rowsOf(op.getResult());
+  View table = k.buffer(op.getTableMutable()) + op.getOffset() * width;
   Value positions = k.field(k.rows(), offsetof(xfc_rows, positions), k.ptr);
   k.eachRow(per, [&](Value row) {
-    Value from = x.row(k, row), to = y.row(k, row);
-    Value entry = k.offset(table, k.mul(k.loadI32(positions, row), width));
+    View from = x.row(row), to = y.row(row);
+    View entry = table + k.mul(k.loadI32(positions, row), width);
     k.features(width, [&](Value f, int64_t used) {
-      Value sum = k.addf(k.load(k.offset(from, f), k.lanes()), k.load(k.offset(entry, f), k.lanes()));
-      k.storePart(sum, k.offset(to, f), used);
+      Value sum = k.addf(k.load(from + f, k.lanes()), k.load(entry + f, k.lanes()));
+      k.storePart(sum, to + f, used);
     });
   });
   return {{Partition::Unit::Rows, per, 1}, 0};
@@ -174,40 +172,43 @@ static Backend::KernelInfo emitRotate(KernelBuilder &k, RotateOp op) {
   const int64_t features = op.getType().getFeatures(), heads = static_cast<int64_t>(op.getHeads());
   const int64_t width = features / heads, rotated = op.getTable().getType().getDimSize(1), half = rotated / 2;
   const int64_t per = rowsPerChunk(features);
-  Address x(k, op.getXMutable()), y(k, op.getResult());
-  Value table = k.buffer(op.getTableMutable()), positions = k.field(k.rows(), offsetof(xfc_rows, positions), k.ptr);
+  View x = k.rowsOf(op.getXMutable()), y = k.rowsOf(op.getResult());
+  View table = k.buffer(op.getTableMutable());
+  Value positions = k.field(k.rows(), offsetof(xfc_rows, positions), k.ptr);
   auto negated = [&](Value v) { return k.subf(k.constant(0, v), v); };
-  auto halves = [&](Value from, Value to, Value angles) {
+  auto halves = [&](const View &from, const View &to, const View &angles) {
     k.features(half, [&](Value f, int64_t used) {
-      auto at = [&](Value p) { return k.offset(p, f); };
-      Value sine = k.loadPart(at(angles), used), cosine = k.loadPart(at(k.offset(angles, half)), used);
+      auto at = [&](const View &p) { return p + f; };
+      Value sine = k.loadPart(at(angles), used), cosine = k.loadPart(at(angles + half), used);
       Value plus = op.getInverse() ? negated(sine) : sine, minus = op.getInverse() ? sine : negated(sine);
-      Value second = k.offset(from, half), a = k.loadPart(at(from), used), b = k.loadPart(at(second), used);
+      View second = from + half;
+      Value a = k.loadPart(at(from), used), b = k.loadPart(at(second), used);
       k.storePart(k.fma(a, cosine, k.mulf(b, minus)), at(to), used);
-      k.storePart(k.fma(b, cosine, k.mulf(a, plus)), at(k.offset(to, half)), used);
+      k.storePart(k.fma(b, cosine, k.mulf(a, plus)), at(to + half), used);
     });
   };
-  auto interleaved = [&](Value from, Value to, Value angles) {
+  auto interleaved = [&](const View &from, const View &to, const View &angles) {
     SmallVector<bool> negative;
     for (int64_t i = 0; i < k.lanes(); ++i)
       negative.push_back((i % 2 == 0) != op.getInverse());
     Value mask =
         arith::ConstantOp::create(k.b, DenseElementsAttr::get(k.vectorType(k.lanes(), k.i1), ArrayRef<bool>(negative)));
     k.features(rotated, [&](Value f, int64_t used) {
-      auto at = [&](Value p) { return k.offset(p, f); };
+      auto at = [&](const View &p) { return p + f; };
       Value pairs = k.loadPart(at(from), used), turn = k.loadPart(at(angles), used);
       Value sine = inPairs(k, turn, 0), other = k.mulf(inPairs(k, pairs), k.select(mask, negated(sine), sine));
       k.storePart(k.fma(pairs, inPairs(k, turn, 1), other), at(to), used);
     });
   };
   k.eachRow(per, [&](Value row) {
-    Value from = x.row(k, row), to = y.row(k, row);
-    Value angles = k.offset(table, k.mul(k.loadI32(positions, row), rotated));
+    View from = x.row(row), to = y.row(row);
+    View angles = table + k.mul(k.loadI32(positions, row), rotated);
     k.loop(k.index(0), k.index(heads), 1, [&](Value head) {
-      Value begin = k.mul(head, width), in = k.offset(from, begin), out = k.offset(to, begin);
+      Value begin = k.mul(head, width);
+      View in = from + begin, out = to + begin;
       op.getHalves() ? halves(in, out, angles) : interleaved(in, out, angles);
       k.features(width - rotated, [&](Value f, int64_t used) {
-        auto rest = [&](Value p) { return k.offset(k.offset(p, rotated), f); };
+        auto rest = [&](const View &p) { return p + rotated + f; };
         k.storePart(k.loadPart(rest(in), used), rest(out), used);
       });
     });

@@ -7,27 +7,26 @@ namespace xfc {
 
 static Backend::KernelInfo emitEmbedding(KernelBuilder &k, EmbeddingOp op) {
   const int64_t width = cast<RowsType>(op.getType()).getFeatures(), per = rowsPerChunk(width);
-  Value ids = k.buffer(op.getIdsMutable()), table = k.buffer(op.getTableMutable());
-  Address y(k, op.getResult());
+  View ids = k.buffer(op.getIdsMutable()), table = k.buffer(op.getTableMutable());
+  View y = k.rowsOf(op.getResult());
   Value scale = k.splat(op.getScale().convertToDouble());
   k.eachRow(per, [&](Value row) {
-    Value from = k.offset(table, k.mul(k.loadI32(ids, row), width)), to = y.row(k, row);
-    k.features(width, [&](Value f, int64_t used) {
-      k.storePart(k.mulf(k.load(k.offset(from, f), k.lanes()), scale), k.offset(to, f), used);
-    });
+    View from = table + k.mul(k.loadIndex(ids + row), width), to = y.row(row);
+    k.features(width,
+               [&](Value f, int64_t used) { k.storePart(k.mulf(k.load(from + f, k.lanes()), scale), to + f, used); });
   });
   return {{Partition::Unit::Rows, per, 1}, 0};
 }
 
 // The first index, in the rows ordered by id, of a row whose id is at least `id`.
-static Value lowerBound(KernelBuilder &k, Value byId, Value ids, Value count, Value id) {
+static Value lowerBound(KernelBuilder &k, Value byId, const View &ids, Value count, Value id) {
   // Halving 2^31 rows takes 32 steps; once from = to, a step changes nothing.
   return k.loop(k.index(0), k.index(32), 1, ValueRange{k.index(0), count}, [&](Value, Values s) {
     return k.choose(
         k.less(s[0], s[1]),
         [&]() -> Values {
           Value middle = k.div(k.add(s[0], s[1]), 2);
-          Value below = k.less(k.loadI32(ids, k.loadI32(byId, middle)), id);
+          Value below = k.less(k.loadIndex(ids + k.loadI32(byId, middle)), id);
           return {k.select(below, k.add(middle, 1), s[0]), k.select(below, s[1], middle)};
         },
         [&]() -> Values { return {s[0], s[1]}; });
@@ -40,25 +39,25 @@ static Backend::KernelInfo emitEmbeddingGrad(KernelBuilder &k, EmbeddingGradOp o
   auto table = cast<RankedTensorType>(op.getType());
   const int64_t vocabulary = table.getDimSize(0), width = table.getDimSize(1);
   const int64_t range = std::clamp<int64_t>(vocabulary / 64, 1, 256);
-  Address dy(k, op.getDyMutable());
-  Value ids = k.buffer(op.getIdsMutable()), data = k.buffer(op.getResult());
+  View dy = k.rowsOf(op.getDyMutable());
+  View ids = k.buffer(op.getIdsMutable()), data = k.buffer(op.getResult());
   Value byId = k.field(k.rows(), offsetof(xfc_rows, by_id), k.ptr), scale = k.splat(op.getScale().convertToDouble());
   Value first = k.mul(k.chunk, range), end = k.min(k.add(first, range), k.index(vocabulary));
   auto clear = [&](Value from, Value to) {
     k.loop(from, to, 1, [&](Value id) {
-      Value entry = k.offset(data, k.mul(id, width));
-      k.features(width, [&](Value f, int64_t used) { k.storePart(k.splat(0), k.offset(entry, f), used); });
+      View entry = data + k.mul(id, width);
+      k.features(width, [&](Value f, int64_t used) { k.storePart(k.splat(0), entry + f, used); });
     });
   };
   Value count = k.rowCount(), begin = lowerBound(k, byId, ids, count, first);
   Value cleared =
       k.loop(begin, lowerBound(k, byId, ids, count, end), 1, ValueRange{first}, [&](Value i, Values state) -> Values {
-        Value row = k.loadI32(byId, i), id = k.loadI32(ids, row), next = k.add(id, 1);
-        Value entry = k.offset(data, k.mul(id, width)), from = dy.row(k, row);
+        Value row = k.loadI32(byId, i), id = k.loadIndex(ids + row), next = k.add(id, 1);
+        View entry = data + k.mul(id, width), from = dy.row(row);
         clear(state[0], next);
         k.features(width, [&](Value f, int64_t used) {
-          Value address = k.offset(entry, f);
-          k.storePart(k.fma(scale, k.load(k.offset(from, f), k.lanes()), k.load(address, k.lanes())), address, used);
+          View address = entry + f;
+          k.storePart(k.fma(scale, k.load(from + f, k.lanes()), k.load(address, k.lanes())), address, used);
         });
         return {next};
       })[0];
@@ -71,21 +70,22 @@ static Backend::KernelInfo emitPositionsGrad(KernelBuilder &k, PositionsGradOp o
   auto table = cast<RankedTensorType>(op.getType());
   const int64_t entries = table.getDimSize(0), width = table.getDimSize(1), block = 4 * k.lanes();
   const int64_t chunks = (width + block - 1) / block;
-  Address dy(k, op.getDyMutable());
-  Value data = k.buffer(op.getResult()), columns = k.mul(k.chunk, block);
+  View dy = k.rowsOf(op.getDyMutable());
+  View data = k.buffer(op.getResult());
+  Value columns = k.mul(k.chunk, block);
   Value positions = k.field(k.rows(), offsetof(xfc_rows, positions), k.ptr);
   auto emit = [&](int64_t used) {
     k.loop(k.index(0), k.index(entries), 1, [&](Value p) {
-      Value entry = k.offset(k.offset(data, k.mul(p, width)), columns);
-      k.features(used, [&](Value f, int64_t lanes) { k.storePart(k.splat(0), k.offset(entry, f), lanes); });
+      View entry = data + k.mul(p, width) + columns;
+      k.features(used, [&](Value f, int64_t lanes) { k.storePart(k.splat(0), entry + f, lanes); });
     });
-    Value first = k.offset(data, op.getOffset() * width);
+    View first = data + op.getOffset() * width;
     k.loop(k.index(0), k.rowCount(), 1, [&](Value row) {
-      Value entry = k.offset(k.offset(first, k.mul(k.loadI32(positions, row), width)), columns);
-      Value from = k.offset(dy.row(k, row), columns);
+      View entry = first + k.mul(k.loadI32(positions, row), width) + columns;
+      View from = dy.row(row) + columns;
       k.features(used, [&](Value f, int64_t lanes) {
-        Value address = k.offset(entry, f);
-        k.storePart(k.addf(k.load(address, k.lanes()), k.load(k.offset(from, f), k.lanes())), address, lanes);
+        View address = entry + f;
+        k.storePart(k.addf(k.load(address, k.lanes()), k.load(from + f, k.lanes())), address, lanes);
       });
     });
   };

@@ -45,11 +45,11 @@ Backend::KernelInfo emitPairsDropout(KernelBuilder &, DropoutOp);
 struct RowLoss {
   mlir::Value loss, nll, lse;
 };
-RowLoss emitCrossEntropyRow(KernelBuilder &, mlir::Value logits, int64_t vocabulary, const RowTarget &target,
+RowLoss emitCrossEntropyRow(KernelBuilder &, const View &logits, int64_t vocabulary, const RowTarget &target,
                             mlir::Value dloss);
 
 // maximum + log(sum of exp(x - maximum)) of a row.
-mlir::Value emitLogSumExp(KernelBuilder &, mlir::Value row, int64_t width);
+mlir::Value emitLogSumExp(KernelBuilder &, const View &row, int64_t width);
 
 // The `count` largest logits of a slab, best first, and its log-sum-exp. `row` holds `width` logits, a multiple of
 // candidateGroup, from token `first` on, padded with minus infinity past the vocabulary's end. Excluded logits are
@@ -59,9 +59,9 @@ struct SlabCandidates {
 };
 constexpr int64_t candidateGroup = 64;
 int64_t excludedRoom(KernelBuilder &, llvm::ArrayRef<int64_t> excluded);
-SlabCandidates emitSlabCandidates(KernelBuilder &, mlir::Value row, mlir::Value width, mlir::Value first,
-                                  llvm::ArrayRef<int64_t> excluded, mlir::Value spare, int64_t count);
+SlabCandidates emitSlabCandidates(KernelBuilder &, const View &row, mlir::Value width, mlir::Value first,
+                                  llvm::ArrayRef<int64_t> excluded, const View &spare, int64_t count);
 // Stores a list of tokens, which are i32.
-void storeTokens(KernelBuilder &, mlir::Value tokens, mlir::Value p);
+void storeTokens(KernelBuilder &, mlir::Value tokens, const View &p);
 
 } // namespace xfc

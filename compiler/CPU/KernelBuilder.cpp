@@ -136,8 +136,10 @@ Value KernelBuilder::erf(Value x) {
 // Memory
 //===--------------------------------------------------------------------------------------------------------===//
 
-Value KernelBuilder::load(Value p, int64_t n) { return LLVM::LoadOp::create(b, vectorType(n), p, bytes()); }
-Value KernelBuilder::loadPart(Value p, int64_t n) {
+Value KernelBuilder::load(const View &p, int64_t n) {
+  return widened(LLVM::LoadOp::create(b, vectorType(n, p.element), p.data, bytesOf(p.element)));
+}
+Value KernelBuilder::loadPart(const View &p, int64_t n) {
   Value all = load(p, lanes());
   if (n >= lanes())
     return all;
@@ -147,7 +149,7 @@ Value KernelBuilder::loadPart(Value p, int64_t n) {
   return select(mask, all, splat(0));
 }
 
-void KernelBuilder::storePart(Value value, Value p, int64_t n) {
+void KernelBuilder::storePart(Value value, const View &p, int64_t n) {
   if (n >= lanes())
     return store(value, p);
   SmallVector<bool> used(lanes());
@@ -156,12 +158,13 @@ void KernelBuilder::storePart(Value value, Value p, int64_t n) {
               arith::ConstantOp::create(b, DenseElementsAttr::get(vectorType(lanes(), i1), ArrayRef<bool>(used))));
 }
 
-Value KernelBuilder::loadMasked(Value p, Value mask) {
-  return LLVM::MaskedLoadOp::create(b, vectorType(lanes()), p, mask, splat(0), bytes());
+Value KernelBuilder::loadMasked(const View &p, Value mask) {
+  VectorType type = vectorType(lanes(), p.element);
+  return widened(LLVM::MaskedLoadOp::create(b, type, p.data, mask, constant(0, type), bytesOf(p.element)));
 }
 
-void KernelBuilder::storeMasked(Value value, Value p, Value mask) {
-  LLVM::MaskedStoreOp::create(b, value, p, mask, bytes());
+void KernelBuilder::storeMasked(Value value, const View &p, Value mask) {
+  LLVM::MaskedStoreOp::create(b, narrowed(value, p.element), p.data, mask, bytesOf(p.element));
 }
 
 void KernelBuilder::prefetchForWriting(Value p) { LLVM::Prefetch::create(b, p, /*rw=*/1, /*hint=*/3, /*cache=*/1); }

@@ -51,13 +51,19 @@ public:
 
   // Memory.
   using CodeBuilder::load;
-  mlir::Value load(mlir::Value p, int64_t n);
+  mlir::Value load(const View &p, int64_t n);
   // The first `n` lanes of a vector (n static): the others read as 0, though their memory is read, and are not written.
-  mlir::Value loadPart(mlir::Value p, int64_t n);
-  void storePart(mlir::Value value, mlir::Value p, int64_t n);
+  mlir::Value loadPart(const View &p, int64_t n);
+  void storePart(mlir::Value value, const View &p, int64_t n);
   // Lanes outside the mask read as 0 and are not written; their memory is not accessed.
-  mlir::Value loadMasked(mlir::Value p, mlir::Value mask);
-  void storeMasked(mlir::Value value, mlir::Value p, mlir::Value mask);
+  mlir::Value loadMasked(const View &p, mlir::Value mask);
+  void storeMasked(mlir::Value value, const View &p, mlir::Value mask);
+  // The same at bare addresses.
+  mlir::Value load(mlir::Value p, int64_t n) { return load(at(p), n); }
+  mlir::Value loadPart(mlir::Value p, int64_t n) { return loadPart(at(p), n); }
+  void storePart(mlir::Value value, mlir::Value p, int64_t n) { storePart(value, at(p), n); }
+  mlir::Value loadMasked(mlir::Value p, mlir::Value mask) { return loadMasked(at(p), mask); }
+  void storeMasked(mlir::Value value, mlir::Value p, mlir::Value mask) { storeMasked(value, at(p), mask); }
   // Prefetches the cache line at p: into L1 for writing, or into L2 for later reading.
   void prefetchForWriting(mlir::Value p), prefetch(mlir::Value p);
   // Lanes j where start + j < end, as a mask.

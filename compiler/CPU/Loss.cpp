@@ -12,15 +12,15 @@ namespace {
 // combine(i, x, y) merges the chains of reduction i.
 using RowBody = std::function<void(Value, int64_t, Value, MutableArrayRef<Value>)>;
 using Combine = std::function<Value(int64_t, Value, Value)>;
-Values reduceRow(KernelBuilder &k, Value row, int64_t width, ArrayRef<Value> start, const RowBody &body, Value filler,
-                 const Combine &combine) {
+Values reduceRow(KernelBuilder &k, const View &row, int64_t width, ArrayRef<Value> start, const RowBody &body,
+                 Value filler, const Combine &combine) {
   const int64_t lanes = k.lanes(), n = start.size(), chains = n > 1 ? 2 : 4,
                 whole = width / (chains * lanes) * chains * lanes;
   Values state;
   for (int64_t c = 0; c < chains; ++c)
     state.append(start.begin(), start.end());
   auto one = [&](Values &s, int64_t chain, Value f, int64_t used) {
-    Value x = k.load(k.offset(row, f), lanes);
+    Value x = k.load(row + f, lanes);
     if (used < lanes)
       x = k.select(k.lanesBelow(k.index(0), k.index(used)), x, filler);
     body(f, used, x, MutableArrayRef<Value>(s).slice(chain * n, n));
@@ -41,14 +41,14 @@ Values reduceRow(KernelBuilder &k, Value row, int64_t width, ArrayRef<Value> sta
 }
 
 // The sum of what `body` returns for a row's vectors, and the largest number of a row.
-Value rowTotal(KernelBuilder &k, Value row, int64_t width, Value filler,
+Value rowTotal(KernelBuilder &k, const View &row, int64_t width, Value filler,
                const std::function<Value(Value, int64_t, Value)> &body) {
   return k.sum(reduceRow(
       k, row, width, {k.splat(0)},
       [&](Value f, int64_t used, Value x, MutableArrayRef<Value> s) { s[0] = k.addf(s[0], body(f, used, x)); }, filler,
       [&](int64_t, Value x, Value y) { return k.addf(x, y); })[0]);
 }
-Value rowLargest(KernelBuilder &k, Value row, int64_t width) {
+Value rowLargest(KernelBuilder &k, const View &row, int64_t width) {
   Value none = k.splat(lowest);
   return k.largest(reduceRow(
       k, row, width, {none}, [&](Value, int64_t, Value x, MutableArrayRef<Value> s) { s[0] = k.maxf(x, s[0]); }, none,
@@ -56,23 +56,23 @@ Value rowLargest(KernelBuilder &k, Value row, int64_t width) {
 }
 
 // The sum of exp(x - maximum) over a row; with `keep`, the exponentials overwrite the row.
-Value sumOfExponentials(KernelBuilder &k, Value row, int64_t width, Value maximum, bool keep) {
+Value sumOfExponentials(KernelBuilder &k, const View &row, int64_t width, Value maximum, bool keep) {
   Value reference = k.broadcast(maximum);
   return rowTotal(k, row, width, k.splat(lowest), [&](Value f, int64_t used, Value x) {
     Value e = k.exp(k.subf(x, reference));
     if (keep)
-      k.storePart(e, k.offset(row, f), used);
+      k.storePart(e, row + f, used);
     return e;
   });
 }
 
 // maximum + log(sum of exp(x - maximum)) of a row.
-Value logSumExp(KernelBuilder &k, Value row, int64_t width) {
+Value logSumExp(KernelBuilder &k, const View &row, int64_t width) {
   Value maximum = rowLargest(k, row, width);
   return k.addf(maximum, k.log(sumOfExponentials(k, row, width, maximum, false)));
 }
 
-Value rowSum(KernelBuilder &k, Value row, int64_t width) {
+Value rowSum(KernelBuilder &k, const View &row, int64_t width) {
   return rowTotal(k, row, width, k.splat(0), [](Value, int64_t, Value x) { return x; });
 }
 
@@ -80,12 +80,13 @@ int64_t widthOf(Value rows) { return cast<RowsType>(rows.getType()).getFeatures(
 
 } // namespace
 
-Value emitLogSumExp(KernelBuilder &k, Value row, int64_t width) {
+Value emitLogSumExp(KernelBuilder &k, const View &row, int64_t width) {
   KernelBuilder::SumLanes wide(k);
   return logSumExp(k, row, width);
 }
 
-RowLoss emitCrossEntropyRow(KernelBuilder &k, Value logits, int64_t vocabulary, const RowTarget &target, Value dloss) {
+RowLoss emitCrossEntropyRow(KernelBuilder &k, const View &logits, int64_t vocabulary, const RowTarget &target,
+                            Value dloss) {
   KernelBuilder::SumLanes wide(k);
   // The largest and the sum in one pass; lanes after the end of the row must affect neither.
   Value none = k.splat(lowest);
@@ -98,8 +99,8 @@ RowLoss emitCrossEntropyRow(KernelBuilder &k, Value logits, int64_t vocabulary, 
       },
       none, [&](int64_t i, Value x, Value y) { return i ? k.addf(x, y) : k.maxf(x, y); });
   Value maximum = k.largest(both[0]), mean = k.mulf(k.sum(both[1]), k.scalar(1.0 / vocabulary));
-  Value known = k.less(k.index(-1), target.label), labelled = k.load(k.offset(logits, k.max(target.label, k.index(0)))),
-        weighted = target.weighted(k, [&](Value token) { return k.load(k.offset(logits, token)); });
+  Value known = k.less(k.index(-1), target.label), labelled = k.load(logits + k.max(target.label, k.index(0))),
+        weighted = target.weighted(k, [&](Value token) { return k.load(logits + token); });
   Value sum = sumOfExponentials(k, logits, vocabulary, maximum, static_cast<bool>(dloss)),
         lse = k.addf(maximum, k.log(sum)), zero = k.scalar(0);
   Value nll = k.select(known, k.subf(lse, labelled), zero);
@@ -111,56 +112,55 @@ RowLoss emitCrossEntropyRow(KernelBuilder &k, Value logits, int64_t vocabulary, 
           Value scale = k.broadcast(k.divf(target.timesSum(k, dloss), sum)),
                 spread = k.broadcast(k.mulf(dloss, k.mulf(target.even, k.scalar(-1.0 / vocabulary))));
           k.features(vocabulary, [&](Value f, int64_t used) {
-            Value p = k.offset(logits, f);
+            View p = logits + f;
             k.storePart(k.fma(k.load(p, lanes), scale, spread), p, used);
           });
-          Value address = k.offset(logits, target.label);
+          View address = logits + target.label;
           k.store(k.subf(k.load(address), k.mulf(dloss, target.ofLabel)), address);
           target.subtractOthers(k, dloss, logits);
         },
-        [&] {
-          k.features(vocabulary, [&](Value f, int64_t used) { k.storePart(k.splat(0), k.offset(logits, f), used); });
-        });
+        [&] { k.features(vocabulary, [&](Value f, int64_t used) { k.storePart(k.splat(0), logits + f, used); }); });
   return {loss, nll, lse};
 }
 
 static Backend::KernelInfo emitCrossEntropy(KernelBuilder &k, CrossEntropyOp op) {
   const int64_t vocabulary = widthOf(op.getLogits()), per = rowsPerChunk(vocabulary);
-  Address logits(k, op.getLogitsMutable()), loss(k, op.getLoss()), nll(k, op.getNll()), lse(k, op.getLse());
+  View logits = k.rowsOf(op.getLogitsMutable()), loss = k.rowsOf(op.getLoss()), nll = k.rowsOf(op.getNll()),
+       lse = k.rowsOf(op.getLse());
   const LossTargets targets(k, op);
   k.eachRow(per, [&](Value row) {
-    RowLoss values = emitCrossEntropyRow(k, logits.row(k, row), vocabulary, targets.of(row), {});
+    RowLoss values = emitCrossEntropyRow(k, logits.row(row), vocabulary, targets.of(row), {});
     if (!op.getLoss().use_empty())
-      k.store(values.loss, loss.row(k, row));
+      k.store(values.loss, loss.row(row));
     if (!op.getNll().use_empty())
-      k.store(values.nll, nll.row(k, row));
+      k.store(values.nll, nll.row(row));
     if (!op.getLse().use_empty())
-      k.store(values.lse, lse.row(k, row));
+      k.store(values.lse, lse.row(row));
   });
   return {{Partition::Unit::Rows, per, 1}, 0};
 }
 
 static Backend::KernelInfo emitCrossEntropyGrad(KernelBuilder &k, CrossEntropyGradOp op) {
   const int64_t vocabulary = widthOf(op.getLogits()), per = rowsPerChunk(vocabulary), lanes = k.lanes();
-  Address logits(k, op.getLogitsMutable()), dLoss(k, op.getDlossMutable()), lse(k, op.getLseMutable()),
-      result(k, op.getResult());
+  View logits = k.rowsOf(op.getLogitsMutable()), dLoss = k.rowsOf(op.getDlossMutable()),
+       lse = k.rowsOf(op.getLseMutable()), result = k.rowsOf(op.getResult());
   const LossTargets targets(k, op);
   k.eachRow(per, [&](Value row) {
     const RowTarget target = targets.of(row);
-    Value from = logits.row(k, row), to = result.row(k, row);
+    View from = logits.row(row), to = result.row(row);
     k.when(
         k.less(target.label, k.index(0)),
-        [&] { k.features(vocabulary, [&](Value f, int64_t used) { k.storePart(k.splat(0), k.offset(to, f), used); }); },
+        [&] { k.features(vocabulary, [&](Value f, int64_t used) { k.storePart(k.splat(0), to + f, used); }); },
         [&] {
-          Value dloss = k.load(dLoss.row(k, row)), reference = k.broadcast(k.load(lse.row(k, row))),
+          Value dloss = k.load(dLoss.row(row)), reference = k.broadcast(k.load(lse.row(row))),
                 scale = k.broadcast(dloss);
           Value spread = k.broadcast(k.mulf(target.even, k.scalar(1.0 / vocabulary)));
           Value sum = target.ofOthers ? k.broadcast(target.timesSum(k, k.scalar(1))) : Value();
           k.features(vocabulary, [&](Value f, int64_t used) {
-            Value p = k.exp(k.subf(k.load(k.offset(from, f), lanes), reference));
-            k.storePart(k.mulf(scale, k.subf(sum ? k.mulf(sum, p) : p, spread)), k.offset(to, f), used);
+            Value p = k.exp(k.subf(k.load(from + f, lanes), reference));
+            k.storePart(k.mulf(scale, k.subf(sum ? k.mulf(sum, p) : p, spread)), to + f, used);
           });
-          Value address = k.offset(to, target.label);
+          View address = to + target.label;
           k.store(k.subf(k.load(address), k.mulf(dloss, target.ofLabel)), address);
           target.subtractOthers(k, dloss, to);
         });
@@ -171,11 +171,12 @@ static Backend::KernelInfo emitCrossEntropyGrad(KernelBuilder &k, CrossEntropyGr
 static Backend::KernelInfo emitLogSoftmax(KernelBuilder &k, LogSoftmaxOp op) {
   KernelBuilder::SumLanes wide(k);
   const int64_t width = widthOf(op.getX()), per = rowsPerChunk(width);
-  Address x(k, op.getXMutable()), y(k, op.getResult());
+  View x = k.rowsOf(op.getXMutable()), y = k.rowsOf(op.getResult());
   k.eachRow(per, [&](Value row) {
-    Value from = x.row(k, row), to = y.row(k, row), reference = k.broadcast(logSumExp(k, from, width));
+    View from = x.row(row), to = y.row(row);
+    Value reference = k.broadcast(logSumExp(k, from, width));
     k.features(width, [&](Value f, int64_t used) {
-      k.storePart(k.subf(k.load(k.offset(from, f), k.lanes()), reference), k.offset(to, f), used);
+      k.storePart(k.subf(k.load(from + f, k.lanes()), reference), to + f, used);
     });
   });
   return {{Partition::Unit::Rows, per, 1}, 0};
@@ -184,12 +185,13 @@ static Backend::KernelInfo emitLogSoftmax(KernelBuilder &k, LogSoftmaxOp op) {
 static Backend::KernelInfo emitLogSoftmaxGrad(KernelBuilder &k, LogSoftmaxGradOp op) {
   KernelBuilder::SumLanes wide(k);
   const int64_t width = widthOf(op.getY()), per = rowsPerChunk(width), lanes = k.lanes();
-  Address dy(k, op.getDyMutable()), y(k, op.getYMutable()), dx(k, op.getResult());
+  View dy = k.rowsOf(op.getDyMutable()), y = k.rowsOf(op.getYMutable()), dx = k.rowsOf(op.getResult());
   k.eachRow(per, [&](Value row) {
-    Value dyRow = dy.row(k, row), yRow = y.row(k, row), to = dx.row(k, row), sum = k.broadcast(rowSum(k, dyRow, width));
+    View dyRow = dy.row(row), yRow = y.row(row), to = dx.row(row);
+    Value sum = k.broadcast(rowSum(k, dyRow, width));
     k.features(width, [&](Value f, int64_t used) {
-      Value log = k.load(k.offset(yRow, f), lanes), d = k.load(k.offset(dyRow, f), lanes);
-      k.storePart(logSoftmaxGrad(k, d, log, sum), k.offset(to, f), used);
+      Value log = k.load(yRow + f, lanes), d = k.load(dyRow + f, lanes);
+      k.storePart(logSoftmaxGrad(k, d, log, sum), to + f, used);
     });
   });
   return {{Partition::Unit::Rows, per, 1}, 0};
@@ -198,39 +200,41 @@ static Backend::KernelInfo emitLogSoftmaxGrad(KernelBuilder &k, LogSoftmaxGradOp
 static Backend::KernelInfo emitNll(KernelBuilder &k, NllOp op) {
   KernelBuilder::SumLanes wide(k);
   const int64_t width = widthOf(op.getLogProbs()), per = rowsPerChunk(width);
-  Address logProbs(k, op.getLogProbsMutable()), loss(k, op.getLoss()), nll(k, op.getNll());
+  View logProbs = k.rowsOf(op.getLogProbsMutable()), loss = k.rowsOf(op.getLoss()), nll = k.rowsOf(op.getNll());
   const LossTargets targets(k, op);
   k.eachRow(per, [&](Value row) {
     const RowTarget target = targets.of(row);
-    Value from = logProbs.row(k, row), zero = k.scalar(0);
+    View from = logProbs.row(row);
+    Value zero = k.scalar(0);
     Values values = k.choose(
         k.less(target.label, k.index(0)), [&]() -> Values { return {zero, zero}; },
         [&]() -> Values {
-          Value plain = k.subf(zero, k.load(k.offset(from, target.label)));
+          Value plain = k.subf(zero, k.load(from + target.label));
           Value mean = k.mulf(rowSum(k, from, width), k.scalar(-1.0 / width));
-          Value weighted = target.weighted(k, [&](Value token) { return k.load(k.offset(from, token)); });
+          Value weighted = target.weighted(k, [&](Value token) { return k.load(from + token); });
           return {target.loss(k, plain, mean, zero, weighted), plain};
         });
     if (!op.getLoss().use_empty())
-      k.store(values[0], loss.row(k, row));
+      k.store(values[0], loss.row(row));
     if (!op.getNll().use_empty())
-      k.store(values[1], nll.row(k, row));
+      k.store(values[1], nll.row(row));
   });
   return {{Partition::Unit::Rows, per, 1}, 0};
 }
 
 static Backend::KernelInfo emitNllGrad(KernelBuilder &k, NllGradOp op) {
   const int64_t width = widthOf(op.getResult()), per = rowsPerChunk(width);
-  Address dLoss(k, op.getDlossMutable()), result(k, op.getResult());
+  View dLoss = k.rowsOf(op.getDlossMutable()), result = k.rowsOf(op.getResult());
   const LossTargets targets(k, op);
   k.eachRow(per, [&](Value row) {
     const RowTarget target = targets.of(row);
-    Value to = result.row(k, row), known = k.less(k.index(-1), target.label);
-    Value d = k.select(known, k.load(dLoss.row(k, row)), k.scalar(0));
+    View to = result.row(row);
+    Value known = k.less(k.index(-1), target.label);
+    Value d = k.select(known, k.load(dLoss.row(row)), k.scalar(0));
     Value spread = k.broadcast(k.mulf(k.mulf(d, target.even), k.scalar(-1.0 / width)));
-    k.features(width, [&](Value f, int64_t used) { k.storePart(spread, k.offset(to, f), used); });
+    k.features(width, [&](Value f, int64_t used) { k.storePart(spread, to + f, used); });
     k.when(known, [&] {
-      Value address = k.offset(to, target.label);
+      View address = to + target.label;
       k.store(k.subf(k.load(address), k.mulf(d, target.ofLabel)), address);
       target.subtractOthers(k, d, to);
     });

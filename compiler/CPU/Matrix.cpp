@@ -333,7 +333,7 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide, bool kep
   k.loop(k.index(0), count, 1, [&](Value r) {
     Value at = k.add(row, r), from = k.offset(logits, k.mul(r, stride));
     Value gradient = dloss ? k.load(k.offset(k.buffer(*dloss), k.mul(at, k.stride(*dloss)))) : Value();
-    RowLoss values = emitCrossEntropyRow(k, from, vocabulary, targets.of(at), gradient);
+    RowLoss values = emitCrossEntropyRow(k, k.at(from), vocabulary, targets.of(at), gradient);
     for (auto [result, value] : numbers)
       if (!result.use_empty())
         k.store(values.*value, k.offset(k.buffer(result), k.mul(at, k.stride(result))));
@@ -405,10 +405,10 @@ static Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidat
       k.when(k.both(k.less(k.index(-1), column), k.less(column, width)),
              [&] { k.store(k.load(k.offset(logitsRow, column)), resultRow(op.getWantedLogit(), at, k.element)); });
     }
-    SlabCandidates found = emitSlabCandidates(k, logitsRow, width, first, op.getExcluded(),
-                                              counted ? k.offset(logitsRow, op.getSlab()) : Value(), best);
+    SlabCandidates found = emitSlabCandidates(k, k.at(logitsRow), width, first, op.getExcluded(),
+                                              counted ? k.offset(logitsRow, op.getSlab()) : View(), best);
     if (!op.getTokens().use_empty())
-      storeTokens(k, found.tokens, k.offset(resultRow(op.getTokens(), at, k.i32), k.mul(slab, best), k.i32));
+      storeTokens(k, found.tokens, k.at(resultRow(op.getTokens(), at, k.i32), k.i32) + k.mul(slab, best));
     if (!op.getLargest().use_empty())
       k.store(found.largest, k.offset(resultRow(op.getLargest(), at, k.element), k.mul(slab, best)));
     if (!op.getLse().use_empty())

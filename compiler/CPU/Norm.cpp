@@ -62,20 +62,20 @@ std::pair<Value, Value> statistics(KernelBuilder &k, const NormFormulas &parts,
 }
 
 // y = w (x - mean) r + b for one row.
-void writeNorm(KernelBuilder &k, const NormFormulas &parts, Value mean, Value r, Value weight, Value bias, Value to,
-               const std::function<Value(Value, int64_t)> &at) {
+void writeNorm(KernelBuilder &k, const NormFormulas &parts, Value mean, Value r, const View &weight, const View &bias,
+               const View &to, const std::function<Value(Value, int64_t)> &at) {
   Value means = k.broadcast(mean), rs = k.broadcast(r);
   k.features(parts.width, [&](Value f, int64_t used) {
     Value c = parts.layer ? k.subf(at(f, used), means) : at(f, used);
-    auto parameter = [&](Value data) { return data ? k.load(k.offset(data, f), k.lanes()) : Value(); };
+    auto parameter = [&](const View &data) { return data ? k.load(data + f, k.lanes()) : Value(); };
     Value w = parameter(weight), y = parts.result(k, c, rs, w, parameter(bias));
-    k.storePart(y, k.offset(to, f), used);
+    k.storePart(y, to + f, used);
   });
 }
 
-void writeStats(KernelBuilder &k, Value to, Value mean, Value r) {
+void writeStats(KernelBuilder &k, const View &to, Value mean, Value r) {
   k.store(mean, to);
-  k.store(r, k.offset(to, 1));
+  k.store(r, to + 1);
 }
 
 } // namespace
@@ -84,16 +84,16 @@ static Backend::KernelInfo emitNorm(KernelBuilder &k, NormOp op) {
   KernelBuilder::SumLanes wide(k);
   NormFormulas parts(op, op.getX().getType().getFeatures());
   const int64_t per = rowsPerChunk(parts.width);
-  Address x(k, op.getXMutable()), y(k, op.getResult()), stats(k, op.getStats());
-  Value weight = k.buffer(op.getWeightMutable()), bias = op.getBias() ? k.buffer(op.getBiasMutable()) : Value();
+  View x = k.rowsOf(op.getXMutable()), y = k.rowsOf(op.getResult()), stats = k.rowsOf(op.getStats());
+  View weight = k.buffer(op.getWeightMutable()), bias = op.getBias() ? k.buffer(op.getBiasMutable()) : View();
   k.eachRow(per, [&](Value row) {
-    Value from = x.row(k, row);
-    auto at = [&](Value f, int64_t) { return k.load(k.offset(from, f), k.lanes()); };
+    View from = x.row(row);
+    auto at = [&](Value f, int64_t) { return k.load(from + f, k.lanes()); };
     auto [mean, r] = statistics(k, parts, at);
     if (!op.getResult().use_empty())
-      writeNorm(k, parts, mean, r, weight, bias, y.row(k, row), at);
+      writeNorm(k, parts, mean, r, weight, bias, y.row(row), at);
     if (!op.getStats().use_empty())
-      writeStats(k, stats.row(k, row), mean, r);
+      writeStats(k, stats.row(row), mean, r);
   });
   return {{Partition::Unit::Rows, per, 1}, 0};
 }
@@ -102,24 +102,24 @@ static Backend::KernelInfo emitAddNorm(KernelBuilder &k, AddNormOp op) {
   KernelBuilder::SumLanes wide(k);
   NormFormulas parts(op, op.getX().getType().getFeatures());
   const int64_t per = rowsPerChunk(parts.width);
-  Address x(k, op.getXMutable()), residual(k, op.getResidualMutable()), y(k, op.getResult()), sum(k, op.getSum()),
-      stats(k, op.getStats());
-  Value weight = k.buffer(op.getWeightMutable()), bias = op.getBias() ? k.buffer(op.getBiasMutable()) : Value();
+  View x = k.rowsOf(op.getXMutable()), residual = k.rowsOf(op.getResidualMutable()), y = k.rowsOf(op.getResult()),
+       sum = k.rowsOf(op.getSum()), stats = k.rowsOf(op.getStats());
+  View weight = k.buffer(op.getWeightMutable()), bias = op.getBias() ? k.buffer(op.getBiasMutable()) : View();
   const bool keep = !op.getSum().use_empty();
   k.eachRow(per, [&](Value row) {
-    Value from = x.row(k, row), other = residual.row(k, row);
+    View from = x.row(row), other = residual.row(row);
     // A sum that nothing reads stays in scratch.
-    Value to = keep ? sum.row(k, row) : k.scratch;
+    View to = keep ? sum.row(row) : k.at(k.scratch);
     k.features(parts.width, [&](Value f, int64_t used) {
-      Value s = k.addf(k.load(k.offset(from, f), k.lanes()), k.load(k.offset(other, f), k.lanes()));
-      k.storePart(s, k.offset(to, f), used);
+      Value s = k.addf(k.load(from + f, k.lanes()), k.load(other + f, k.lanes()));
+      k.storePart(s, to + f, used);
     });
-    auto at = [&](Value f, int64_t) { return k.load(k.offset(to, f), k.lanes()); };
+    auto at = [&](Value f, int64_t) { return k.load(to + f, k.lanes()); };
     auto [mean, r] = statistics(k, parts, at);
     if (!op.getResult().use_empty())
-      writeNorm(k, parts, mean, r, weight, bias, y.row(k, row), at);
+      writeNorm(k, parts, mean, r, weight, bias, y.row(row), at);
     if (!op.getStats().use_empty())
-      writeStats(k, stats.row(k, row), mean, r);
+      writeStats(k, stats.row(row), mean, r);
   });
   return {{Partition::Unit::Rows, per, 1}, keep ? 0 : (parts.width + 64) * k.bytes()};
 }
@@ -130,28 +130,26 @@ namespace {
 template <typename Op> struct NormGradRows {
   KernelBuilder &k;
   NormFormulas parts;
-  Address dy, x, stats, dx;
-  std::optional<Address> addend;
-  Value weight;
+  View dy, x, stats, dx, addend, weight;
   const bool wanted;
 
   NormGradRows(KernelBuilder &k, Op op)
-      : k(k), parts(op, op.getX().getType().getFeatures()), dy(k, op.getDyMutable()), x(k, op.getXMutable()),
-        stats(k, op.getStatsMutable()), dx(k, op.getResult()), weight(k.buffer(op.getWeightMutable())),
-        wanted(!op.getResult().use_empty()) {
+      : k(k), parts(op, op.getX().getType().getFeatures()), dy(k.rowsOf(op.getDyMutable())),
+        x(k.rowsOf(op.getXMutable())), stats(k.rowsOf(op.getStatsMutable())), dx(k.rowsOf(op.getResult())),
+        weight(k.buffer(op.getWeightMutable())), wanted(!op.getResult().use_empty()) {
     if (op.getAddend())
-      addend.emplace(k, op.getAddendMutable());
+      addend = k.rowsOf(op.getAddendMutable());
   }
 
   // `beside` is called for each vector with its first feature, how many features are used, dy, and (x - mean) r.
   void emit(Value row, const std::function<void(Value f, int64_t used, Value dy, Value normed)> &beside = {}) const {
     const int64_t n = parts.width, lanes = k.lanes();
-    Value dyRow = dy.row(k, row), xRow = x.row(k, row), statsRow = stats.row(k, row), to = dx.row(k, row);
-    Value mean = k.load(statsRow), r = k.load(k.offset(statsRow, 1)), means = k.broadcast(mean);
-    auto dyAt = [&](Value f) { return k.load(k.offset(dyRow, f), lanes); };
-    auto gAt = [&](Value f, Value dy) { return k.mulf(dy, k.load(k.offset(weight, f), lanes)); };
+    View dyRow = dy.row(row), xRow = x.row(row), statsRow = stats.row(row), to = dx.row(row);
+    Value mean = k.load(statsRow), r = k.load(statsRow + 1), means = k.broadcast(mean);
+    auto dyAt = [&](Value f) { return k.load(dyRow + f, lanes); };
+    auto gAt = [&](Value f, Value dy) { return k.mulf(dy, k.load(weight + f, lanes)); };
     auto cAt = [&](Value f) {
-      Value v = k.load(k.offset(xRow, f), lanes);
+      Value v = k.load(xRow + f, lanes);
       return parts.layer ? k.subf(v, means) : v;
     };
     // The sums of g, g c and, where the slope factor needs the standard deviation itself, c^2.
@@ -165,16 +163,16 @@ template <typename Op> struct NormGradRows {
     Value factor = parts.slopeFactor(k, r, [&] { return sums[2]; });
     Value slope = k.broadcast(k.mulf(factor, sums[1])), rs = k.broadcast(r);
     Value gMean = k.broadcast(parts.layer ? parts.mean(k, sums[0]) : k.scalar(0));
-    Value addendRow = addend ? addend->row(k, row) : Value();
+    View addendRow = addend ? addend.row(row) : View();
     k.features(n, [&](Value f, int64_t used) {
       Value dyF = dyAt(f), c = cAt(f), g = parts.layer ? k.subf(gAt(f, dyF), gMean) : gAt(f, dyF);
       Value d = parts.inputGrad(k, rs, g, slope, c);
       if (addendRow)
-        d = k.addf(d, k.load(k.offset(addendRow, f), lanes));
+        d = k.addf(d, k.load(addendRow + f, lanes));
       if (beside)
         beside(f, used, dyF, k.mulf(c, rs));
       if (wanted)
-        k.storePart(d, k.offset(to, f), used);
+        k.storePart(d, to + f, used);
     });
   }
 };
@@ -194,22 +192,22 @@ static Backend::KernelInfo emitNormGradWithParts(KernelBuilder &k, NormGradWithP
   KernelBuilder::SumLanes wide(k);
   NormGradRows rows(k, op);
   const int64_t parts = op.getDweights().getType().getDimSize(0), width = rows.parts.width, lanes = k.lanes();
-  SmallVector<Value> sums; // of dy times the normalized x, and of dy
+  SmallVector<View> sums; // of dy times the normalized x, and of dy
   for (Value result : {Value(op.getDweights()), Value(op.getDbiases())})
-    sums.push_back(result && !result.use_empty() ? k.offset(k.buffer(result), k.mul(k.chunk, width)) : Value());
+    sums.push_back(result && !result.use_empty() ? k.offset(k.buffer(result), k.mul(k.chunk, width)) : View());
   k.features(width, [&](Value f, int64_t used) {
-    for (Value sum : sums)
+    for (const View &sum : sums)
       if (sum)
-        k.storePart(k.splat(0), k.offset(sum, f), used);
+        k.storePart(k.splat(0), sum + f, used);
   });
   auto begin = [&](Value part) { return k.div(k.mul(part, k.rowCount()), parts); };
   k.loop(begin(k.chunk), begin(k.add(k.chunk, 1)), 1, [&](Value row) {
     rows.emit(row, [&](Value f, int64_t used, Value dy, Value normed) {
-      auto before = [&](Value sum) { return k.load(k.offset(sum, f), lanes); };
+      auto before = [&](const View &sum) { return k.load(sum + f, lanes); };
       if (sums[0])
-        k.storePart(k.fma(dy, normed, before(sums[0])), k.offset(sums[0], f), used);
+        k.storePart(k.fma(dy, normed, before(sums[0])), sums[0] + f, used);
       if (sums[1])
-        k.storePart(k.addf(before(sums[1]), dy), k.offset(sums[1], f), used);
+        k.storePart(k.addf(before(sums[1]), dy), sums[1] + f, used);
     });
   });
   return {{Partition::Unit::One, 1, parts}, 0};
@@ -224,10 +222,9 @@ static Backend::KernelInfo emitSumParts(KernelBuilder &k, SumPartsOp op) {
   for (OpResult result : op.getSums()) {
     if (result.use_empty())
       continue;
-    Value from = k.offset(k.buffer(op->getOpOperand(result.getResultNumber())), column),
-          to = k.offset(k.buffer(result), column);
+    View from = k.buffer(op->getOpOperand(result.getResultNumber())) + column, to = k.buffer(result) + column;
     Value sum = k.loop(k.index(0), k.index(parts), 1, {k.splat(0)}, [&](Value part, Values s) -> Values {
-      return {k.addf(s[0], k.load(k.offset(from, k.mul(part, width)), lanes))};
+      return {k.addf(s[0], k.load(from + k.mul(part, width), lanes))};
     })[0];
     k.storeMasked(sum, to, k.lanesBelow(column, k.index(width)));
   }
@@ -239,17 +236,18 @@ static Backend::KernelInfo emitNormWeightGrad(KernelBuilder &k, NormWeightGradOp
   const int64_t width = op.getX().getType().getFeatures(), lanes = k.lanes(), vectors = 4, block = vectors * lanes;
   const int64_t chunks = (width + block - 1) / block;
   const bool wantsWeight = !op.getDweight().use_empty(), wantsBias = op.getDbias() && !op.getDbias().use_empty();
-  Address dy(k, op.getDyMutable()), x(k, op.getXMutable()), stats(k, op.getStatsMutable());
+  View dy = k.rowsOf(op.getDyMutable()), x = k.rowsOf(op.getXMutable()), stats = k.rowsOf(op.getStatsMutable());
   Value columns = k.mul(k.chunk, block);
   auto emit = [&](int64_t used) {
     const int64_t n = (used + lanes - 1) / lanes;
     Values sums = k.loop(k.index(0), k.rowCount(), 1, Values(2 * n, k.splat(0)), [&](Value row, Values s) {
-      Value statsRow = stats.row(k, row), means = k.broadcast(k.load(statsRow));
-      Value rs = k.broadcast(k.load(k.offset(statsRow, 1)));
-      Value dyRow = k.offset(dy.row(k, row), columns), xRow = k.offset(x.row(k, row), columns);
+      View statsRow = stats.row(row);
+      Value means = k.broadcast(k.load(statsRow));
+      Value rs = k.broadcast(k.load(statsRow + 1));
+      View dyRow = dy.row(row) + columns, xRow = x.row(row) + columns;
       for (int64_t v = 0; v < n; ++v) {
-        Value d = k.load(k.offset(dyRow, v * lanes), lanes);
-        Value c = k.subf(k.load(k.offset(xRow, v * lanes), lanes), means);
+        Value d = k.load(dyRow + v * lanes, lanes);
+        Value c = k.subf(k.load(xRow + v * lanes, lanes), means);
         s[v] = k.fma(d, k.mulf(c, rs), s[v]);
         s[n + v] = k.addf(s[n + v], d);
       }
@@ -258,9 +256,9 @@ static Backend::KernelInfo emitNormWeightGrad(KernelBuilder &k, NormWeightGradOp
     for (int64_t v = 0; v < n; ++v) {
       const int64_t part = std::min(lanes, used - v * lanes);
       if (wantsWeight)
-        k.storePart(sums[v], k.offset(k.offset(k.buffer(op.getDweight()), columns), v * lanes), part);
+        k.storePart(sums[v], k.buffer(op.getDweight()) + columns + v * lanes, part);
       if (wantsBias)
-        k.storePart(sums[n + v], k.offset(k.offset(k.buffer(op.getDbias()), columns), v * lanes), part);
+        k.storePart(sums[n + v], k.buffer(op.getDbias()) + columns + v * lanes, part);
     }
   };
   if (width % block == 0)

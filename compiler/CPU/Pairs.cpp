@@ -16,13 +16,12 @@ constexpr int64_t queryBlock = 48, keyBlock = 256;
 static const Partition::Unit perSequence = Partition::Unit::Sequences;
 
 // Copies a block of scores to its place, with masked stores, since each row is directly followed by the next.
-static void copyPairs(KernelBuilder &k, Value to, Value toStride, Value from, int64_t fromStride, Value rows,
-                      Value count) {
+static void copyPairs(KernelBuilder &k, const View &to, Value toStride, const View &from, int64_t fromStride,
+                      Value rows, Value count) {
   k.loop(k.index(0), rows, 1, [&](Value r) {
-    Value target = k.offset(to, k.mul(r, toStride)), source = k.offset(from, k.mul(r, fromStride));
-    k.loop(k.index(0), count, k.lanes(), [&](Value j) {
-      k.storeMasked(k.load(k.offset(source, j), k.lanes()), k.offset(target, j), k.lanesBelow(j, count));
-    });
+    View target = to + k.mul(r, toStride), source = from + k.mul(r, fromStride);
+    k.loop(k.index(0), count, k.lanes(),
+           [&](Value j) { k.storeMasked(k.load(source + j, k.lanes()), target + j, k.lanesBelow(j, count)); });
   });
 }
 
@@ -32,9 +31,9 @@ static Backend::KernelInfo emitScores(KernelBuilder &k, ScoresOp op) {
   const int64_t pairStride = keyBlock + 16, queryStride = tiles.padded(dim);
   HeadOfSequence at(k, heads);
   at.shareKeys(k, heads * dim / op.getK().getType().getFeatures());
-  Value scores = k.scratch, queries = k.offset(scores, queryBlock * pairStride);
-  Value keys = k.offset(queries, queryBlock * queryStride), block = at.pairs(k, op.getResult(), heads),
-        zero = k.index(0);
+  View scores = k.at(k.scratch), queries = scores + queryBlock * pairStride, keys = queries + queryBlock * queryStride,
+       block = at.pairs(k, op.getResult(), heads);
+  Value zero = k.index(0);
   k.loop(zero, at.keys, keyBlock, [&](Value j) {
     Value count = k.min(k.index(keyBlock), k.sub(at.keys, j));
     tiles.transposeIn(keys, pairStride, at.listedRows(k, op.getKMutable(), dim, j), count, dim);
@@ -43,7 +42,7 @@ static Backend::KernelInfo emitScores(KernelBuilder &k, ScoresOp op) {
       tiles.copyIn(queries, queryStride, at.rows(k, op.getQMutable(), dim, k.add(at.firstQuery, i)), rows, dim);
       tiles.product({queries, k.index(queryStride)}, false, {{keys, k.index(pairStride)}},
                     {scores, k.index(pairStride)}, rows, tiles.vectorsOf(count), k.index(dim), k.boolean(false));
-      copyPairs(k, k.offset(block, k.add(k.mul(i, at.keys), j)), at.keys, scores, pairStride, rows, count);
+      copyPairs(k, block + k.add(k.mul(i, at.keys), j), at.keys, scores, pairStride, rows, count);
     });
   });
   return {{perSequence, 1, heads}, (queryBlock * (pairStride + queryStride) + dim * pairStride) * k.bytes()};
@@ -51,18 +50,18 @@ static Backend::KernelInfo emitScores(KernelBuilder &k, ScoresOp op) {
 
 // Runs `body` for each query of the chunk's head, with the addresses of its row in the operands and then in the result.
 static Backend::KernelInfo eachQuery(KernelBuilder &k, Operation *op,
-                                     const std::function<void(HeadOfSequence &, Value, ArrayRef<Value>, Value)> &body,
+                                     const std::function<void(HeadOfSequence &, Value, ArrayRef<View>, Value)> &body,
                                      std::optional<uint64_t> reach = {}) {
   auto type = cast<PairsType>(op->getResultTypes().front());
   HeadOfSequence at(k, type.getHeads(), type.getKeys() == RowSet::cache);
   at.setReach(k, reach);
-  SmallVector<Value> blocks;
+  SmallVector<View> blocks;
   for (BufferIndex buffer : buffersOf(op))
     blocks.push_back(at.pairs(k, buffer, type.getHeads()));
   k.loop(k.index(0), at.queries, 1, [&](Value query) {
-    SmallVector<Value> rows;
-    for (Value block : blocks)
-      rows.push_back(k.offset(block, k.mul(query, at.keys)));
+    SmallVector<View> rows;
+    for (const View &block : blocks)
+      rows.push_back(block + k.mul(query, at.keys));
     body(at, query, rows, at.keys);
   });
   return {{perSequence, 1, type.getHeads()}, 0};
@@ -79,26 +78,26 @@ static Values eachVector(KernelBuilder &k, Value count, ValueRange state,
 static Backend::KernelInfo emitDistanceBias(KernelBuilder &k, DistanceBiasOp op) {
   constexpr int64_t per = 512;
   const int64_t distances = op.getType().getDimSize(0), heads = op.getType().getDimSize(1) / 2;
-  Value bias = k.buffer(op.getResult()), from = k.mul(k.chunk, per), to = k.add(from, per);
-  auto each = [&](int64_t first, int64_t end, const std::function<void(Value, Value)> &body) {
+  View bias = k.buffer(op.getResult());
+  Value from = k.mul(k.chunk, per), to = k.add(from, per);
+  auto each = [&](int64_t first, int64_t end, const std::function<void(Value, const View &)> &body) {
     k.loop(k.max(k.index(first), from), k.min(k.index(end), to), 1,
-           [&](Value t) { body(t, k.offset(bias, k.mul(t, 2 * heads))); });
+           [&](Value t) { body(t, bias + k.mul(t, 2 * heads)); });
   };
   if (op.getTable())
     for (const DistanceRange &range : distanceRanges(op, op.getTable().getType().getDimSize(0), distances)) {
-      Value entry = k.offset(k.buffer(op.getTableMutable()), range.bucket * heads);
-      each(range.first, range.end, [&](Value, Value row) {
-        k.loop(k.index(0), k.index(heads), 1, [&](Value h) {
-          k.store(k.load(k.offset(entry, h)), k.offset(k.offset(row, k.mul(h, 2)), range.after));
-        });
+      View entry = k.buffer(op.getTableMutable()) + range.bucket * heads;
+      each(range.first, range.end, [&](Value, const View &row) {
+        k.loop(k.index(0), k.index(heads), 1,
+               [&](Value h) { k.store(k.load(entry + h), row + k.mul(h, 2) + range.after); });
       });
     }
   else
-    each(0, distances, [&](Value t, Value row) {
+    each(0, distances, [&](Value t, const View &row) {
       Value distance = arith::SIToFPOp::create(k.b, k.element, t);
       for (int64_t h = 0; h < heads; ++h)
         for (int64_t after : {0, 1})
-          k.store(k.mulf(distance, k.scalar(-slopeOfHead(h, heads))), k.offset(row, 2 * h + after));
+          k.store(k.mulf(distance, k.scalar(-slopeOfHead(h, heads))), row + (2 * h + after));
     });
   return {{Partition::Unit::One, 1, (distances + per - 1) / per}, 0};
 }
@@ -106,15 +105,17 @@ static Backend::KernelInfo emitDistanceBias(KernelBuilder &k, DistanceBiasOp op)
 // Each chunk computes one bucket.
 static Backend::KernelInfo emitDistanceBiasGrad(KernelBuilder &k, DistanceBiasGradOp op) {
   const int64_t buckets = op.getType().getDimSize(0), heads = op.getType().getDimSize(1);
-  Value dy = k.buffer(op.getDyMutable()), entry = k.offset(k.buffer(op.getResult()), k.mul(k.chunk, heads));
-  k.loop(k.index(0), k.index(heads), 1, [&](Value h) { k.store(k.scalar(0), k.offset(entry, h)); });
+  View dy = k.buffer(op.getDyMutable());
+  Value first = k.mul(k.chunk, heads);
+  View entry = k.buffer(op.getResult()) + first;
+  k.loop(k.index(0), k.index(heads), 1, [&](Value h) { k.store(k.scalar(0), entry + h); });
   for (const DistanceRange &range : distanceRanges(op, buckets, op.getDy().getType().getDimSize(0)))
     k.when(k.equal(k.chunk, k.index(range.bucket)), [&] {
       k.loop(k.index(range.first), k.index(range.end), 1, [&](Value t) {
-        Value row = k.offset(k.offset(dy, k.mul(t, 2 * heads)), range.after);
+        View row = dy + k.mul(t, 2 * heads) + range.after;
         k.loop(k.index(0), k.index(heads), 1, [&](Value h) {
-          Value sum = k.offset(entry, h);
-          k.store(k.addf(k.load(sum), k.load(k.offset(row, k.mul(h, 2)))), sum);
+          View sum = entry + h;
+          k.store(k.addf(k.load(sum), k.load(row + k.mul(h, 2))), sum);
         });
       });
     });
@@ -130,14 +131,16 @@ static std::pair<Value, Value> distanceOf(KernelBuilder &k, HeadOfSequence &at, 
 static Backend::KernelInfo emitAddDistanceBias(KernelBuilder &k, AddDistanceBiasOp op) {
   const int64_t heads = op.getType().getHeads();
   HeadOfSequence at(k, heads, op.getType().getKeys() == RowSet::cache);
-  Value from = at.pairs(k, op.getXMutable(), heads), to = at.pairs(k, op.getResult(), heads);
-  Value table = k.offset(k.buffer(op.getBiasMutable()), k.mul(at.head, 2));
+  View from = at.pairs(k, op.getXMutable(), heads), to = at.pairs(k, op.getResult(), heads);
+  Value first = k.mul(at.head, 2);
+  View table = k.buffer(op.getBiasMutable()) + first;
   k.loop(k.index(0), at.queries, 1, [&](Value query) {
     k.loop(k.index(0), at.keys, 1, [&](Value key) {
       Value pair = k.add(k.mul(query, at.keys), key);
       auto [distance, after] = distanceOf(k, at, query, key);
-      Value bias = k.load(k.offset(k.offset(table, k.mul(distance, 2 * heads)), after));
-      k.store(k.addf(k.load(k.offset(from, pair)), bias), k.offset(to, pair));
+      Value bias = k.load(table + k.mul(distance, 2 * heads) + after);
+      View sum = to + pair;
+      k.store(k.addf(k.load(from + pair), bias), sum);
     });
   });
   return {{perSequence, 1, heads}, 0};
@@ -147,14 +150,14 @@ static Backend::KernelInfo emitSumDistances(KernelBuilder &k, SumDistancesOp op)
   PairsType type = op.getX().getType();
   const int64_t heads = type.getHeads();
   HeadOfSequence at(k, heads);
-  Value from = at.pairs(k, op.getXMutable(), heads);
+  View from = at.pairs(k, op.getXMutable(), heads);
   RowAt row = at.rows(k, op.getResult(), 2, at.firstQuery);
   AttentionTiles(k).zeroOut(row, at.queries, 2);
   k.loop(k.index(0), at.queries, 1, [&](Value query) {
     k.loop(k.index(0), at.keys, 1, [&](Value key) {
       auto [distance, after] = distanceOf(k, at, query, key);
-      Value sum = k.offset(row(distance), after);
-      Value x = k.load(k.offset(from, k.add(k.mul(query, at.keys), key)));
+      View sum = row(distance) + after;
+      Value x = k.load(from + k.add(k.mul(query, at.keys), key));
       k.store(k.addf(k.load(sum), x), sum);
     });
   });
@@ -162,12 +165,12 @@ static Backend::KernelInfo emitSumDistances(KernelBuilder &k, SumDistancesOp op)
 }
 
 static Backend::KernelInfo emitMask(KernelBuilder &k, MaskOp op) {
-  auto body = [&](HeadOfSequence &at, Value query, ArrayRef<Value> rows, Value count) {
+  auto body = [&](HeadOfSequence &at, Value query, ArrayRef<View> rows, Value count) {
     Value first = at.first(k, query, k.index(0)), limit = at.limit(k, query, k.index(0));
     Value hidden = k.splat(op.getZero() ? 0 : -std::numeric_limits<double>::infinity());
     eachVector(k, count, {}, [&](Value j, Value used, const Values &) -> Values {
-      Value x = k.load(k.offset(rows[0], j), k.lanes());
-      k.storeMasked(at.seen(k, j, first, limit, x, hidden), k.offset(rows[1], j), used);
+      Value x = k.load(rows[0] + j, k.lanes());
+      k.storeMasked(at.seen(k, j, first, limit, x, hidden), rows[1] + j, used);
       return {};
     });
   };
@@ -177,14 +180,14 @@ static Backend::KernelInfo emitMask(KernelBuilder &k, MaskOp op) {
 Backend::KernelInfo emitPairsDropout(KernelBuilder &k, DropoutOp op) {
   const double rate = op.getRate().convertToDouble();
   AttentionTiles tiles(k);
-  auto body = [&](HeadOfSequence &at, Value query, ArrayRef<Value> rows, Value keys) {
+  auto body = [&](HeadOfSequence &at, Value query, ArrayRef<View> rows, Value keys) {
     k.loop(k.index(0), keys, keyBlock, [&](Value start) {
       Value count = k.min(k.index(keyBlock), k.sub(keys, start)), training = k.training();
       k.when(training, [&] { tiles.keepFactors(k.scratch, at, query, start, count, rate); });
-      Value from = k.offset(rows[0], start), to = k.offset(rows[1], start);
+      View from = rows[0] + start, to = rows[1] + start, factors = k.at(k.scratch);
       eachVector(k, count, {}, [&](Value j, Value used, const Values &) -> Values {
-        Value x = k.load(k.offset(from, j), k.lanes()), factor = k.load(k.offset(k.scratch, j), k.lanes());
-        k.storeMasked(k.select(training, k.mulf(x, factor), x), k.offset(to, j), used);
+        Value x = k.load(from + j, k.lanes()), factor = k.load(factors + j, k.lanes());
+        k.storeMasked(k.select(training, k.mulf(x, factor), x), to + j, used);
         return {};
       });
     });
@@ -196,23 +199,23 @@ Backend::KernelInfo emitPairsDropout(KernelBuilder &k, DropoutOp op) {
 
 static Backend::KernelInfo emitSoftmax(KernelBuilder &k, SoftmaxOp op) {
   KernelBuilder::SumLanes wide(k);
-  return eachQuery(k, op, [&](HeadOfSequence &, Value, ArrayRef<Value> rows, Value count) {
+  return eachQuery(k, op, [&](HeadOfSequence &, Value, ArrayRef<View> rows, Value count) {
     const int64_t lanes = k.lanes();
     Value none = k.splat(lowest), zeros = k.splat(0);
     Values largest = eachVector(k, count, none, [&](Value j, Value used, Values s) -> Values {
-      return {k.maxf(k.select(used, k.load(k.offset(rows[0], j), lanes), none), s[0])};
+      return {k.maxf(k.select(used, k.load(rows[0] + j, lanes), none), s[0])};
     });
     Value maximum = k.largest(largest[0]);
     Value reference = k.broadcast(softmaxReference(k, maximum));
     Values sums = eachVector(k, count, zeros, [&](Value j, Value used, Values s) -> Values {
-      Value p = k.exp(k.subf(k.load(k.offset(rows[0], j), lanes), reference));
-      k.storeMasked(p, k.offset(rows[1], j), used);
+      Value p = k.exp(k.subf(k.load(rows[0] + j, lanes), reference));
+      k.storeMasked(p, rows[1] + j, used);
       return {k.addf(s[0], k.select(used, p, zeros))};
     });
     Value sum = k.sum(sums[0]);
     Value inverse = k.broadcast(softmaxScale(k, sum));
     eachVector(k, count, {}, [&](Value j, Value used, const Values &) -> Values {
-      Value address = k.offset(rows[1], j);
+      View address = rows[1] + j;
       k.storeMasked(k.mulf(k.load(address, lanes), inverse), address, used);
       return {};
     });
@@ -221,17 +224,17 @@ static Backend::KernelInfo emitSoftmax(KernelBuilder &k, SoftmaxOp op) {
 
 static Backend::KernelInfo emitSoftmaxGrad(KernelBuilder &k, SoftmaxGradOp op) {
   KernelBuilder::SumLanes wide(k);
-  return eachQuery(k, op, [&](HeadOfSequence &, Value, ArrayRef<Value> rows, Value count) {
+  return eachQuery(k, op, [&](HeadOfSequence &, Value, ArrayRef<View> rows, Value count) {
     const int64_t lanes = k.lanes();
     Value zeros = k.splat(0);
     Values sums = eachVector(k, count, zeros, [&](Value j, Value used, Values s) -> Values {
-      Value product = k.mulf(k.load(k.offset(rows[0], j), lanes), k.load(k.offset(rows[1], j), lanes));
+      Value product = k.mulf(k.load(rows[0] + j, lanes), k.load(rows[1] + j, lanes));
       return {k.addf(s[0], k.select(used, product, zeros))};
     });
     Value inner = k.broadcast(k.sum(sums[0]));
     eachVector(k, count, {}, [&](Value j, Value used, const Values &) -> Values {
-      Value dp = k.load(k.offset(rows[0], j), lanes), p = k.load(k.offset(rows[1], j), lanes);
-      k.storeMasked(softmaxGrad(k, dp, p, inner), k.offset(rows[2], j), used);
+      Value dp = k.load(rows[0] + j, lanes), p = k.load(rows[1] + j, lanes);
+      k.storeMasked(softmaxGrad(k, dp, p, inner), rows[2] + j, used);
       return {};
     });
   });
@@ -243,15 +246,15 @@ static Backend::KernelInfo emitCombine(KernelBuilder &k, CombineOp op) {
   const int64_t dim = op.getType().getFeatures() / heads, stride = tiles.padded(dim);
   HeadOfSequence at(k, heads);
   at.shareKeys(k, heads * dim / op.getV().getType().getFeatures());
-  Value values = k.scratch, outputs = k.offset(values, keyBlock * stride), block = at.pairs(k, op.getPMutable(), heads),
-        zero = k.index(0);
+  View values = k.at(k.scratch), outputs = values + keyBlock * stride, block = at.pairs(k, op.getPMutable(), heads);
+  Value zero = k.index(0);
   k.loop(zero, at.queries, queryBlock, [&](Value i) {
     Value rows = k.min(k.index(queryBlock), k.sub(at.queries, i));
-    k.loop(zero, k.mul(rows, stride), k.lanes(), [&](Value e) { k.store(k.splat(0), k.offset(outputs, e)); });
+    k.loop(zero, k.mul(rows, stride), k.lanes(), [&](Value e) { k.store(k.splat(0), outputs + e); });
     k.loop(zero, at.keys, keyBlock, [&](Value j) {
       Value count = k.min(k.index(keyBlock), k.sub(at.keys, j));
       tiles.copyIn(values, stride, at.listedRows(k, op.getVMutable(), dim, j), count, dim);
-      tiles.product({k.offset(block, k.add(k.mul(i, at.keys), j)), at.keys}, false, {{values, k.index(stride)}},
+      tiles.product({block + k.add(k.mul(i, at.keys), j), at.keys}, false, {{values, k.index(stride)}},
                     {outputs, k.index(stride)}, rows, k.index(stride / k.lanes()), count, k.boolean(true));
     });
     tiles.copyOut(at.rows(k, op.getResult(), dim, k.add(at.firstQuery, i)), outputs, stride, rows, dim);
@@ -265,18 +268,19 @@ static Backend::KernelInfo emitCombineTransposed(KernelBuilder &k, CombineTransp
   const int64_t dim = op.getX().getType().getFeatures() / heads, stride = tiles.padded(dim);
   const int64_t keyHeads = op.getType().getFeatures() / dim;
   HeadOfSequence at(k, keyHeads);
-  Value sums = k.scratch, inputs = k.offset(sums, keyBlock * stride), zero = k.index(0);
+  View sums = k.at(k.scratch), inputs = sums + keyBlock * stride;
+  Value zero = k.index(0);
   at.clearRowsThatAreNoKeys(k, op.getResult(), dim);
   k.loop(zero, at.keys, keyBlock, [&](Value j) {
     Value count = k.min(k.index(keyBlock), k.sub(at.keys, j));
-    k.loop(zero, k.mul(count, stride), k.lanes(), [&](Value e) { k.store(k.splat(0), k.offset(sums, e)); });
+    k.loop(zero, k.mul(count, stride), k.lanes(), [&](Value e) { k.store(k.splat(0), sums + e); });
     at.eachSharing(k, heads / keyHeads, [&] {
-      Value block = k.offset(at.pairs(k, op.getPMutable(), heads), j);
+      View block = at.pairs(k, op.getPMutable(), heads) + j;
       k.loop(zero, at.queries, queryBlock, [&](Value i) {
         Value rows = k.min(k.index(queryBlock), k.sub(at.queries, i));
         tiles.copyIn(inputs, stride, at.rows(k, op.getXMutable(), dim, k.add(at.firstQuery, i)), rows, dim);
-        tiles.product({k.offset(block, k.mul(i, at.keys)), at.keys}, true, {{inputs, k.index(stride)}},
-                      {sums, k.index(stride)}, count, k.index(stride / k.lanes()), rows, k.boolean(true));
+        tiles.product({block + k.mul(i, at.keys), at.keys}, true, {{inputs, k.index(stride)}}, {sums, k.index(stride)},
+                      count, k.index(stride / k.lanes()), rows, k.boolean(true));
       });
     });
     tiles.copyOut(at.listedRows(k, op.getResult(), dim, j), sums, stride, count, dim);
@@ -288,22 +292,24 @@ static Backend::KernelInfo emitCombineTransposed(KernelBuilder &k, CombineTransp
 static Backend::KernelInfo emitAlignmentLoss(KernelBuilder &k, AlignmentLossOp op) {
   const int64_t heads = op.getP().getType().getHeads();
   const AlignmentLinks links(k, op, heads);
-  const Address loss(k, op.getLossMutable()), result(k, op.getResult()), alignment(k, op.getAlignment()),
-      means(k, op.getMeans());
+  const View loss = k.rowsOf(op.getLossMutable()), result = k.rowsOf(op.getResult()),
+             alignment = k.rowsOf(op.getAlignment()), means = k.rowsOf(op.getMeans());
   HeadOfSequence at(k, 1);
-  Value block = at.pairs(k, op.getPMutable(), heads), perHead = k.mul(at.queries, at.keys);
+  View block = at.pairs(k, op.getPMutable(), heads);
+  Value perHead = k.mul(at.queries, at.keys);
   k.loop(k.index(0), at.queries, 1, [&](Value query) {
-    Value row = k.add(at.firstQuery, query), first = k.offset(block, k.mul(query, at.keys));
+    Value row = k.add(at.firstQuery, query);
+    View first = block + k.mul(query, at.keys);
     Value sum = k.loop(k.index(0), k.index(links.width), 1, ValueRange{k.scalar(0)}, [&](Value i, Values s) -> Values {
       Values ofLink = links.meanAndLoss(k, row, i, first, perHead);
       if (!op.getMeans().use_empty())
-        k.store(ofLink[0], k.offset(means.row(k, row), i));
+        k.store(ofLink[0], means(row, i));
       return {k.addf(s[0], ofLink[1])};
     })[0];
     if (!op.getAlignment().use_empty())
-      k.store(sum, alignment.row(k, row));
+      k.store(sum, alignment.row(row));
     if (!op.getResult().use_empty())
-      k.store(k.addf(k.load(loss.row(k, row)), sum), result.row(k, row));
+      k.store(k.addf(k.load(loss.row(row)), sum), result.row(row));
   });
   return {{perSequence, 1, 1}, 0};
 }
@@ -311,17 +317,18 @@ static Backend::KernelInfo emitAlignmentLoss(KernelBuilder &k, AlignmentLossOp o
 static Backend::KernelInfo emitAlignmentLossGrad(KernelBuilder &k, AlignmentLossGradOp op) {
   const int64_t heads = op.getType().getHeads();
   const AlignmentLinks links(k, op, heads);
-  const Address dloss(k, op.getDlossMutable()), means(k, op.getMeansMutable());
+  const View dloss = k.rowsOf(op.getDlossMutable()), means = k.rowsOf(op.getMeansMutable());
   HeadOfSequence at(k, heads);
-  Value block = at.pairs(k, op.getResult(), heads);
+  View block = at.pairs(k, op.getResult(), heads);
   k.loop(k.index(0), at.queries, 1, [&](Value query) {
-    Value row = k.add(at.firstQuery, query), first = k.offset(block, k.mul(query, at.keys));
+    Value row = k.add(at.firstQuery, query);
+    View first = block + k.mul(query, at.keys);
     eachVector(k, at.keys, {}, [&](Value j, Value used, const Values &) -> Values {
-      k.storeMasked(k.splat(0), k.offset(first, j), used);
+      k.storeMasked(k.splat(0), first + j, used);
       return {};
     });
     k.when(links.concerns(at.head), [&] {
-      Value d = k.load(dloss.row(k, row));
+      Value d = k.load(dloss.row(row));
       k.loop(k.index(0), k.index(links.width), 1, [&](Value i) { links.storeGradient(row, i, d, means, first); });
     });
   });

@@ -43,18 +43,18 @@ static Backend::KernelInfo scan(KernelBuilder &k, int64_t width, bool backwards,
 // A row is a hypothesis, whose previous state is a row of the cache.
 static Backend::KernelInfo emitStep(KernelBuilder &k, RecurrenceOp op) {
   const int64_t width = op.getType().getFeatures(), per = rowsPerChunk(width);
-  const Address gate(k, op.getGateMutable()), x(k, op.getXMutable()), states(k, op.getStatesMutable()),
-      result(k, op.getResult());
+  const View gate = k.rowsOf(op.getGateMutable()), x = k.rowsOf(op.getXMutable()),
+             states = k.rowsOf(op.getStatesMutable()), result = k.rowsOf(op.getResult());
   Value before = k.field(k.shape(), offsetof(xfc_shape, before), k.ptr);
   k.eachRow(per, [&](Value row) {
     // Without a previous row, the first one is read, but not used.
     Value slot = k.loadI32(before, row), hasPrevious = k.less(k.index(-1), slot);
-    Value state = states.row(k, k.max(slot, k.index(0)));
-    Value gates = gate.row(k, row), xs = x.row(k, row), to = result.row(k, row);
+    View state = states.row(k.max(slot, k.index(0)));
+    View gates = gate.row(row), xs = x.row(row), to = result.row(row);
     k.features(width, [&](Value f, int64_t used) {
-      auto at = [&](Value p) { return k.load(k.offset(p, f), k.lanes()); };
+      auto at = [&](const View &p) { return k.load(p + f, k.lanes()); };
       Value c = recurrence(k, at(gates), at(xs), k.select(hasPrevious, at(state), k.splat(0)));
-      k.storePart(c, k.offset(to, f), used);
+      k.storePart(c, to + f, used);
     });
   });
   return {{Partition::Unit::Rows, per, 1}, 0};
@@ -63,9 +63,9 @@ static Backend::KernelInfo emitStep(KernelBuilder &k, RecurrenceOp op) {
 static Backend::KernelInfo emitRecurrence(KernelBuilder &k, RecurrenceOp op) {
   if (op.getStates())
     return emitStep(k, op);
-  const Address gate(k, op.getGateMutable()), x(k, op.getXMutable()), result(k, op.getResult());
+  const View gate = k.rowsOf(op.getGateMutable()), x = k.rowsOf(op.getXMutable()), result = k.rowsOf(op.getResult());
   return scan(k, op.getType().getFeatures(), /*backwards=*/false, [&](const ScannedPart &at, Value state) {
-    auto place = [&](const Address &rows) { return k.offset(rows.row(k, at.row), at.column); };
+    auto place = [&](const View &rows) { return rows.row(at.row) + at.column; };
     Value c = recurrence(k, k.load(place(gate), k.lanes()), k.load(place(x), k.lanes()), state);
     k.storePart(c, place(result), at.used);
     return c;
@@ -73,11 +73,11 @@ static Backend::KernelInfo emitRecurrence(KernelBuilder &k, RecurrenceOp op) {
 }
 
 static Backend::KernelInfo emitRecurrenceGrad(KernelBuilder &k, RecurrenceGradOp op) {
-  const Address dy(k, op.getDyMutable()), gate(k, op.getGateMutable()), x(k, op.getXMutable()), c(k, op.getCMutable()),
-      dgate(k, op.getDgate()), dx(k, op.getDx());
+  const View dy = k.rowsOf(op.getDyMutable()), gate = k.rowsOf(op.getGateMutable()), x = k.rowsOf(op.getXMutable()),
+             c = k.rowsOf(op.getCMutable()), dgate = k.rowsOf(op.getDgate()), dx = k.rowsOf(op.getDx());
   return scan(k, op.getDy().getType().getFeatures(), /*backwards=*/true, [&](const ScannedPart &at, Value state) {
-    auto place = [&](const Address &rows, Value row) { return k.offset(rows.row(k, row), at.column); };
-    auto load = [&](const Address &rows, Value row) { return k.load(place(rows, row), k.lanes()); };
+    auto place = [&](const View &rows, Value row) { return rows.row(row) + at.column; };
+    auto load = [&](const View &rows, Value row) { return k.load(place(rows, row), k.lanes()); };
     // The sequence's first row is read in place of the one before it, but not used.
     Value previous = load(c, k.select(at.hasPrevious, k.sub(at.row, k.index(1)), at.row));
     RecurrenceGrad grad = recurrenceGrad(k, k.addf(load(dy, at.row), state), load(gate, at.row), load(x, at.row),

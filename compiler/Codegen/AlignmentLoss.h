@@ -13,18 +13,18 @@ public:
   template <typename Op>
   AlignmentLinks(CodeBuilder &k, Op op, int64_t heads)
       : width(op.getLinks().getType().getFeatures()), k(k), heads(heads), head(op.getHead()),
-        links(k, op.getLinksMutable()), shares(k, op.getSharesMutable()) {}
+        links(k.rowsOf(op.getLinksMutable())), shares(k.rowsOf(op.getSharesMutable())) {}
   const int64_t width; // the number of links of a row, some of which may be none
 
   // The mean over the heads of their probability at link i of the row, and the loss of the link,
   // -share log(mean + epsilon); zeros if there is none. `first` is where the row's probabilities of the first head
   // begin, and those of each further head follow after `perHead` numbers.
   template <typename Builder>
-  Values meanAndLoss(Builder &builder, mlir::Value row, mlir::Value i, mlir::Value first, mlir::Value perHead) const {
+  Values meanAndLoss(Builder &builder, mlir::Value row, mlir::Value i, const View &first, mlir::Value perHead) const {
     return choose(
         row, i,
         [&](mlir::Value key) -> Values {
-          mlir::Value mean = meanAt(k.offset(first, key), perHead);
+          mlir::Value mean = meanAt(first + key, perHead);
           mlir::Value log = builder.log(k.addf(mean, k.scalar(AlignmentLossOp::epsilon)));
           return {mean, k.mulf(k.subf(k.scalar(0), share(row, i)), log)};
         },
@@ -37,14 +37,15 @@ public:
   }
   // Stores the gradient of the probability at link i of the row, which is that of each head concerned, if there is such
   // a link. `first` is where the row's gradients of the head begin; `means` are those of meanAndLoss().
-  void storeGradient(mlir::Value row, mlir::Value i, mlir::Value dloss, const Address &means, mlir::Value first) const {
+  void storeGradient(mlir::Value row, mlir::Value i, mlir::Value dloss, const View &means, const View &first) const {
     choose(
         row, i,
         [&](mlir::Value key) -> Values {
-          mlir::Value mean = k.load(k.offset(means.row(k, row), i));
+          mlir::Value mean = k.load(means(row, i));
           mlir::Value shifted = k.addf(mean, k.scalar(AlignmentLossOp::epsilon));
           mlir::Value ofHeads = k.mulf(k.scalar(head ? -1 : -static_cast<double>(heads)), shifted);
-          k.store(k.divf(k.mulf(dloss, share(row, i)), ofHeads), k.offset(first, key));
+          View gradient = first + key;
+          k.store(k.divf(k.mulf(dloss, share(row, i)), ofHeads), gradient);
           return {};
         },
         []() -> Values { return {}; });
@@ -54,13 +55,13 @@ private:
   // Runs then(the index of the key), or otherwise() if link i of the row is none.
   Values choose(mlir::Value row, mlir::Value i, const std::function<Values(mlir::Value)> &then,
                 const std::function<Values()> &otherwise) const {
-    mlir::Value key = k.loadI32(k.offset(links.data, k.mul(row, links.stride), k.i32), i);
+    mlir::Value key = k.loadIndex(links(row, i));
     return k.choose(k.less(key, k.index(0)), otherwise, [&] { return then(key); });
   }
 
   // The mean of the heads' probabilities in ascending order, or the probability of the only head that is concerned.
-  mlir::Value meanAt(mlir::Value ofFirstHead, mlir::Value perHead) const {
-    auto ofHead = [&](mlir::Value h) { return k.load(k.offset(ofFirstHead, k.mul(h, perHead))); };
+  mlir::Value meanAt(const View &ofFirstHead, mlir::Value perHead) const {
+    auto ofHead = [&](mlir::Value h) { return k.load(ofFirstHead + k.mul(h, perHead)); };
     if (head)
       return ofHead(k.index(static_cast<int64_t>(*head)));
     mlir::Value sum = k.loop(k.index(0), k.index(heads), 1, mlir::ValueRange{k.scalar(0)},
@@ -68,12 +69,12 @@ private:
     return k.mulf(sum, k.scalar(1.0 / static_cast<double>(heads)));
   }
 
-  mlir::Value share(mlir::Value row, mlir::Value i) const { return k.load(k.offset(shares.row(k, row), i)); }
+  mlir::Value share(mlir::Value row, mlir::Value i) const { return k.load(shares(row, i)); }
 
   CodeBuilder &k;
   const int64_t heads;
   const std::optional<uint64_t> head;
-  const Address links, shares;
+  const View links, shares;
 };
 
 } // namespace xfc

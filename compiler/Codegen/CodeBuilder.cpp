@@ -1,9 +1,11 @@
 // Builds the kernel code that is the same for every target.
 #include "CodeBuilder.h"
+#include "Dialect/XFC.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 
@@ -16,6 +18,28 @@ CodeBuilder::CodeBuilder(ModuleOp module, Type element, unsigned addressSpace, b
   i32 = b.getI32Type();
   i1 = b.getI1Type();
 }
+
+Type BufferIndex::elementOf(Value buffer) {
+  return TypeSwitch<Type, Type>(buffer.getType())
+      .Case<RowsType, PairsType, RankedTensorType>([](auto type) { return type.getElementType(); })
+      .Default([](Type type) { return type; });
+}
+
+View View::operator+(Value elements) const {
+  View result = *this;
+  result.data = LLVM::GEPOp::create(k->b, data.getType(), element, data, ArrayRef<LLVM::GEPArg>{elements},
+                                    LLVM::GEPNoWrapFlags::inbounds);
+  return result;
+}
+View View::operator+(int64_t elements) const {
+  View result = *this;
+  if (elements)
+    result.data =
+        LLVM::GEPOp::create(k->b, data.getType(), element, data, ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(elements)},
+                            LLVM::GEPNoWrapFlags::inbounds);
+  return result;
+}
+View View::row(Value i) const { return *this + k->mul(i, stride); }
 
 VectorType CodeBuilder::vectorType(int64_t n, Type of) const { return VectorType::get({n}, of ? of : element); }
 
@@ -35,18 +59,24 @@ Value CodeBuilder::rows() { return field(call, offsetof(xfc_call, rows), ptr); }
 Value CodeBuilder::keyRows() { return field(call, offsetof(xfc_call, key_rows), ptr); }
 Value CodeBuilder::keys() { return field(call, offsetof(xfc_call, keys), ptr); }
 Value CodeBuilder::shape() { return field(call, offsetof(xfc_call, shape), ptr); }
-Value CodeBuilder::buffer(BufferIndex i) {
-  return field(field(call, offsetof(xfc_call, buffers), ptr), i * sizeof(void *), ptr);
+View CodeBuilder::buffer(BufferIndex i) {
+  return at(field(field(call, offsetof(xfc_call, buffers), ptr), i * sizeof(void *), ptr), i.element());
+}
+View CodeBuilder::rowsOf(BufferIndex i) {
+  View result = buffer(i);
+  result.stride = stride(i);
+  return result;
 }
 Value CodeBuilder::stride(BufferIndex i) { return field(field(call, offsetof(xfc_call, strides), ptr), i * 8, i64); }
 Value CodeBuilder::immediate(int64_t i) { return field(field(call, offsetof(xfc_call, immediates), ptr), i * 8, i64); }
-Value CodeBuilder::bufferAt(int64_t first, Value i) {
-  auto load = LLVM::LoadOp::create(b, ptr, offset(field(call, offsetof(xfc_call, buffers), ptr), add(i, first), ptr));
+View CodeBuilder::bufferAt(BufferIndex first, Value i) {
+  Value number = add(i, static_cast<int64_t>(first));
+  auto load = LLVM::LoadOp::create(b, ptr, (at(field(call, offsetof(xfc_call, buffers), ptr), ptr) + number).data);
   load.setInvariant(constantCalls);
-  return load;
+  return at(load, first.element());
 }
 Value CodeBuilder::immediateAt(Value i) {
-  auto load = LLVM::LoadOp::create(b, i64, offset(field(call, offsetof(xfc_call, immediates), ptr), i, i64));
+  auto load = LLVM::LoadOp::create(b, i64, (at(field(call, offsetof(xfc_call, immediates), ptr), i64) + i).data);
   load.setInvariant(constantCalls);
   return load;
 }
@@ -147,22 +177,32 @@ Value CodeBuilder::erf(Value x) {
 // Memory
 //===--------------------------------------------------------------------------------------------------------===//
 
-Value CodeBuilder::offset(Value p, Value elements, Type of) {
-  return LLVM::GEPOp::create(b, p.getType(), of ? of : element, p, ArrayRef<LLVM::GEPArg>{elements},
-                             LLVM::GEPNoWrapFlags::inbounds);
+Type CodeBuilder::computed(Type stored) {
+  return isa<FloatType>(stored) && stored.getIntOrFloatBitWidth() < 32 ? Float32Type::get(stored.getContext()) : stored;
 }
-Value CodeBuilder::offset(Value p, int64_t elements, Type of) {
-  if (!elements)
-    return p;
-  return LLVM::GEPOp::create(b, p.getType(), of ? of : element, p,
-                             ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(elements)}, LLVM::GEPNoWrapFlags::inbounds);
+Value CodeBuilder::widened(Value v) {
+  Type stored = getElementTypeOrSelf(v), to = computed(stored);
+  if (stored == to)
+    return v;
+  auto vector = dyn_cast<VectorType>(v.getType());
+  return arith::ExtFOp::create(b, vector ? Type(vector.clone(to)) : to, v);
 }
-Value CodeBuilder::load(Value p) { return LLVM::LoadOp::create(b, element, p, bytes()); }
-Value CodeBuilder::loadI32(Value p, Value i) {
-  return arith::ExtSIOp::create(b, i64, LLVM::LoadOp::create(b, i32, offset(p, i, i32)));
+Value CodeBuilder::narrowed(Value v, Type stored) {
+  if (computed(stored) == stored)
+    return v;
+  auto vector = dyn_cast<VectorType>(v.getType());
+  return arith::TruncFOp::create(b, vector ? Type(vector.clone(stored)) : stored, v);
 }
-Value CodeBuilder::loadI64(Value p, Value i) { return LLVM::LoadOp::create(b, i64, offset(p, i, i64)); }
-void CodeBuilder::store(Value value, Value p) { LLVM::StoreOp::create(b, value, p, bytes()); }
+Value CodeBuilder::load(const View &p) {
+  return widened(LLVM::LoadOp::create(b, p.element, p.data, bytesOf(p.element)));
+}
+void CodeBuilder::store(Value value, const View &p) {
+  LLVM::StoreOp::create(b, narrowed(value, p.element), p.data, bytesOf(p.element));
+}
+Value CodeBuilder::loadIndex(const View &p) {
+  Value i = LLVM::LoadOp::create(b, p.element, p.data);
+  return p.element == i64 ? i : arith::ExtSIOp::create(b, i64, i).getResult();
+}
 
 //===--------------------------------------------------------------------------------------------------------===//
 // Control

@@ -12,20 +12,56 @@ namespace xfc {
 
 using Values = llvm::SmallVector<mlir::Value, 16>;
 
-// The index of a buffer in a call (abi.h): the op's operands in order, then its results. Made from what the op's
-// accessors return: k.buffer(op.getXMutable()), k.buffer(op.getResult()).
+// The index of a buffer in a call (abi.h): the op's operands in order, then its results; and the type of its elements.
+// Made from what the op's accessors return: k.buffer(op.getXMutable()), k.buffer(op.getResult()).
 class BufferIndex {
 public:
-  BufferIndex(int64_t number) : number(number) {}
-  BufferIndex(mlir::OpOperand &operand) : number(operand.getOperandNumber()) {}
+  BufferIndex(int64_t number, mlir::Type element = {}) : number(number), type(element) {}
+  BufferIndex(mlir::OpOperand &operand) : number(operand.getOperandNumber()), type(elementOf(operand.get())) {}
   // The first operand of the range.
-  BufferIndex(const mlir::MutableOperandRange &operands) : number(operands[0].getOperandNumber()) {}
-  BufferIndex(mlir::OpResult result) : number(result.getOwner()->getNumOperands() + result.getResultNumber()) {}
+  BufferIndex(const mlir::MutableOperandRange &operands) : BufferIndex(operands[0]) {}
+  BufferIndex(mlir::OpResult result)
+      : number(result.getOwner()->getNumOperands() + result.getResultNumber()), type(elementOf(result)) {}
   BufferIndex(mlir::Value result) : BufferIndex(mlir::cast<mlir::OpResult>(result)) {} // as accessors return it
   operator int64_t() const { return number; }
+  mlir::Type element() const { return type; }
 
 private:
+  static mlir::Type elementOf(mlir::Value);
   int64_t number;
+  mlir::Type type;
+};
+
+class CodeBuilder;
+
+// Elements of one type in memory: where they begin and, if they lie in rows, how many elements apart these begin.
+// CodeBuilder::load() widens what is stored in a narrow type to the type that is computed in, and store() rounds to it,
+// so that an emitter is the same for every type of its operands. All distances count elements.
+class View {
+public:
+  View() = default; // no buffer, for an operand that is absent
+  View(CodeBuilder &k, mlir::Value data, mlir::Type element, mlir::Value stride = {})
+      : data(data), stride(stride), element(element), k(&k) {}
+
+  // The address of the first element; the distance of rows (i64), null if there is one row or they are dense; and the
+  // type in memory.
+  mlir::Value data, stride;
+  mlir::Type element;
+
+  explicit operator bool() const { return static_cast<bool>(data); }
+  // What begins so many elements later.
+  View operator+(mlir::Value elements) const;
+  View operator+(int64_t elements) const;
+  // Row i, and what follows in it from a column on.
+  View row(mlir::Value i) const;
+  View operator()(mlir::Value i, mlir::Value column) const { return row(i) + column; }
+  View operator()(mlir::Value i, int64_t column) const { return row(i) + column; }
+  operator mlir::Value() const { return data; } // for attention and products
+  // The same memory as elements of another type.
+  View as(mlir::Type other) const { return {*k, data, other, stride}; }
+
+private:
+  CodeBuilder *k = nullptr;
 };
 
 // All buffers of an op's call.
@@ -50,7 +86,8 @@ public:
   CodeBuilder(mlir::ModuleOp module, mlir::Type element, unsigned addressSpace, bool constantCalls);
   virtual ~CodeBuilder() = default;
 
-  int64_t bytes() const { return element.getIntOrFloatBitWidth() / 8; }
+  static int64_t bytesOf(mlir::Type of) { return of.getIntOrFloatBitWidth() / 8; }
+  int64_t bytes() const { return bytesOf(element); }
   bool isF64() const { return element.isF64(); }
 
   mlir::Type element, ptr, i64, i32, i1;
@@ -60,9 +97,12 @@ public:
   // The call's fields.
   mlir::Value rows(), keyRows(), keys(), shape();
   mlir::Value field(mlir::Value record, size_t offset, mlir::Type type);
-  mlir::Value buffer(BufferIndex i), stride(BufferIndex i), immediate(int64_t i);
+  // A buffer without its stride, if its elements are dense or it has one row; and one with it.
+  View buffer(BufferIndex i), rowsOf(BufferIndex i);
+  mlir::Value stride(BufferIndex i), immediate(int64_t i);
   // The i-th buffer from `first` on, and the i-th immediate, for an i that is known at run time.
-  mlir::Value bufferAt(int64_t first, mlir::Value i), immediateAt(mlir::Value i);
+  View bufferAt(BufferIndex first, mlir::Value i);
+  mlir::Value immediateAt(mlir::Value i);
   mlir::Value rowCount() { return field(rows(), offsetof(xfc_rows, rows), i64); }
   mlir::Value training();
   // The factor of the elements that dropout keeps: 1/(1-rate), or 1 outside training.
@@ -100,13 +140,26 @@ public:
   mlir::Value f64Of(mlir::Value a), elementOf(mlir::Value a);  // of and to an element
   mlir::Value f64OfInteger(mlir::Value a);
 
-  // Memory. Offsets count elements of `of`, the element type unless said otherwise; a pointer keeps its address space.
-  mlir::Value offset(mlir::Value p, mlir::Value elements, mlir::Type of = {});
-  mlir::Value offset(mlir::Value p, int64_t elements, mlir::Type of = {});
-  mlir::Value load(mlir::Value p);
-  mlir::Value loadI32(mlir::Value p, mlir::Value i); // widened to i64
-  mlir::Value loadI64(mlir::Value p, mlir::Value i);
-  void store(mlir::Value value, mlir::Value p);
+  // Memory. What an element of a type in memory is computed in: f64 for f64, and f32 for the narrower floats, while
+  // integers are themselves. load() widens an element to that type, or a vector of them, and store() rounds to the
+  // nearest, ties to even.
+  static mlir::Type computed(mlir::Type stored);
+  mlir::Value widened(mlir::Value v), narrowed(mlir::Value v, mlir::Type stored);
+  mlir::Value load(const View &p);
+  void store(mlir::Value value, const View &p);
+  mlir::Value loadIndex(const View &p); // an i32 widened to i64, or an i64
+  // Memory at an address, as elements of the type that is computed in unless another one is given.
+  View at(mlir::Value address, mlir::Type of = {}) { return {*this, address, of ? of : element}; }
+  // For attention and products, which keep bare addresses: the same, in elements of the type that is computed in.
+  View offset(mlir::Value p, mlir::Value elements) { return at(p) + elements; }
+  View offset(mlir::Value p, int64_t elements) { return at(p) + elements; }
+  mlir::Value offset(mlir::Value p, mlir::Value elements, mlir::Type of) { return at(p, of) + elements; }
+  mlir::Value offset(mlir::Value p, int64_t elements, mlir::Type of) { return at(p, of) + elements; }
+  mlir::Value load(mlir::Value p) { return load(at(p)); }
+  mlir::Value loadI32(mlir::Value p, mlir::Value i) { return loadIndex(at(p, i32) + i); }
+  mlir::Value loadI64(mlir::Value p, mlir::Value i) { return loadIndex(at(p, i64) + i); }
+  void store(mlir::Value value, mlir::Value p) { store(value, at(p)); }
+  View offset(const View &p, mlir::Value elements) { return p + elements; }
 
   // Control flow. The induction variable of a loop has the type of `from`.
   Values loop(mlir::Value from, mlir::Value to, int64_t step, mlir::ValueRange state,
@@ -128,13 +181,6 @@ protected:
 
 private:
   const bool constantCalls;
-};
-
-// The address and the stride of a buffer's rows.
-struct Address {
-  mlir::Value data, stride;
-  Address(CodeBuilder &k, BufferIndex buffer) : data(k.buffer(buffer)), stride(k.stride(buffer)) {}
-  mlir::Value row(CodeBuilder &k, mlir::Value i) const { return k.offset(data, k.mul(i, stride)); }
 };
 
 } // namespace xfc

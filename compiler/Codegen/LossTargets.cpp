@@ -18,8 +18,8 @@ Values RowTarget::others(CodeBuilder &k, ValueRange state, const Body &body) con
   if (!labels)
     return Values(state);
   return k.loop(k.index(0), k.index(count), 1, state, [&](Value i, Values s) {
-    Value token = k.loadI32(labels, i), none = k.less(token, k.index(0));
-    Value share = k.select(none, k.scalar(0), k.load(k.offset(shares, i)));
+    Value token = k.loadIndex(labels + i), none = k.less(token, k.index(0));
+    Value share = k.select(none, k.scalar(0), k.load(shares + i));
     return body(k.select(none, k.index(0), token), share, std::move(s));
   });
 }
@@ -32,18 +32,18 @@ Value RowTarget::weighted(CodeBuilder &k, const std::function<Value(Value)> &num
   })[0];
 }
 
-void RowTarget::subtractOthers(CodeBuilder &k, Value scale, Value numbers) const {
+void RowTarget::subtractOthers(CodeBuilder &k, Value scale, const View &numbers) const {
   others(k, {}, [&](Value token, Value share, const Values &) -> Values {
-    Value address = k.offset(numbers, token);
-    k.store(k.subf(k.load(address), k.mulf(scale, share)), address);
+    View number = numbers + token;
+    k.store(k.subf(k.load(number), k.mulf(scale, share)), number);
     return {};
   });
 }
 
 LossTargets::LossTargets(CodeBuilder &k, BufferIndex labels, BufferIndex smoothing, RowsType type)
-    : k(k), count(type.getFeatures()), listed(!type.getShape().empty()), labels(k, labels) {
+    : k(k), count(type.getFeatures()), listed(!type.getShape().empty()), labels(k.rowsOf(labels)) {
   if (listed)
-    shares.emplace(k, smoothing);
+    shares = k.rowsOf(smoothing);
   else
     this->smoothing = k.load(k.buffer(smoothing));
 }
@@ -51,17 +51,17 @@ LossTargets::LossTargets(CodeBuilder &k, BufferIndex labels, BufferIndex smoothi
 RowTarget LossTargets::of(Value row) const {
   RowTarget target;
   if (!listed) {
-    target.label = k.loadI32(labels.data, row);
+    target.label = k.loadIndex(labels + row);
     target.even = smoothing;
     target.ofLabel = k.subf(k.scalar(1), smoothing);
     return target;
   }
-  Value list = k.offset(labels.data, k.mul(row, labels.stride), k.i32), parts = shares->row(k, row);
-  target.label = k.loadI32(list, k.index(0));
+  View list = labels.row(row), parts = shares.row(row);
+  target.label = k.loadIndex(list);
   target.even = k.load(parts);
-  target.ofLabel = k.load(k.offset(parts, 1));
-  target.labels = k.offset(list, 1, k.i32);
-  target.shares = k.offset(parts, 2);
+  target.ofLabel = k.load(parts + 1);
+  target.labels = list + 1;
+  target.shares = parts + 2;
   target.count = count - 1;
   target.ofOthers = target.weighted(k, [&](Value) { return k.scalar(1); });
   return target;

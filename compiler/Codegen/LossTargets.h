@@ -3,7 +3,6 @@
 
 #include "CodeBuilder.h"
 #include "Dialect/XFC.h"
-#include <optional>
 
 namespace xfc {
 
@@ -11,8 +10,9 @@ namespace xfc {
 struct RowTarget {
   mlir::Value label;         // i64; if it is negative, the row has no loss
   mlir::Value even, ofLabel; // the share that is spread evenly over the vocabulary, and the label's
-  // Null if rows have one label: the addresses of the row's other labels and of their shares, and the sum of these.
-  mlir::Value labels, shares, ofOthers;
+  // Null if rows have one label: the row's other labels and their shares, and the sum of these.
+  View labels, shares;
+  mlir::Value ofOthers;
   int64_t count = 0; // of other labels
 
   // ofLabel nll + even ofMean + sum over the other labels of share (lse - logit), given -log p of the label, the mean
@@ -27,7 +27,7 @@ struct RowTarget {
   mlir::Value weighted(CodeBuilder &k, const std::function<mlir::Value(mlir::Value token)> &number) const;
   // Subtracts scale times their shares from the elements that a row of numbers has at the other labels, one after the
   // other, so that labels may be equal.
-  void subtractOthers(CodeBuilder &k, mlir::Value scale, mlir::Value numbers) const;
+  void subtractOthers(CodeBuilder &k, mlir::Value scale, const View &numbers) const;
 };
 
 // The targets of the rows of a loss, or of the gradient of one.
@@ -43,9 +43,9 @@ private:
   CodeBuilder &k;
   const int64_t count; // of labels per row
   const bool listed;   // whether rows have lists of labels and shares
-  const Address labels;
-  mlir::Value smoothing;         // of all rows
-  std::optional<Address> shares; // of each
+  const View labels;
+  mlir::Value smoothing; // of all rows
+  View shares;           // of each
 };
 
 } // namespace xfc

@@ -82,7 +82,8 @@ ChunkOfTensor::ChunkOfTensor(CodeBuilder &k, int64_t tensors, BufferIndex hyperB
   isMatrix = k.less(k.index(-1), matrix);
   Value group = number(tensor, offsetof(PartedTensor, group));
   updated = k.less(k.index(-1), group);
-  hyper = k.offset(k.buffer(hyperBuffer), k.mul(k.max(group, k.index(0)), hyperCount));
+  Value first = k.mul(k.max(group, k.index(0)), hyperCount);
+  hyper = k.buffer(hyperBuffer) + first;
 }
 
 FactoredRule::Formula FactoredRule::clipped(Value factor) const {
@@ -119,11 +120,9 @@ std::pair<Value, Value> FactoredRule::scales(Value parameterSquares, Value updat
   return {k.elementOf(k.mulf(rate, wide("decay"))), k.elementOf(step)};
 }
 
-Value sumOfParts(CodeBuilder &k, Value data, Value count) {
-  Type f64 = k.b.getF64Type();
-  return k.loop(k.index(0), count, 1, ValueRange{k.constant(0, f64)}, [&](Value i, Values s) -> Values {
-    return {k.addf(s[0], LLVM::LoadOp::create(k.b, f64, k.offset(data, i, f64)))};
-  })[0];
+Value sumOfParts(CodeBuilder &k, const View &data, Value count) {
+  return k.loop(k.index(0), count, 1, ValueRange{k.constant(0, data.element)},
+                [&](Value i, Values s) -> Values { return {k.addf(s[0], k.load(data + i))}; })[0];
 }
 
 } // namespace xfc

@@ -27,7 +27,7 @@ struct ChunkOfTensor {
   mlir::Value rows, columns, per, parts, matrix;
   mlir::Value isMatrix; // whether it has two or more dimensions
   mlir::Value updated;  // whether it is updated at all
-  mlir::Value hyper;    // the address of its hyperparameters
+  View hyper;           // its hyperparameters
   // The rows of the part with the chunk's number.
   mlir::Value begin(CodeBuilder &k) const { return k.mul(number, per); }
   mlir::Value end(CodeBuilder &k) const { return k.min(k.add(begin(k), per), rows); }
@@ -56,7 +56,7 @@ public:
     return k.subf(parameter, k.fma(decay, parameter, k.mulf(step, update)));
   }
   // A hyperparameter as a scalar of the element type.
-  mlir::Value hyper(llvm::StringRef name) const { return k.load(k.offset(chunk.hyper, indexOf(name))); }
+  mlir::Value hyper(llvm::StringRef name) const { return k.load(chunk.hyper + indexOf(name)); }
 
 private:
   CodeBuilder &k;
@@ -65,7 +65,7 @@ private:
   const Spread spread;
 };
 
-// Sums up the f64 at `data`, in their order.
-mlir::Value sumOfParts(CodeBuilder &k, mlir::Value data, mlir::Value count);
+// Sums up the f64 in `data`, in their order.
+mlir::Value sumOfParts(CodeBuilder &k, const View &data, mlir::Value count);
 
 } // namespace xfc

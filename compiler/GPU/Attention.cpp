@@ -211,7 +211,7 @@ void AttentionKernel::finish(HeadOfSequence &at, State &state) {
 
 // Computes the scores once more, now that the sums of their exponentials are known.
 void AttentionKernel::writeWeights(HeadOfSequence &at, const std::array<Value, 2> &logSums) {
-  Value block = at.pairs(k, op.getWeights(), heads);
+  View block = at.pairs(k, op.getWeights(), heads);
   k.loop(k.i32Of(0), at.keys, keys, [&](Value j) {
     Value count = k.min(k.sub(at.keys, j), k.i32Of(keys));
     k.barrier();
@@ -220,7 +220,7 @@ void AttentionKernel::writeWeights(HeadOfSequence &at, const std::array<Value, 2
     Values scores = scoresOf(at, j);
     for (size_t i = 0; i < scores.size(); ++i)
       scores[i] = k.exp2(k.subf(scores[i], logSums[AttentionTiles::rowOf(i)]));
-    tiles.copyOutPairs(k.offset(at.pairsRow(k, block, start), j), scores, k.i64Of(at.keys), rowsLeft, count);
+    tiles.copyOutPairs(at.pairsRow(k, block, start) + j, scores, k.i64Of(at.keys), rowsLeft, count);
   });
 }
 

@@ -109,13 +109,14 @@ Value HeadOfSequence::largestLimit(KernelBuilder &k, Value from, Value count, in
   return k.acrossLanes(largest, [&](Value x, Value y) { return k.max(x, y); });
 }
 
-Value HeadOfSequence::pairs(KernelBuilder &k, BufferIndex buffer, int64_t heads) {
+View HeadOfSequence::pairs(KernelBuilder &k, BufferIndex buffer, int64_t heads) {
   Value before = k.loadI64(k.field(k.keys(), offsetof(xfc_keys, pair_offsets), k.ptr), sequence);
-  return k.offset(k.buffer(buffer), k.add(k.mul(before, heads), k.mul(head, k.mul(k.i64Of(queries), k.i64Of(keys)))));
+  Value first = k.add(k.mul(before, heads), k.mul(head, k.mul(k.i64Of(queries), k.i64Of(keys))));
+  return k.buffer(buffer) + first;
 }
 
-Value HeadOfSequence::pairsRow(KernelBuilder &k, Value block, Value query) {
-  return k.offset(block, k.mul(k.i64Of(query), k.i64Of(keys)));
+View HeadOfSequence::pairsRow(KernelBuilder &k, const View &block, Value query) {
+  return block + k.mul(k.i64Of(query), k.i64Of(keys));
 }
 
 void HeadOfSequence::clearRowsThatAreNoKeys(KernelBuilder &k, Value start, Value count,

@@ -48,8 +48,8 @@ struct HeadOfSequence {
   void clearRowsThatAreNoKeys(KernelBuilder &k, mlir::Value start, mlir::Value count,
                               llvm::ArrayRef<std::pair<BufferIndex, int64_t>> buffers);
   // The head's block of a pairs value, and a query's row in that block.
-  mlir::Value pairs(KernelBuilder &k, BufferIndex buffer, int64_t heads);
-  mlir::Value pairsRow(KernelBuilder &k, mlir::Value block, mlir::Value query);
+  View pairs(KernelBuilder &k, BufferIndex buffer, int64_t heads);
+  View pairsRow(KernelBuilder &k, const View &block, mlir::Value query);
   // Positions of a query and of a key in their sequence (i32).
   mlir::Value queryPosition(KernelBuilder &k, mlir::Value query), keyPosition(KernelBuilder &k, mlir::Value key);
   // The number of keys at positions before this one.

@@ -78,8 +78,9 @@ SmallVector<Candidates::Candidate> Candidates::best(RowTeam &team, Values list) 
 
 static int64_t widthOf(Value rows) { return cast<RowsType>(rows.getType()).getFeatures(); }
 
-static Value rowOf(KernelBuilder &k, BufferIndex buffer, Value i, Type type = {}) {
-  return k.offset(k.buffer(buffer), k.mul(i, k.stride(buffer)), type);
+static View rowOf(KernelBuilder &k, BufferIndex buffer, Value i) {
+  Value first = k.mul(i, k.stride(buffer));
+  return k.buffer(buffer) + first;
 }
 
 // Stores one row's results, in one thread. Numbers are relative to `lse`, if given; one that is not a number then is no
@@ -95,9 +96,9 @@ static void store(KernelBuilder &k, Op op, Value row, ArrayRef<Candidates::Candi
       token = k.select(some, token, k.i32Of(-1));
     }
     if (!op.getTokens().use_empty())
-      LLVM::StoreOp::create(k.b, token, k.offset(rowOf(k, op.getTokens(), row, k.i32), static_cast<int64_t>(i), k.i32));
+      k.store(token, rowOf(k, op.getTokens(), row) + static_cast<int64_t>(i));
     if (!op.getBest().use_empty())
-      k.store(number, k.offset(rowOf(k, op.getBest(), row), static_cast<int64_t>(i)));
+      k.store(number, rowOf(k, op.getBest(), row) + static_cast<int64_t>(i));
   }
   if (!op.getWantedLogProb().use_empty())
     k.store(lse ? k.subf(wanted, lse) : wanted, rowOf(k, op.getWantedLogProb(), row));
@@ -107,7 +108,7 @@ static Backend::KernelInfo emitCandidates(KernelBuilder &k, CandidatesOp op) {
   RowInMemory row(k, widthOf(op.getLogProbs()));
   Candidates candidates(k, widthOf(op.getTokens()));
   return {row.eachRow({op.getLogProbsMutable()}, [&](Value number) {
-    Value from = rowOf(k, op.getLogProbsMutable(), number);
+    View from = rowOf(k, op.getLogProbsMutable(), number);
     Values list = row.loop(from, candidates.none(), [&](Value f, const Values &x, Values s) {
       for (auto [j, v] : llvm::enumerate(x))
         s = candidates.with(s, v, k.add(f, static_cast<int64_t>(j)), op.getExcluded());
@@ -115,9 +116,8 @@ static Backend::KernelInfo emitCandidates(KernelBuilder &k, CandidatesOp op) {
     });
     const SmallVector<Candidates::Candidate> best = candidates.best(row, list);
     Value lse = op.getRenormalize() ? emitRowSums(k, row, from, op.getExcluded()).lse : Value();
-    row.once([&] {
-      store(k, op, number, best, k.load(k.offset(from, k.loadI32(k.buffer(op.getWantedMutable()), number))), lse);
-    });
+    row.once(
+        [&] { store(k, op, number, best, k.load(from + k.loadIndex(k.buffer(op.getWantedMutable()) + number)), lse); });
   })};
 }
 
@@ -126,13 +126,13 @@ static Backend::KernelInfo emitMergeCandidates(KernelBuilder &k, MergeCandidates
   RowInMemory row(k, slabs * count);
   Candidates candidates(k, count);
   return {row.eachRow({op.getLargestMutable()}, [&](Value number) {
-    Value tokens = rowOf(k, op.getSlabTokensMutable(), number, k.i32);
+    View tokens = rowOf(k, op.getSlabTokensMutable(), number);
     RowInMemory ofSlabs = row.another(slabs);
     Value lse = emitRowSums(k, ofSlabs, rowOf(k, op.getLseMutable(), number)).lse;
     Values list =
         row.loop(rowOf(k, op.getLargestMutable(), number), candidates.none(), [&](Value f, const Values &x, Values s) {
           for (auto [j, v] : llvm::enumerate(x))
-            s = candidates.with(s, v, k.truncated(k.loadI32(tokens, k.add(f, static_cast<int64_t>(j)))));
+            s = candidates.with(s, v, k.truncated(k.loadIndex(tokens + k.add(f, static_cast<int64_t>(j)))));
           return s;
         });
     const SmallVector<Candidates::Candidate> best = candidates.best(row, list);

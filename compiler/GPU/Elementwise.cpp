@@ -18,32 +18,33 @@ static Backend::KernelInfo overPairs(KernelBuilder &k, Operation *op, const Comp
   auto type = cast<PairsType>(op->getResultTypes().front());
   return {eachQuery(k, type.getHeads(), [&](HeadOfSequence &at, Value query) {
     at.setReach(k, reach, type.getKeys() == RowSet::cache);
-    SmallVector<Value> rows;
+    SmallVector<View> rows;
     for (BufferIndex buffer : buffersOf(op))
       rows.push_back(at.pairsRow(k, at.pairs(k, buffer, type.getHeads()), query));
     k.loop(k.lane(), at.keys, KernelBuilder::warpSize, [&](Value key) {
       SmallVector<Value> xs;
-      for (Value row : ArrayRef(rows).drop_back())
-        xs.push_back(k.load(k.offset(row, key)));
-      k.store(compute(xs, at, query, key), k.offset(rows.back(), key));
+      for (const View &row : ArrayRef(rows).drop_back())
+        xs.push_back(k.load(row + key));
+      View result = rows.back() + key;
+      k.store(compute(xs, at, query, key), result);
     });
   })};
 }
 
 static Backend::KernelInfo overTensors(KernelBuilder &k, Operation *op, const Compute &compute) {
   constexpr int64_t part = SquareSumOp::elementsOfPart;
-  SmallVector<Value> data;
+  SmallVector<View> data;
   for (BufferIndex buffer : buffersOf(op))
     data.push_back(k.buffer(buffer));
   Value from = k.mul(k.chunk, part), to = k.min(k.add(from, part), k.immediate(0));
   k.overSpan(data, from, to, {}, [&](Value i, int64_t n, const Values &) -> Values {
     SmallVector<Values> xs;
-    for (Value operand : ArrayRef(data).drop_back())
-      xs.push_back(k.load(k.offset(operand, i), n));
+    for (const View &operand : ArrayRef(data).drop_back())
+      xs.push_back(k.load(operand + i, n));
     Values ys;
     for (int64_t j = 0; j < n; ++j)
       ys.push_back(compute(llvm::map_to_vector(xs, [&](const Values &x) { return x[j]; })));
-    k.store(ys, k.offset(data.back(), i));
+    k.store(ys, data.back() + i);
     return {};
   });
   return {{Partition::Unit::Elements, part, 1}};
@@ -84,7 +85,10 @@ static Partition dropRows(KernelBuilder &k, DropoutOp op, int64_t width, double 
       for (int64_t word = 0; word < 4; ++word) {
         Value f = k.add(k.add(k.mul(block, 64), first), word * 16);
         auto part = [&] {
-          auto at = [&](BufferIndex i) { return k.offset(k.offset(k.buffer(i), k.mul(row, k.stride(i))), f); };
+          auto at = [&](BufferIndex i) {
+            Value first = k.mul(row, k.stride(i));
+            return k.buffer(i) + first + f;
+          };
           Values xs = k.load(at(x), n);
           for (int64_t i = 0; i < n; ++i)
             xs[i] = k.mulf(xs[i], k.keepFactor(words[i][word], rate));
@@ -142,8 +146,9 @@ static Backend::KernelInfo emitZeros(KernelBuilder &k, ZerosOp op) {
 static Backend::KernelInfo emitCacheWrite(KernelBuilder &k, CacheWriteOp op) {
   Value slots = k.field(k.shape(), offsetof(xfc_shape, slots), k.ptr);
   const BufferIndex cache = op.getCacheMutable(), rows = op.getRowsMutable();
-  auto address = [&](int64_t i, Value row) {
-    return k.offset(k.buffer(i), k.mul(i == cache ? k.loadI32(slots, row) : row, k.stride(i)));
+  auto address = [&](BufferIndex i, Value row) {
+    Value stride = k.stride(i), first = k.mul(i == cache ? k.loadI32(slots, row) : row, stride);
+    return k.buffer(i) + first;
   };
   return {overRows(
       k, cast<RowsType>(op.getRows().getType()).getFeatures(), {rows, cache}, [](ArrayRef<Value> xs) { return xs[0]; },
@@ -154,9 +159,9 @@ static Backend::KernelInfo emitAddPositions(KernelBuilder &k, AddPositionsOp op)
   const int64_t width = cast<RowsType>(op.getType()).getFeatures();
   Value positions = k.field(k.rows(), offsetof(xfc_rows, positions), k.ptr);
   const BufferIndex table = op.getTableMutable();
-  auto address = [&](int64_t i, Value row) {
-    return i == table ? k.offset(k.offset(k.buffer(i), k.mul(k.loadI32(positions, row), width)), op.getOffset() * width)
-                      : k.offset(k.buffer(i), k.mul(row, k.stride(i)));
+  auto address = [&](BufferIndex i, Value row) {
+    Value first = i == table ? k.mul(k.loadI32(positions, row), width) : k.mul(row, k.stride(i));
+    return k.buffer(i) + first + (i == table ? op.getOffset() * width : 0);
   };
   return {overRows(
       k, width, {op.getXMutable(), table, op.getResult()}, [&](ArrayRef<Value> xs) { return k.addf(xs[0], xs[1]); },
@@ -168,23 +173,24 @@ static Backend::KernelInfo emitRotate(KernelBuilder &k, RotateOp op) {
   const int64_t features = op.getType().getFeatures(), heads = static_cast<int64_t>(op.getHeads());
   const int64_t width = features / heads, rotated = op.getTable().getType().getDimSize(1), half = rotated / 2;
   const int64_t rest = width - rotated, per = rowsPerBlock(features);
-  Address x(k, op.getXMutable()), y(k, op.getResult());
-  Value table = k.buffer(op.getTableMutable()), positions = k.field(k.rows(), offsetof(xfc_rows, positions), k.ptr);
+  View x = k.rowsOf(op.getXMutable()), y = k.rowsOf(op.getResult());
+  View table = k.buffer(op.getTableMutable());
+  Value positions = k.field(k.rows(), offsetof(xfc_rows, positions), k.ptr);
   eachGroup(k, per, heads * half, [&](Value row, Value group) {
     Value head = k.mul(k.div(group, half), width), pair = k.rem(group, half);
-    Value angles = k.offset(table, k.mul(k.loadI32(positions, row), rotated));
-    Value from = k.offset(x.row(k, row), head), to = k.offset(y.row(k, row), head);
+    View angles = table + k.mul(k.loadI32(positions, row), rotated);
+    View from = x.row(row) + head, to = y.row(row) + head;
     Value first = op.getHalves() ? pair : k.mul(pair, 2), second = k.add(first, op.getHalves() ? half : 1);
-    Value sine = k.load(k.offset(angles, first)), cosine = k.load(k.offset(angles, second));
-    Value a = k.load(k.offset(from, first)), b = k.load(k.offset(from, second));
+    Value sine = k.load(angles + first), cosine = k.load(angles + second);
+    Value a = k.load(from + first), b = k.load(from + second);
     Value negative = k.subf(k.scalar(0), sine);
-    k.store(k.fma(a, cosine, k.mulf(b, op.getInverse() ? sine : negative)), k.offset(to, first));
-    k.store(k.fma(b, cosine, k.mulf(a, op.getInverse() ? negative : sine)), k.offset(to, second));
+    k.store(k.fma(a, cosine, k.mulf(b, op.getInverse() ? sine : negative)), to + first);
+    k.store(k.fma(b, cosine, k.mulf(a, op.getInverse() ? negative : sine)), to + second);
   });
   if (rest)
     eachGroup(k, per, heads * rest, [&](Value row, Value group) {
       Value f = k.add(k.mul(k.div(group, rest), width), k.add(k.rem(group, rest), rotated));
-      k.store(k.load(k.offset(x.row(k, row), f)), k.offset(y.row(k, row), f));
+      k.store(k.load(x.row(row) + f), y.row(row) + f);
     });
   return {{Partition::Unit::Rows, per, 1}};
 }
@@ -201,14 +207,15 @@ Backend::PackInfo emitPackWeight(KernelBuilder &k, RankedTensorType weight) {
       return k.choose(
           k.less(column, k.i32Of(static_cast<int32_t>(columns))),
           [&]() -> Values {
-            return {k.load(k.offset(k.offset(k.buffer(PackBuffers::weight), k.mul(row, columns)), column))};
+            Value first = k.mul(row, columns);
+            return {k.load(k.buffer(PackBuffers::weight) + first + column)};
           },
           [&]() -> Values { return {k.scalar(0)}; })[0];
     };
     Value low = at(0), high = at(1);
     Value pair = k.ptx("cvt.rn.bf16x2.f32 $0, $1, $2;", {high, low}, {k.i32}, /*pure=*/true)[0];
-    LLVM::StoreOp::create(
-        k.b, pair, k.offset(k.buffer(PackBuffers::packed), k.add(k.mul(row, pairs), k.i64Of(k.div(f, 2))), k.i32));
+    Value place = k.add(k.mul(row, pairs), k.i64Of(k.div(f, 2)));
+    k.store(pair, k.buffer({PackBuffers::packed, k.i32}) + place);
   });
   return {rows * width * 2, chunks};
 }

@@ -10,9 +10,13 @@ namespace xfc::gpu {
 static Backend::KernelInfo emitEmbedding(KernelBuilder &k, EmbeddingOp op) {
   const int64_t width = cast<RowsType>(op.getType()).getFeatures();
   const BufferIndex table = op.getTableMutable();
-  Value ids = k.buffer(op.getIdsMutable()), scale = k.scalar(op.getScale().convertToDouble());
-  auto address = [&](int64_t i, Value row) {
-    return i == table ? k.offset(k.buffer(table), k.mul(k.loadI32(ids, row), width)) : Address(k, i).row(k, row);
+  View ids = k.buffer(op.getIdsMutable());
+  Value scale = k.scalar(op.getScale().convertToDouble());
+  auto address = [&](BufferIndex i, Value row) {
+    if (i != table)
+      return k.rowsOf(i).row(row);
+    Value first = k.mul(k.loadIndex(ids + row), width);
+    return k.buffer(table) + first;
   };
   return {
       overRows(k, width, {table, op.getResult()}, [&](ArrayRef<Value> xs) { return k.mulf(xs[0], scale); }, address)};
@@ -20,7 +24,7 @@ static Backend::KernelInfo emitEmbedding(KernelBuilder &k, EmbeddingOp op) {
 
 // Among the rows ordered by id, the first place in from .. to - 1 whose id is at least `id`, or `to`. A warp searches,
 // 32 places at a time.
-static Value lowerBound(KernelBuilder &k, Value byId, Value ids, Value from, Value to, Value id) {
+static Value lowerBound(KernelBuilder &k, Value byId, const View &ids, Value from, Value to, Value id) {
   // With 32 places at a time, 2^31 rows take 7 steps. Once from = to, a step changes nothing.
   return k.loop(k.i32Of(0), k.i32Of(7), 1, ValueRange{from, to}, [&](Value, Values s) {
     return k.choose(
@@ -32,7 +36,7 @@ static Value lowerBound(KernelBuilder &k, Value byId, Value ids, Value from, Val
           Value below = k.choose(
               k.less(place, s[1]),
               [&]() -> Values {
-                return {k.select(k.less(k.loadI32(ids, k.loadI32(byId, place)), id), k.i32Of(1), k.i32Of(0))};
+                return {k.select(k.less(k.loadIndex(ids + k.loadI32(byId, place)), id), k.i32Of(1), k.i32Of(0))};
               },
               [&]() -> Values { return {k.i32Of(0)}; })[0];
           Value parts = k.i64Of(k.acrossLanes(below, [&](Value x, Value y) { return k.add(x, y); })),
@@ -50,25 +54,25 @@ static Backend::KernelInfo emitEmbeddingGrad(KernelBuilder &k, EmbeddingGradOp o
   constexpr int64_t entries = 32, columns = 128, few = 64;
   auto table = cast<RankedTensorType>(op.getType());
   const int64_t vocabulary = table.getDimSize(0), width = table.getDimSize(1), across = (width + columns - 1) / columns;
-  Value ids = k.buffer(op.getIdsMutable()), byId = k.field(k.rows(), offsetof(xfc_rows, by_id), k.ptr),
-        scale = k.scalar(op.getScale().convertToDouble());
+  View ids = k.buffer(op.getIdsMutable());
+  Value byId = k.field(k.rows(), offsetof(xfc_rows, by_id), k.ptr), scale = k.scalar(op.getScale().convertToDouble());
   Value first = k.mul(k.div(k.chunk, across), entries), column = k.mul(k.rem(k.chunk, across), columns),
         warp = k.i64Of(k.warp());
   // Otherwise, for sm_90 and later, ptxas would spill to fit 8 blocks on a multiprocessor.
   k.b.getInsertionBlock()->getParent()->getParentOfType<LLVM::LLVMFuncOp>()->setAttr(
       NVVM::NVVMDialect::getMinctasmAttrName(), k.b.getI32IntegerAttr(6));
-  Value bounds = k.shared((entries + 1) * 8), parts = k.shared(k.warps() * columns * k.bytes());
-  const Address dy(k, op.getDyMutable());
+  View bounds = k.at(k.shared((entries + 1) * 8), k.i64), parts = k.at(k.shared(k.warps() * columns * k.bytes()));
+  const View dy = k.rowsOf(op.getDyMutable());
 
   // Finds where each entry's rows begin among those ordered by id.
   Value begin = lowerBound(k, byId, ids, k.index(0), k.rowCount(), first);
   Value end = lowerBound(k, byId, ids, begin, k.rowCount(), k.add(first, entries));
   k.loop(warp, k.index(entries + 1), k.warps(), [&](Value i) {
     Value bound = lowerBound(k, byId, ids, begin, end, k.add(first, i));
-    k.when(k.equal(k.lane(), k.i32Of(0)), [&] { LLVM::StoreOp::create(k.b, bound, k.offset(bounds, i, k.i64)); });
+    k.when(k.equal(k.lane(), k.i32Of(0)), [&] { k.store(bound, bounds + i); });
   });
   k.barrier();
-  auto boundOf = [&](Value i) { return k.loadI64(bounds, i); };
+  auto boundOf = [&](Value i) { return k.loadIndex(bounds + i); };
   auto valid = [&](Value i) { return k.less(k.add(first, i), k.index(vocabulary)); };
 
   auto sum = [&](int64_t n) {
@@ -81,22 +85,29 @@ static Backend::KernelInfo emitEmbeddingGrad(KernelBuilder &k, EmbeddingGradOp o
     auto add = [&](Value from, Value to, int64_t step,
                    Value at) { // sums of one group over the rows at places from, from + step, ..
       return k.loop(from, to, step, Values(n, k.scalar(0)), [&](Value place, Values s) {
-        Values x = k.load(k.offset(dy.row(k, k.loadI32(byId, place)), at), n);
+        Values x = k.load(dy.row(k.loadI32(byId, place)) + at, n);
         for (int64_t j = 0; j < n; ++j)
           s[j] = k.fma(scale, x[j], s[j]);
         return s;
       });
     };
-    auto entry = [&](Value i) { return k.offset(k.buffer(op.getResult()), k.mul(k.add(first, i), width)); };
+    auto entry = [&](Value i) {
+      Value before = k.mul(k.add(first, i), width);
+      return k.buffer(op.getResult()) + before;
+    };
     k.loop(warp, k.index(entries), k.warps(), [&](Value i) {
       Value from = boundOf(i), to = boundOf(k.add(i, 1));
-      k.when(k.both(valid(i), k.less(k.sub(to, from), k.index(few + 1))),
-             [&] { each([&](int64_t, Value at) { k.store(add(from, to, 1, at), k.offset(entry(i), at)); }); });
+      k.when(k.both(valid(i), k.less(k.sub(to, from), k.index(few + 1))), [&] {
+        each([&](int64_t, Value at) {
+          View sum = entry(i) + at;
+          k.store(add(from, to, 1, at), sum);
+        });
+      });
     });
     k.loop(k.index(0), k.index(entries), 1, [&](Value i) {
       Value from = boundOf(i), to = boundOf(k.add(i, 1));
       k.when(k.both(valid(i), k.less(k.index(few), k.sub(to, from))), [&] {
-        auto partOf = [&](Value w, Value at) { return k.offset(parts, k.add(k.mul(w, columns), k.sub(at, column))); };
+        auto partOf = [&](Value w, Value at) { return parts + k.add(k.mul(w, columns), k.sub(at, column)); };
         each([&](int64_t, Value at) { k.store(add(k.add(from, warp), to, k.warps(), at), partOf(warp, at)); });
         k.barrier();
         k.when(k.equal(warp, k.index(0)), [&] {
@@ -107,7 +118,7 @@ static Backend::KernelInfo emitEmbeddingGrad(KernelBuilder &k, EmbeddingGradOp o
               for (int64_t j = 0; j < n; ++j)
                 total[j] = k.addf(total[j], part[j]);
             }
-            k.store(total, k.offset(entry(i), at));
+            k.store(total, entry(i) + at);
           });
         });
         k.barrier();
@@ -123,7 +134,7 @@ static Backend::KernelInfo emitEmbeddingGrad(KernelBuilder &k, EmbeddingGradOp o
 static Backend::KernelInfo emitPositionsGrad(KernelBuilder &k, PositionsGradOp op) {
   auto table = cast<RankedTensorType>(op.getType());
   const int64_t width = table.getDimSize(1);
-  const Address dy(k, op.getDyMutable());
+  const View dy = k.rowsOf(op.getDyMutable());
   Value offsets = k.field(k.rows(), offsetof(xfc_rows, offsets), k.ptr),
         sequences = k.field(k.rows(), offsetof(xfc_rows, sequences), k.i64);
   Value position = op.getOffset() ? k.sub(k.chunk, k.index(op.getOffset())) : k.chunk;
@@ -138,14 +149,15 @@ static Backend::KernelInfo emitPositionsGrad(KernelBuilder &k, PositionsGradOp o
         return k.choose(
             hasRow,
             [&]() -> Values {
-              Values x = k.load(k.offset(dy.row(k, row), f), n), next;
+              Values x = k.load(dy.row(row) + f, n), next;
               for (int64_t j = 0; j < n; ++j)
                 next.push_back(k.addf(s[j], x[j]));
               return next;
             },
             [&] { return s; });
       });
-      k.store(sums, k.offset(k.offset(k.buffer(op.getResult()), k.mul(k.chunk, width)), f));
+      Value first = k.mul(k.chunk, width);
+      k.store(sums, k.buffer(op.getResult()) + first + f);
     });
   });
   return {{Partition::Unit::One, 1, table.getDimSize(0)}};

@@ -55,15 +55,15 @@ struct RowSums {
   mlir::Value lse, threadSum;
 };
 // Tokens that are left out count as minus infinity; feature 0 is token `first` (i32), or token 0.
-RowSums emitRowSums(KernelBuilder &, RowInMemory &, mlir::Value row, llvm::ArrayRef<int64_t> leftOut = {},
+RowSums emitRowSums(KernelBuilder &, RowInMemory &, const View &row, llvm::ArrayRef<int64_t> leftOut = {},
                     mlir::Value first = {});
 // Loss, negative log-likelihood and log-sum-exp of a row of logits, in every thread.
 struct RowLoss {
   mlir::Value loss, nll, lse;
 };
-RowLoss emitCrossEntropyRow(KernelBuilder &, RowInMemory &, mlir::Value logits, const RowTarget &target);
+RowLoss emitCrossEntropyRow(KernelBuilder &, RowInMemory &, const View &logits, const RowTarget &target);
 // The gradient of the row's logits, given its log-sum-exp and the loss's gradient; `result` may alias `logits`.
-void emitCrossEntropyGradRow(KernelBuilder &, RowInMemory &, mlir::Value logits, mlir::Value result,
+void emitCrossEntropyGradRow(KernelBuilder &, RowInMemory &, const View &logits, const View &result,
                              const RowTarget &target, mlir::Value lse, mlir::Value dloss);
 
 // The top `count` of the numbers that a team's threads see, with their tokens. Each thread keeps a list in registers.

@@ -160,28 +160,26 @@ Value KernelBuilder::maxf(Value x, Value y) { return arith::MaxNumFOp::create(b,
 // Memory
 //===--------------------------------------------------------------------------------------------------------===//
 
-Values KernelBuilder::load(Value p, int64_t n, Type of) {
-  Type type = of ? of : element;
-  const unsigned alignment = n * type.getIntOrFloatBitWidth() / 8;
+Values KernelBuilder::load(const View &p, int64_t n) {
   if (n == 1)
-    return {LLVM::LoadOp::create(b, type, p, alignment)};
-  Value vector = LLVM::LoadOp::create(b, vectorType(n, type), p, alignment);
+    return {CodeBuilder::load(p)};
+  Value vector = LLVM::LoadOp::create(b, vectorType(n, p.element), p.data, n * bytesOf(p.element));
   Values values;
   for (int64_t i = 0; i < n; ++i)
-    values.push_back(LLVM::ExtractElementOp::create(b, vector, i32Of(static_cast<int32_t>(i))));
+    values.push_back(widened(LLVM::ExtractElementOp::create(b, vector, i32Of(static_cast<int32_t>(i)))));
   return values;
 }
 
-void KernelBuilder::store(ArrayRef<Value> values, Value p) {
-  Type type = values.front().getType();
+void KernelBuilder::store(ArrayRef<Value> values, const View &p) {
   const int64_t n = values.size();
-  Value whole = values.front();
-  if (n > 1) {
-    whole = LLVM::PoisonOp::create(b, vectorType(n, type));
-    for (int64_t i = 0; i < n; ++i)
-      whole = LLVM::InsertElementOp::create(b, whole, values[i], i32Of(static_cast<int32_t>(i)));
+  if (n == 1)
+    return CodeBuilder::store(values.front(), p);
+  Value whole = LLVM::PoisonOp::create(b, vectorType(n, p.element));
+  for (int64_t i = 0; i < n; ++i) {
+    Value value = narrowed(values[i], p.element);
+    whole = LLVM::InsertElementOp::create(b, whole, value, i32Of(static_cast<int32_t>(i)));
   }
-  LLVM::StoreOp::create(b, whole, p, n * type.getIntOrFloatBitWidth() / 8);
+  LLVM::StoreOp::create(b, whole, p.data, n * bytesOf(p.element));
 }
 
 // The n operands from number `from` on, as "$2" or "{$2, $3}", and the instruction's suffix for n: "", ".v2" or ".v4".
@@ -223,11 +221,11 @@ void KernelBuilder::vectorized(ArrayRef<BufferIndex> buffers, int64_t width, con
   when(all, [&] { body(4); }, [&] { body(1); });
 }
 
-Values KernelBuilder::overSpan(ArrayRef<Value> data, Value from, Value to, ValueRange state,
+Values KernelBuilder::overSpan(ArrayRef<View> data, Value from, Value to, ValueRange state,
                                const std::function<Values(Value, int64_t, Values)> &body) {
   Value all = boolean(true), count = max(sub(to, from), index(0));
-  for (Value p : data)
-    all = both(all, aligned(offset(p, from), index(0)));
+  for (const View &p : data)
+    all = both(all, aligned(p + from, index(0)));
   Value single = add(from, select(all, sub(count, rem(count, 4)), index(0))); // the first element taken one at a time
   auto span = [&](Value begin, Value end, int64_t n, ValueRange s) {
     return loop(add(begin, mul(i64Of(thread()), n)), end, threads * n, s,

@@ -65,9 +65,12 @@ public:
 
   // Memory. n elements (1, 2 or 4) at a pointer that is aligned to their total size.
   using CodeBuilder::load;
-  Values load(mlir::Value p, int64_t n, mlir::Type of = {});
-  void store(llvm::ArrayRef<mlir::Value> values, mlir::Value p);
+  Values load(const View &p, int64_t n);
+  void store(llvm::ArrayRef<mlir::Value> values, const View &p);
   using CodeBuilder::store;
+  // The same at bare addresses.
+  Values load(mlir::Value p, int64_t n, mlir::Type of = {}) { return load(at(p, of), n); }
+  void store(llvm::ArrayRef<mlir::Value> values, mlir::Value p) { store(values, at(p, values.front().getType())); }
   // The same, predicated instead of with a branch. Where the condition (i1) is false, memory is not accessed: a load
   // gives zeros, and nothing is stored.
   Values loadIf(mlir::Value condition, mlir::Value p, int64_t n);
@@ -78,9 +81,9 @@ public:
   // `buffers` have aligned rows. There is only body(1) if 4 does not divide `width`.
   void vectorized(llvm::ArrayRef<BufferIndex> buffers, int64_t width, const std::function<void(int64_t)> &body);
 
-  // Spreads elements from .. to - 1 (i64) of dense buffers, which start at `data`, over the block's threads:
+  // Spreads elements from .. to - 1 (i64) of dense buffers, `data`, over the block's threads:
   // body(first, count, state). If all are aligned, elements are taken four at a time, and what remains one at a time.
-  Values overSpan(llvm::ArrayRef<mlir::Value> data, mlir::Value from, mlir::Value to, mlir::ValueRange state,
+  Values overSpan(llvm::ArrayRef<View> data, mlir::Value from, mlir::Value to, mlir::ValueRange state,
                   const std::function<Values(mlir::Value, int64_t, Values)> &body);
 
   // The `per` rows of this chunk: a whole warp runs body(row), and each warp takes every warps()-th row.

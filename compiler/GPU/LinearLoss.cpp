@@ -157,13 +157,14 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide,
       return;
     k.barrier(); // the rows' log-sum-exps and all logits have been stored
     RowInMemory line = RowInMemory::ofWarp(k, vocabulary);
-    const Address logits(k, wide), dlosses(k, *dloss);
+    const View logits = k.rowsOf(wide), dlosses = k.rowsOf(*dloss);
     line.vectorized({wide}, [&] {
       k.loop(k.warp(), k.min(k.i32Of(static_cast<int32_t>(tile.rows)), k.sub(rows, k.truncated(row))), k.warps(),
              [&](Value r) {
-               Value at = k.add(row, k.i64Of(r)), place = logits.row(k, at);
+               Value at = k.add(row, k.i64Of(r));
+               View place = logits.row(at);
                emitCrossEntropyGradRow(k, line, place, place, targets.of(at), k.load(k.offset(logSums, r)),
-                                       k.load(dlosses.row(k, at)));
+                                       k.load(dlosses.row(at)));
              });
     });
   });
@@ -229,7 +230,8 @@ static Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidat
     RowInMemory line = RowInMemory::ofWarp(k, slab);
     Candidates candidates(k, best);
     k.loop(k.warp(), k.min(k.i32Of(static_cast<int32_t>(tile.rows)), k.sub(rows, row)), k.warps(), [&](Value r) {
-      Value at = k.i64Of(k.add(row, r)), from = k.offset(logits, k.mul(r, lineElements));
+      Value at = k.i64Of(k.add(row, r));
+      View from = k.offset(logits, k.mul(r, lineElements));
       Values list = line.loop(from, candidates.none(), [&](Value f, const Values &x, Values s) {
         return candidates.with(std::move(s), x[0], k.add(first, f), op.getExcluded());
       });

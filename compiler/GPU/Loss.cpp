@@ -10,7 +10,7 @@ namespace {
 
 int64_t widthOf(Value rows) { return cast<RowsType>(rows.getType()).getFeatures(); }
 
-Value rowSum(KernelBuilder &k, RowInMemory &row, Value from) {
+Value rowSum(KernelBuilder &k, RowInMemory &row, const View &from) {
   return row.sum(row.loop(from, {k.scalar(0)}, [&](Value, const Values &x, Values s) -> Values {
     for (Value v : x)
       s[0] = k.addf(s[0], v);
@@ -21,7 +21,7 @@ Value rowSum(KernelBuilder &k, RowInMemory &row, Value from) {
 } // namespace
 
 // In one pass: a thread rescales its sum of exp(x - m) when its largest element m grows.
-RowSums emitRowSums(KernelBuilder &k, RowInMemory &row, Value from, ArrayRef<int64_t> leftOut, Value first) {
+RowSums emitRowSums(KernelBuilder &k, RowInMemory &row, const View &from, ArrayRef<int64_t> leftOut, Value first) {
   Values state =
       row.loop(from, {k.scalar(lowest), k.scalar(0), k.scalar(0)}, [&](Value f, Values x, Values s) -> Values {
         for (int64_t token : leftOut)
@@ -45,141 +45,146 @@ RowSums emitRowSums(KernelBuilder &k, RowInMemory &row, Value from, ArrayRef<int
 }
 
 // What the threads that visited a row's elements at its other labels subtract from them (RowTarget::subtractOthers).
-static void subtractOthers(KernelBuilder &k, RowInMemory &row, const RowTarget &target, Value scale, Value numbers) {
+static void subtractOthers(KernelBuilder &k, RowInMemory &row, const RowTarget &target, Value scale,
+                           const View &numbers) {
   target.others(k, {}, [&](Value token, Value share, const Values &) -> Values {
     row.whereVisited(k.truncated(token), [&] {
-      Value address = k.offset(numbers, token);
-      k.store(k.subf(k.load(address), k.mulf(scale, share)), address);
+      View number = numbers + token;
+      k.store(k.subf(k.load(number), k.mulf(scale, share)), number);
     });
     return {};
   });
 }
 
-RowLoss emitCrossEntropyRow(KernelBuilder &k, RowInMemory &row, Value logits, const RowTarget &target) {
+RowLoss emitCrossEntropyRow(KernelBuilder &k, RowInMemory &row, const View &logits, const RowTarget &target) {
   const RowSums sums = emitRowSums(k, row, logits);
   Value mean = k.mulf(row.sum(sums.threadSum), k.scalar(1.0 / row.width));
   Values losses = k.choose(
       k.less(target.label, k.index(0)), [&]() -> Values { return {k.scalar(0), k.scalar(0)}; },
       [&]() -> Values {
-        Value nll = k.subf(sums.lse, k.load(k.offset(logits, target.label)));
-        Value weighted = target.weighted(k, [&](Value token) { return k.load(k.offset(logits, token)); });
+        Value nll = k.subf(sums.lse, k.load(logits + target.label));
+        Value weighted = target.weighted(k, [&](Value token) { return k.load(logits + token); });
         return {target.loss(k, nll, k.subf(sums.lse, mean), sums.lse, weighted), nll};
       });
   return {losses[0], losses[1], sums.lse};
 }
 
-void emitCrossEntropyGradRow(KernelBuilder &k, RowInMemory &row, Value logits, Value result, const RowTarget &target,
-                             Value lse, Value dloss) {
+void emitCrossEntropyGradRow(KernelBuilder &k, RowInMemory &row, const View &logits, const View &result,
+                             const RowTarget &target, Value lse, Value dloss) {
   Value known = k.less(k.index(-1), target.label), scale = k.select(known, dloss, k.scalar(0)),
         spread = k.mulf(target.even, k.scalar(1.0 / row.width));
   Value labelColumn = k.truncated(target.label);
   row.each([&](Value f) {
-    Values x = k.load(k.offset(logits, f), row.vector()), y;
+    Values x = k.load(logits + f, row.vector()), y;
     for (auto [j, v] : llvm::enumerate(x)) {
       Value p = k.subf(target.timesSum(k, k.exp(k.subf(v, lse))), spread);
       Value q = k.select(k.equal(k.add(f, static_cast<int64_t>(j)), labelColumn), k.subf(p, target.ofLabel), p);
       y.push_back(k.select(known, k.mulf(scale, q), k.scalar(0)));
     }
-    k.store(y, k.offset(result, f));
+    k.store(y, result + f);
   });
   subtractOthers(k, row, target, scale, result);
 }
 
 static Backend::KernelInfo emitCrossEntropy(KernelBuilder &k, CrossEntropyOp op) {
   RowInMemory row(k, widthOf(op.getLogits()));
-  const Address logits(k, op.getLogitsMutable()), loss(k, op.getLoss()), nll(k, op.getNll()), lse(k, op.getLse());
+  const View logits = k.rowsOf(op.getLogitsMutable()), loss = k.rowsOf(op.getLoss()), nll = k.rowsOf(op.getNll()),
+             lse = k.rowsOf(op.getLse());
   const LossTargets targets(k, op);
   return {row.eachRow({op.getLogitsMutable()}, [&](Value number) {
-    const RowLoss values = emitCrossEntropyRow(k, row, logits.row(k, number), targets.of(number));
+    const RowLoss values = emitCrossEntropyRow(k, row, logits.row(number), targets.of(number));
     row.once([&] {
       if (!op.getLoss().use_empty())
-        k.store(values.loss, loss.row(k, number));
+        k.store(values.loss, loss.row(number));
       if (!op.getNll().use_empty())
-        k.store(values.nll, nll.row(k, number));
+        k.store(values.nll, nll.row(number));
       if (!op.getLse().use_empty())
-        k.store(values.lse, lse.row(k, number));
+        k.store(values.lse, lse.row(number));
     });
   })};
 }
 
 static Backend::KernelInfo emitCrossEntropyGrad(KernelBuilder &k, CrossEntropyGradOp op) {
   RowInMemory row(k, widthOf(op.getLogits()));
-  const Address logits(k, op.getLogitsMutable()), dloss(k, op.getDlossMutable()), lse(k, op.getLseMutable()),
-      result(k, op.getResult());
+  const View logits = k.rowsOf(op.getLogitsMutable()), dloss = k.rowsOf(op.getDlossMutable()),
+             lse = k.rowsOf(op.getLseMutable()), result = k.rowsOf(op.getResult());
   const LossTargets targets(k, op);
   return {row.eachRow({op.getLogitsMutable(), op.getResult()}, [&](Value number) {
-    emitCrossEntropyGradRow(k, row, logits.row(k, number), result.row(k, number), targets.of(number),
-                            k.load(lse.row(k, number)), k.load(dloss.row(k, number)));
+    emitCrossEntropyGradRow(k, row, logits.row(number), result.row(number), targets.of(number), k.load(lse.row(number)),
+                            k.load(dloss.row(number)));
   })};
 }
 
 static Backend::KernelInfo emitLogSoftmax(KernelBuilder &k, LogSoftmaxOp op) {
   RowInMemory row(k, widthOf(op.getX()));
-  const Address x(k, op.getXMutable()), y(k, op.getResult());
+  const View x = k.rowsOf(op.getXMutable()), y = k.rowsOf(op.getResult());
   return {row.eachRow({op.getXMutable(), op.getResult()}, [&](Value number) {
-    Value from = x.row(k, number), to = y.row(k, number), lse = emitRowSums(k, row, from).lse;
+    View from = x.row(number), to = y.row(number);
+    Value lse = emitRowSums(k, row, from).lse;
     row.each([&](Value f) {
-      Values values = k.load(k.offset(from, f), row.vector());
+      Values values = k.load(from + f, row.vector());
       for (Value &v : values)
         v = k.subf(v, lse);
-      k.store(values, k.offset(to, f));
+      k.store(values, to + f);
     });
   })};
 }
 
 static Backend::KernelInfo emitLogSoftmaxGrad(KernelBuilder &k, LogSoftmaxGradOp op) {
   RowInMemory row(k, widthOf(op.getY()));
-  const Address dy(k, op.getDyMutable()), y(k, op.getYMutable()), dx(k, op.getResult());
+  const View dy = k.rowsOf(op.getDyMutable()), y = k.rowsOf(op.getYMutable()), dx = k.rowsOf(op.getResult());
   return {row.eachRow({op.getDyMutable(), op.getYMutable(), op.getResult()}, [&](Value number) {
-    Value dyRow = dy.row(k, number), yRow = y.row(k, number), to = dx.row(k, number), sum = rowSum(k, row, dyRow);
+    View dyRow = dy.row(number), yRow = y.row(number), to = dx.row(number);
+    Value sum = rowSum(k, row, dyRow);
     row.each([&](Value f) {
-      Values d = k.load(k.offset(dyRow, f), row.vector()), logs = k.load(k.offset(yRow, f), row.vector());
+      Values d = k.load(dyRow + f, row.vector()), logs = k.load(yRow + f, row.vector());
       for (auto [j, v] : llvm::enumerate(d))
         v = logSoftmaxGrad(k, v, logs[j], sum);
-      k.store(d, k.offset(to, f));
+      k.store(d, to + f);
     });
   })};
 }
 
 static Backend::KernelInfo emitNll(KernelBuilder &k, NllOp op) {
   RowInMemory row(k, widthOf(op.getLogProbs()));
-  const Address logProbs(k, op.getLogProbsMutable()), loss(k, op.getLoss()), nll(k, op.getNll());
+  const View logProbs = k.rowsOf(op.getLogProbsMutable()), loss = k.rowsOf(op.getLoss()), nll = k.rowsOf(op.getNll());
   const LossTargets targets(k, op);
   Value zero = k.scalar(0);
   return {row.eachRow({op.getLogProbsMutable()}, [&](Value number) {
     const RowTarget target = targets.of(number);
-    Value from = logProbs.row(k, number);
+    View from = logProbs.row(number);
     Value mean = k.mulf(rowSum(k, row, from), k.scalar(-1.0 / row.width));
     row.once([&] {
       Values values = k.choose(
           k.less(target.label, k.index(0)), [&]() -> Values { return {zero, zero}; },
           [&]() -> Values {
-            Value plain = k.subf(zero, k.load(k.offset(from, target.label)));
-            Value weighted = target.weighted(k, [&](Value token) { return k.load(k.offset(from, token)); });
+            Value plain = k.subf(zero, k.load(from + target.label));
+            Value weighted = target.weighted(k, [&](Value token) { return k.load(from + token); });
             return {target.loss(k, plain, mean, zero, weighted), plain};
           });
       if (!op.getLoss().use_empty())
-        k.store(values[0], loss.row(k, number));
+        k.store(values[0], loss.row(number));
       if (!op.getNll().use_empty())
-        k.store(values[1], nll.row(k, number));
+        k.store(values[1], nll.row(number));
     });
   })};
 }
 
 static Backend::KernelInfo emitNllGrad(KernelBuilder &k, NllGradOp op) {
   RowInMemory row(k, widthOf(op.getResult()));
-  const Address dloss(k, op.getDlossMutable()), result(k, op.getResult());
+  const View dloss = k.rowsOf(op.getDlossMutable()), result = k.rowsOf(op.getResult());
   const LossTargets targets(k, op);
   return {row.eachRow({op.getResult()}, [&](Value number) {
     const RowTarget target = targets.of(number);
-    Value to = result.row(k, number), column = k.truncated(target.label);
-    Value d = k.select(k.less(k.index(-1), target.label), k.load(dloss.row(k, number)), k.scalar(0));
+    View to = result.row(number);
+    Value column = k.truncated(target.label);
+    Value d = k.select(k.less(k.index(-1), target.label), k.load(dloss.row(number)), k.scalar(0));
     Value spread = k.mulf(k.mulf(d, target.even), k.scalar(-1.0 / row.width)), ofLabel = k.mulf(d, target.ofLabel);
     row.each([&](Value f) {
       Values y;
       for (int64_t j = 0; j < row.vector(); ++j)
         y.push_back(k.select(k.equal(k.add(f, j), column), k.subf(spread, ofLabel), spread));
-      k.store(y, k.offset(to, f));
+      k.store(y, to + f);
     });
     subtractOthers(k, row, target, d, to);
   })};

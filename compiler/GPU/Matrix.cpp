@@ -335,17 +335,18 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
 Backend::KernelInfo emitLinearWeightGradMerge(KernelBuilder &k, LinearWeightGradOp op) {
   WeightGradChunks chunks(k, op);
   const int64_t per = 4 * k.threads, out = op.getDweight().getType().getDimSize(0);
-  auto add = [&](Value result, Value part, int64_t count) {
+  auto add = [&](const View &result, Value partial, int64_t count) {
+    const View part = k.at(partial);
     Value from = k.mul(k.chunk, per), to = k.min(k.add(from, per), k.index(count));
     k.overSpan({result, part}, from, to, {}, [&](Value i, int64_t n, const Values &) {
-      Values sums = k.load(k.offset(part, i), n);
+      Values sums = k.load(part + i, n);
       sums = k.loop(k.index(chunkRows), k.rowCount(), chunkRows, sums, [&](Value row, Values before) {
-        Values next = k.load(k.offset(k.offset(part, k.mul(k.div(row, chunkRows), chunks.all)), i), n);
+        Values next = k.load(part + k.mul(k.div(row, chunkRows), chunks.all) + i, n);
         for (int64_t e = 0; e < n; ++e)
           before[e] = k.addf(before[e], next[e]);
         return before;
       });
-      k.store(sums, k.offset(result, i));
+      k.store(sums, result + i);
       return Values();
     });
   };

@@ -10,8 +10,7 @@ namespace {
 
 // Writes the results of the norm of a row that is in registers.
 struct Normed {
-  Address result, stats;
-  Value weight, bias; // bias may be null
+  View result, stats, weight, bias; // there may be no bias
   bool wantsResult, wantsStats;
 
   void write(KernelBuilder &k, RowInRegisters &row, const NormFormulas &parts, const Values &x, Value number) const {
@@ -27,13 +26,13 @@ struct Normed {
         operands.push_back(row.load(bias));
       Values y =
           row.each(operands, [&](ArrayRef<Value> v) { return parts.result(k, v[0], r, v[1], bias ? v[2] : Value()); });
-      row.store(y, result.row(k, number));
+      row.store(y, result.row(number));
     }
     if (wantsStats)
       row.once([&] {
-        Value to = stats.row(k, number);
+        View to = stats.row(number);
         k.store(mean, to);
-        k.store(r, k.offset(to, 1));
+        k.store(r, to + 1);
       });
   }
 };
@@ -43,31 +42,25 @@ struct Normed {
 static Backend::KernelInfo emitNorm(KernelBuilder &k, NormOp op) {
   const NormFormulas parts(op, op.getX().getType().getFeatures());
   RowInRegisters row(k, parts.width);
-  const Address x(k, op.getXMutable());
-  const Normed normed{{k, op.getResult()},
-                      {k, op.getStats()},
-                      k.buffer(op.getWeightMutable()),
-                      op.getBias() ? k.buffer(op.getBiasMutable()) : Value(),
-                      !op.getResult().use_empty(),
-                      !op.getStats().use_empty()};
+  const View x = k.rowsOf(op.getXMutable());
+  const Normed normed{k.rowsOf(op.getResult()),        k.rowsOf(op.getStats()),
+                      k.buffer(op.getWeightMutable()), op.getBias() ? k.buffer(op.getBiasMutable()) : View(),
+                      !op.getResult().use_empty(),     !op.getStats().use_empty()};
   SmallVector<BufferIndex> vectors = {op.getXMutable(), op.getWeightMutable()};
   if (normed.bias)
     vectors.push_back(op.getBiasMutable());
   if (normed.wantsResult)
     vectors.push_back(op.getResult());
-  return {row.eachRow(vectors, [&](Value number) { normed.write(k, row, parts, row.load(x.row(k, number)), number); })};
+  return {row.eachRow(vectors, [&](Value number) { normed.write(k, row, parts, row.load(x.row(number)), number); })};
 }
 
 static Backend::KernelInfo emitAddNorm(KernelBuilder &k, AddNormOp op) {
   const NormFormulas parts(op, op.getX().getType().getFeatures());
   RowInRegisters row(k, parts.width);
-  const Address x(k, op.getXMutable()), residual(k, op.getResidualMutable()), sum(k, op.getSum());
-  const Normed normed{{k, op.getResult()},
-                      {k, op.getStats()},
-                      k.buffer(op.getWeightMutable()),
-                      op.getBias() ? k.buffer(op.getBiasMutable()) : Value(),
-                      !op.getResult().use_empty(),
-                      !op.getStats().use_empty()};
+  const View x = k.rowsOf(op.getXMutable()), residual = k.rowsOf(op.getResidualMutable()), sum = k.rowsOf(op.getSum());
+  const Normed normed{k.rowsOf(op.getResult()),        k.rowsOf(op.getStats()),
+                      k.buffer(op.getWeightMutable()), op.getBias() ? k.buffer(op.getBiasMutable()) : View(),
+                      !op.getResult().use_empty(),     !op.getStats().use_empty()};
   const bool keep = !op.getSum().use_empty();
   SmallVector<BufferIndex> vectors = {op.getXMutable(), op.getResidualMutable(), op.getWeightMutable()};
   if (normed.bias)
@@ -77,10 +70,10 @@ static Backend::KernelInfo emitAddNorm(KernelBuilder &k, AddNormOp op) {
   if (keep)
     vectors.push_back(op.getSum());
   return {row.eachRow(vectors, [&](Value number) {
-    Values s = row.each({row.load(x.row(k, number)), row.load(residual.row(k, number))},
+    Values s = row.each({row.load(x.row(number)), row.load(residual.row(number))},
                         [&](ArrayRef<Value> v) { return k.addf(v[0], v[1]); });
     if (keep)
-      row.store(s, sum.row(k, number));
+      row.store(s, sum.row(number));
     normed.write(k, row, parts, s, number);
   })};
 }
@@ -92,31 +85,30 @@ template <typename Op> struct NormGradRows {
   KernelBuilder &k;
   NormFormulas parts;
   RowInRegisters row;
-  Address dy, x, stats, dx;
-  std::optional<Address> addend;
-  Value weight;
+  View dy, x, stats, dx, addend, weight;
   const bool wanted;
   SmallVector<BufferIndex> vectors; // the buffers accessed with vectors
 
   NormGradRows(KernelBuilder &k, Op op)
-      : k(k), parts(op, op.getX().getType().getFeatures()), row(k, parts.width), dy(k, op.getDyMutable()),
-        x(k, op.getXMutable()), stats(k, op.getStatsMutable()), dx(k, op.getResult()),
+      : k(k), parts(op, op.getX().getType().getFeatures()), row(k, parts.width), dy(k.rowsOf(op.getDyMutable())),
+        x(k.rowsOf(op.getXMutable())), stats(k.rowsOf(op.getStatsMutable())), dx(k.rowsOf(op.getResult())),
         weight(k.buffer(op.getWeightMutable())), wanted(!op.getResult().use_empty()),
         vectors({op.getDyMutable(), op.getXMutable(), op.getWeightMutable()}) {
     if (wanted)
       vectors.push_back(op.getResult());
     if (op.getAddend()) {
-      addend.emplace(k, op.getAddendMutable());
+      addend = k.rowsOf(op.getAddendMutable());
       vectors.push_back(op.getAddendMutable());
     }
   }
 
   // To be called inside row.vectorized. `beside` gets dy and (x - mean) r of this thread's features.
   void emit(Value number, const std::function<void(const Values &dy, const Values &normed)> &beside = {}) {
-    Value statsRow = stats.row(k, number), mean = k.load(statsRow), r = k.load(k.offset(statsRow, 1));
+    View statsRow = stats.row(number);
+    Value mean = k.load(statsRow), r = k.load(statsRow + 1);
     auto product = [&](ArrayRef<Value> v) { return k.mulf(v[0], v[1]); };
-    const Values dyRow = row.load(dy.row(k, number));
-    Values g = row.each({dyRow, row.load(weight)}, product), c = row.load(x.row(k, number));
+    const Values dyRow = row.load(dy.row(number));
+    Values g = row.each({dyRow, row.load(weight)}, product), c = row.load(x.row(number));
     if (parts.layer)
       c = row.each({c}, [&](ArrayRef<Value> v) { return k.subf(v[0], mean); }, /*masked=*/true);
     if (beside)
@@ -134,8 +126,8 @@ template <typename Op> struct NormGradRows {
     }
     Values d = row.each({g, c}, [&](ArrayRef<Value> v) { return parts.inputGrad(k, r, v[0], slope, v[1]); });
     if (addend)
-      d = row.each({d, row.load(addend->row(k, number))}, [&](ArrayRef<Value> v) { return k.addf(v[0], v[1]); });
-    row.store(d, dx.row(k, number));
+      d = row.each({d, row.load(addend.row(number))}, [&](ArrayRef<Value> v) { return k.addf(v[0], v[1]); });
+    row.store(d, dx.row(number));
   }
 };
 
@@ -174,8 +166,10 @@ static Backend::KernelInfo emitNormGradWithParts(KernelBuilder &k, NormGradWithP
                                    });
                                    return s;
                                  });
-    for (auto [i, sum] : llvm::enumerate(sums))
-      row.storeSum(ArrayRef<Value>(totals).slice(i * each, each), k.offset(k.buffer(sum), k.mul(k.chunk, width)));
+    for (auto [i, sum] : llvm::enumerate(sums)) {
+      Value before = k.mul(k.chunk, width);
+      row.storeSum(ArrayRef<Value>(totals).slice(i * each, each), k.buffer(sum) + before);
+    }
   });
   return {{Partition::Unit::One, 1, parts}};
 }
@@ -191,12 +185,12 @@ static Backend::KernelInfo emitSumParts(KernelBuilder &k, SumPartsOp op) {
     if (!result.use_empty())
       wanted.push_back(result);
   const int64_t sums = wanted.size(), room = std::min(parts, together);
-  Value shared = k.shared(sums * room * columns * k.bytes());
+  View shared = k.at(k.shared(sums * room * columns * k.bytes()));
   Value number = k.rem(k.thread(), columns), own = k.div(k.thread(), columns),
         column = k.add(k.mul(k.chunk, columns), k.i64Of(number)), within = k.less(column, k.index(width));
   // The place in shared memory of this thread's column of a part.
   auto place = [&](Value sum, Value part) {
-    return k.offset(shared, k.add(k.mul(k.add(k.mul(sum, room), part), columns), number));
+    return shared + k.add(k.mul(k.add(k.mul(sum, room), part), columns), number);
   };
   // The thread adds up its column of sum number `own`, if there are that many sums.
   Value adds = k.both(within, k.less(k.thread(), k.i32Of(static_cast<int32_t>(sums * columns))));
@@ -208,11 +202,11 @@ static Backend::KernelInfo emitSumParts(KernelBuilder &k, SumPartsOp op) {
       Values loaded;
       auto part = [&](int64_t i) { return k.add(own, i); };
       auto isPart = [&](int64_t i) { return k.less(part(i), k.i32Of(static_cast<int32_t>(count))); };
-      for (int64_t i = 0; i < count; i += step)
-        loaded.push_back(k.loadIf(k.both(within, isPart(i)),
-                                  k.offset(k.buffer(op->getOpOperand(wanted[s].getResultNumber())),
-                                           k.add(k.mul(k.i64Of(k.add(part(i), first)), width), column)),
-                                  1)[0]);
+      for (int64_t i = 0; i < count; i += step) {
+        Value before = k.add(k.mul(k.i64Of(k.add(part(i), first)), width), column);
+        View number = k.buffer(op->getOpOperand(wanted[s].getResultNumber())) + before;
+        loaded.push_back(k.loadIf(k.both(within, isPart(i)), number, 1)[0]);
+      }
       for (int64_t i = 0; i < count; i += step)
         k.when(isPart(i), [&] { k.store(loaded[i / step], place(k.i32Of(static_cast<int32_t>(s)), part(i))); });
     }
@@ -228,7 +222,7 @@ static Backend::KernelInfo emitSumParts(KernelBuilder &k, SumPartsOp op) {
   }
   for (int64_t s = 0; s < sums; ++s)
     k.when(k.both(adds, k.equal(own, k.i32Of(static_cast<int32_t>(s)))),
-           [&] { k.store(total, k.offset(k.buffer(wanted[s]), column)); });
+           [&] { k.store(total, k.buffer(wanted[s]) + column); });
   return {{Partition::Unit::One, 1, chunks}};
 }
 
@@ -239,8 +233,8 @@ static Backend::KernelInfo emitNormWeightGrad(KernelBuilder &k, NormWeightGradOp
   const int64_t width = op.getX().getType().getFeatures(), chunks = (width + columns - 1) / columns;
   const bool wantsWeight = !op.getDweight().use_empty(), wantsBias = op.getDbias() && !op.getDbias().use_empty();
   k.threads = 1024;
-  const Address dy(k, op.getDyMutable()), x(k, op.getXMutable()), stats(k, op.getStatsMutable());
-  Value parts = k.shared(k.warps() * columns * 2 * k.bytes());
+  const View dy = k.rowsOf(op.getDyMutable()), x = k.rowsOf(op.getXMutable()), stats = k.rowsOf(op.getStatsMutable());
+  View parts = k.at(k.shared(k.warps() * columns * 2 * k.bytes()));
   k.vectorized({op.getDyMutable(), op.getXMutable()}, width, [&](int64_t n) {
     const int64_t across = columns / n, together = k.threads / across;
     Value f = k.mul(k.bitAnd(k.thread(), across - 1), n), column = k.add(k.mul(k.chunk, columns), k.i64Of(f));
@@ -250,9 +244,9 @@ static Backend::KernelInfo emitNormWeightGrad(KernelBuilder &k, NormWeightGradOp
         [&] {
           return k.loop(k.i64Of(k.div(k.thread(), across)), k.rowCount(), together, Values(2 * n, k.scalar(0)),
                         [&](Value i, Values s) {
-                          Value statsRow = stats.row(k, i), mean = k.load(statsRow), r = k.load(k.offset(statsRow, 1));
-                          Values d = k.load(k.offset(dy.row(k, i), column), n),
-                                 v = k.load(k.offset(x.row(k, i), column), n);
+                          View statsRow = stats.row(i);
+                          Value mean = k.load(statsRow), r = k.load(statsRow + 1);
+                          Values d = k.load(dy.row(i) + column, n), v = k.load(x.row(i) + column, n);
                           for (int64_t j = 0; j < n; ++j) {
                             s[j] = k.fma(d[j], k.mulf(k.subf(v[j], mean), r), s[j]);
                             s[n + j] = k.addf(s[n + j], d[j]);
@@ -267,7 +261,7 @@ static Backend::KernelInfo emitNormWeightGrad(KernelBuilder &k, NormWeightGradOp
         sum = k.addf(sum, k.shuffleXor(sum, mask));
     k.when(k.less(k.lane(), k.i32Of(static_cast<int32_t>(across))), [&] {
       for (int64_t j = 0; j < 2 * n; ++j)
-        k.store(sums[j], k.offset(parts, k.add(k.add(k.mul(k.warp(), 2 * columns), f), j < n ? j : columns + j - n)));
+        k.store(sums[j], parts + k.add(k.add(k.mul(k.warp(), 2 * columns), f), j < n ? j : columns + j - n));
     });
   });
   k.barrier();
@@ -276,14 +270,13 @@ static Backend::KernelInfo emitNormWeightGrad(KernelBuilder &k, NormWeightGradOp
   k.when(k.both(k.less(k.thread(), k.i32Of(2 * columns)), k.less(column, k.index(width))), [&] {
     Value total = k.loop(k.i32Of(0), k.i32Of(static_cast<int32_t>(k.warps())), 1, {k.scalar(0)},
                          [&](Value warp, Values s) -> Values {
-                           return {k.addf(s[0], k.load(k.offset(parts, k.add(k.mul(warp, 2 * columns), k.thread()))))};
+                           return {k.addf(s[0], k.load(parts + k.add(k.mul(warp, 2 * columns), k.thread())))};
                          })[0];
     Value ofWeight = k.less(k.thread(), k.i32Of(columns));
     if (wantsWeight)
-      k.when(ofWeight, [&] { k.store(total, k.offset(k.buffer(op.getDweight()), column)); });
+      k.when(ofWeight, [&] { k.store(total, k.buffer(op.getDweight()) + column); });
     if (wantsBias)
-      k.when(k.less(k.i32Of(columns - 1), k.thread()),
-             [&] { k.store(total, k.offset(k.buffer(op.getDbias()), column)); });
+      k.when(k.less(k.i32Of(columns - 1), k.thread()), [&] { k.store(total, k.buffer(op.getDbias()) + column); });
   });
   return {{Partition::Unit::One, 1, chunks}};
 }

@@ -38,7 +38,7 @@ static Backend::KernelInfo emitScores(KernelBuilder &k, ScoresOp op) {
     at.shareKeys(k, heads * dim / op.getK().getType().getFeatures());
     AttentionTiles tiles(k, /*bf16=*/false);
     Tile queries = tiles.tile(queryBlock, dim), keys = tiles.tile(keyBlock, dim);
-    Value block = at.pairs(k, op.getResult(), heads);
+    View block = at.pairs(k, op.getResult(), heads);
     eachBlock(k, at.queries, queryBlock, [&](Value i, Value rows) {
       k.barrier();
       tiles.copyIn(queries, at.rows(k, op.getQMutable(), dim, i), rows, op.getQMutable(), dim);
@@ -47,7 +47,7 @@ static Backend::KernelInfo emitScores(KernelBuilder &k, ScoresOp op) {
         tiles.copyIn(keys, at.listedRows(k, op.getKMutable(), dim, j), count, op.getKMutable(), dim);
         k.barrier();
         Values scores = tiles.productTransposed(tiles.zeros(keyBlock), tiles.rowsOf(queries), keys);
-        tiles.copyOutPairs(k.offset(at.pairsRow(k, block, i), j), scores, k.i64Of(at.keys), rows, count);
+        tiles.copyOutPairs(at.pairsRow(k, block, i) + j, scores, k.i64Of(at.keys), rows, count);
       });
     });
   });
@@ -55,10 +55,10 @@ static Backend::KernelInfo emitScores(KernelBuilder &k, ScoresOp op) {
 
 // One warp for each row of pairs values: body(the row's addresses in each operand and the result, its length).
 static Backend::KernelInfo eachRow(KernelBuilder &k, Operation *op,
-                                   const std::function<void(ArrayRef<Value>, Value)> &body) {
+                                   const std::function<void(ArrayRef<View>, Value)> &body) {
   auto type = cast<PairsType>(op->getResultTypes().front());
   return {eachQuery(k, type.getHeads(), [&](HeadOfSequence &at, Value query) {
-    SmallVector<Value> rows;
+    SmallVector<View> rows;
     for (BufferIndex buffer : buffersOf(op))
       rows.push_back(at.pairsRow(k, at.pairs(k, buffer, type.getHeads()), query));
     body(rows, at.keys);
@@ -75,29 +75,30 @@ static Value eachLane(KernelBuilder &k, Value count, Value state, const std::fun
 static Backend::KernelInfo emitDistanceBias(KernelBuilder &k, DistanceBiasOp op) {
   constexpr int64_t per = 512;
   const int64_t distances = op.getType().getDimSize(0), heads = op.getType().getDimSize(1) / 2;
-  Value bias = k.buffer(op.getResult()), from = k.mul(k.chunk, per), to = k.add(from, per);
+  View bias = k.buffer(op.getResult());
+  Value from = k.mul(k.chunk, per), to = k.add(from, per);
   // body(distance, head, address of the entry for keys before the query).
-  auto each = [&](int64_t first, int64_t end, const std::function<void(Value, Value, Value)> &body) {
+  auto each = [&](int64_t first, int64_t end, const std::function<void(Value, Value, const View &)> &body) {
     Value begin = k.max(k.index(first), from), stop = k.min(k.index(end), to);
     k.acrossThreads(k.truncated(k.mul(k.max(k.sub(stop, begin), k.index(0)), heads)), [&](Value i) {
       Value t = k.add(begin, k.i64Of(k.div(i, heads))), head = k.i64Of(k.rem(i, heads));
-      body(t, head, k.offset(bias, k.add(k.mul(t, 2 * heads), k.mul(head, 2))));
+      body(t, head, bias + k.add(k.mul(t, 2 * heads), k.mul(head, 2)));
     });
   };
   if (op.getTable()) {
     for (const DistanceRange &range : distanceRanges(op, op.getTable().getType().getDimSize(0), distances))
-      each(range.first, range.end, [&](Value, Value head, Value place) {
-        Value entry = k.offset(k.offset(k.buffer(op.getTableMutable()), range.bucket * heads), head);
-        k.store(k.load(entry), k.offset(place, range.after));
+      each(range.first, range.end, [&](Value, Value head, const View &place) {
+        View entry = k.buffer(op.getTableMutable()) + range.bucket * heads + head, to = place + range.after;
+        k.store(k.load(entry), to);
       });
   } else {
-    each(0, distances, [&](Value t, Value head, Value place) {
+    each(0, distances, [&](Value t, Value head, const View &place) {
       Value slope = k.scalar(0);
       for (int64_t h = 0; h < heads; ++h)
         slope = k.select(k.equal(head, k.index(h)), k.scalar(-slopeOfHead(h, heads)), slope);
       Value number = k.mulf(arith::SIToFPOp::create(k.b, k.element, t), slope);
       k.store(number, place);
-      k.store(number, k.offset(place, 1));
+      k.store(number, place + 1);
     });
   }
   return {{Partition::Unit::One, 1, (distances + per - 1) / per}};
@@ -115,12 +116,14 @@ static Backend::KernelInfo emitDistanceBiasGrad(KernelBuilder &k, DistanceBiasGr
           [&] {
             return k.loop(k.index(range.first), k.index(range.end), 1, ValueRange{sum},
                           [&](Value t, Values s) -> Values {
-                            Value row = k.offset(k.buffer(op.getDyMutable()), k.mul(t, 2 * heads));
-                            return {k.addf(s[0], k.load(k.offset(k.offset(row, k.mul(head, 2)), range.after)))};
+                            Value first = k.mul(t, 2 * heads);
+                            View row = k.buffer(op.getDyMutable()) + first;
+                            return {k.addf(s[0], k.load(row + k.mul(head, 2) + range.after))};
                           });
           },
           [&]() -> Values { return {sum}; })[0];
-    k.store(sum, k.offset(k.buffer(op.getResult()), k.add(k.mul(k.chunk, heads), head)));
+    Value place = k.add(k.mul(k.chunk, heads), head);
+    k.store(sum, k.buffer(op.getResult()) + place);
   });
   return {{Partition::Unit::One, 1, buckets}};
 }
@@ -136,13 +139,15 @@ static Backend::KernelInfo emitAddDistanceBias(KernelBuilder &k, AddDistanceBias
   const bool cached = op.getType().getKeys() == RowSet::cache;
   return {eachQuery(k, heads, [&](HeadOfSequence &at, Value query) {
     at.setReach(k, {}, cached);
-    Value from = at.pairsRow(k, at.pairs(k, op.getXMutable(), heads), query),
-          to = at.pairsRow(k, at.pairs(k, op.getResult(), heads), query);
-    Value table = k.offset(k.buffer(op.getBiasMutable()), k.mul(at.head, 2));
+    View from = at.pairsRow(k, at.pairs(k, op.getXMutable(), heads), query),
+         to = at.pairsRow(k, at.pairs(k, op.getResult(), heads), query);
+    Value first = k.mul(at.head, 2);
+    View table = k.buffer(op.getBiasMutable()) + first;
     k.loop(k.lane(), at.keys, KernelBuilder::warpSize, [&](Value key) {
       auto [distance, after] = distanceOf(k, at, query, key);
-      Value bias = k.load(k.offset(k.offset(table, k.mul(distance, 2 * heads)), after));
-      k.store(k.addf(k.load(k.offset(from, key)), bias), k.offset(to, key));
+      Value bias = k.load(table + k.mul(distance, 2 * heads) + after);
+      View sum = to + key;
+      k.store(k.addf(k.load(from + key), bias), sum);
     });
   })};
 }
@@ -151,7 +156,7 @@ static Backend::KernelInfo emitAddDistanceBias(KernelBuilder &k, AddDistanceBias
 static Backend::KernelInfo emitSumDistances(KernelBuilder &k, SumDistancesOp op) {
   const int64_t heads = op.getX().getType().getHeads();
   return {eachHead(k, heads, [&](HeadOfSequence &at) {
-    Value block = at.pairs(k, op.getXMutable(), heads);
+    View block = at.pairs(k, op.getXMutable(), heads);
     RowAt row = at.rows(k, op.getResult(), 2, k.i32Of(0));
     k.acrossThreads(at.queries, [&](Value t) {
       k.store(k.scalar(0), row(t));
@@ -159,19 +164,19 @@ static Backend::KernelInfo emitSumDistances(KernelBuilder &k, SumDistancesOp op)
     });
     k.loop(k.i32Of(0), at.queries, 1, [&](Value query) {
       k.barrier();
-      Value from = at.pairsRow(k, block, query);
+      View from = at.pairsRow(k, block, query);
       k.acrossThreads(at.keys, [&](Value key) {
         auto [distance, after] = distanceOf(k, at, query, key);
         Value sum = k.offset(row(k.truncated(distance)), after);
-        k.store(k.addf(k.load(sum), k.load(k.offset(from, key))), sum);
+        k.store(k.addf(k.load(sum), k.load(from + key)), sum);
       });
     });
   })};
 }
 
 static Backend::KernelInfo emitSoftmax(KernelBuilder &k, SoftmaxOp op) {
-  return eachRow(k, op, [&](ArrayRef<Value> rows, Value count) {
-    auto at = [&](int64_t i, Value j) { return k.offset(rows[i], j); };
+  return eachRow(k, op, [&](ArrayRef<View> rows, Value count) {
+    auto at = [&](int64_t i, Value j) { return rows[i] + j; };
     Value maximum =
         k.warpMax(eachLane(k, count, k.scalar(lowest), [&](Value j, Value s) { return k.maxf(k.load(at(0, j)), s); }));
     Value reference = softmaxReference(k, maximum);
@@ -187,8 +192,8 @@ static Backend::KernelInfo emitSoftmax(KernelBuilder &k, SoftmaxOp op) {
 }
 
 static Backend::KernelInfo emitSoftmaxGrad(KernelBuilder &k, SoftmaxGradOp op) {
-  return eachRow(k, op, [&](ArrayRef<Value> rows, Value count) {
-    auto at = [&](int64_t i, Value j) { return k.offset(rows[i], j); };
+  return eachRow(k, op, [&](ArrayRef<View> rows, Value count) {
+    auto at = [&](int64_t i, Value j) { return rows[i] + j; };
     Value inner = k.warpSum(eachLane(k, count, k.scalar(0),
                                      [&](Value j, Value s) { return k.fma(k.load(at(0, j)), k.load(at(1, j)), s); }));
     k.loop(k.lane(), count, KernelBuilder::warpSize, [&](Value j) {
@@ -204,11 +209,11 @@ static Backend::KernelInfo emitCombine(KernelBuilder &k, CombineOp op) {
     at.shareKeys(k, heads * dim / op.getV().getType().getFeatures());
     AttentionTiles tiles(k, /*bf16=*/false);
     Tile pairs = tiles.tile(queryBlock, keyBlock), values = tiles.tile(keyBlock, dim);
-    Value block = at.pairs(k, op.getPMutable(), heads);
+    View block = at.pairs(k, op.getPMutable(), heads);
     eachBlock(k, at.queries, queryBlock, [&](Value i, Value rows) {
       Values sums = eachBlock(k, at.keys, keyBlock, tiles.zeros(values.width), [&](Value j, Value count, Values s) {
         k.barrier();
-        tiles.copyPairs(pairs, k.offset(at.pairsRow(k, block, i), j), k.i64Of(at.keys), rows, count,
+        tiles.copyPairs(pairs, at.pairsRow(k, block, i) + j, k.i64Of(at.keys), rows, count,
                         /*transposed=*/false);
         tiles.copyIn(values, at.listedRows(k, op.getVMutable(), dim, j), count, op.getVMutable(), dim);
         k.barrier();
@@ -229,10 +234,10 @@ static Backend::KernelInfo emitCombineTransposed(KernelBuilder &k, CombineTransp
     at.clearRowsThatAreNoKeys(k, k.i32Of(0), at.keys, {{op.getResult(), dim}});
     eachBlock(k, at.keys, queryBlock, [&](Value j, Value rows) {
       Values sums = at.eachSharing(k, heads / keyHeads, tiles.zeros(inputs.width), [&](const Values &before) {
-        Value block = at.pairs(k, op.getPMutable(), heads);
+        View block = at.pairs(k, op.getPMutable(), heads);
         return eachBlock(k, at.queries, keyBlock, before, [&](Value i, Value count, Values s) {
           k.barrier();
-          tiles.copyPairs(pairs, k.offset(at.pairsRow(k, block, i), j), k.i64Of(at.keys), count, rows,
+          tiles.copyPairs(pairs, at.pairsRow(k, block, i) + j, k.i64Of(at.keys), count, rows,
                           /*transposed=*/true);
           tiles.copyIn(inputs, at.rows(k, op.getXMutable(), dim, i), count, op.getXMutable(), dim);
           k.barrier();
@@ -249,23 +254,23 @@ static Backend::KernelInfo emitCombineTransposed(KernelBuilder &k, CombineTransp
 static Backend::KernelInfo emitAlignmentLoss(KernelBuilder &k, AlignmentLossOp op) {
   const int64_t heads = op.getP().getType().getHeads();
   const AlignmentLinks links(k, op, heads);
-  const Address loss(k, op.getLossMutable()), result(k, op.getResult()), alignment(k, op.getAlignment()),
-      means(k, op.getMeans());
+  const View loss = k.rowsOf(op.getLossMutable()), result = k.rowsOf(op.getResult()),
+             alignment = k.rowsOf(op.getAlignment()), means = k.rowsOf(op.getMeans());
   return {eachQuery(k, 1, [&](HeadOfSequence &at, Value query) {
     Value row = k.add(at.firstQuery, k.i64Of(query));
-    Value first = at.pairsRow(k, at.pairs(k, op.getPMutable(), heads), query),
-          perHead = k.mul(k.i64Of(at.queries), k.i64Of(at.keys));
+    View first = at.pairsRow(k, at.pairs(k, op.getPMutable(), heads), query);
+    Value perHead = k.mul(k.i64Of(at.queries), k.i64Of(at.keys));
     Value sum = k.warpSum(eachLane(k, k.i32Of(static_cast<int32_t>(links.width)), k.scalar(0), [&](Value i, Value s) {
       Values ofLink = links.meanAndLoss(k, row, i, first, perHead);
       if (!op.getMeans().use_empty())
-        k.store(ofLink[0], k.offset(means.row(k, row), i));
+        k.store(ofLink[0], means(row, i));
       return k.addf(s, ofLink[1]);
     }));
     k.when(k.equal(k.lane(), k.i32Of(0)), [&] {
       if (!op.getAlignment().use_empty())
-        k.store(sum, alignment.row(k, row));
+        k.store(sum, alignment.row(row));
       if (!op.getResult().use_empty())
-        k.store(k.addf(k.load(loss.row(k, row)), sum), result.row(k, row));
+        k.store(k.addf(k.load(loss.row(row)), sum), result.row(row));
     });
   })};
 }
@@ -273,15 +278,15 @@ static Backend::KernelInfo emitAlignmentLoss(KernelBuilder &k, AlignmentLossOp o
 static Backend::KernelInfo emitAlignmentLossGrad(KernelBuilder &k, AlignmentLossGradOp op) {
   const int64_t heads = op.getType().getHeads();
   const AlignmentLinks links(k, op, heads);
-  const Address dloss(k, op.getDlossMutable()), means(k, op.getMeansMutable());
+  const View dloss = k.rowsOf(op.getDlossMutable()), means = k.rowsOf(op.getMeansMutable());
   AttentionTiles tiles(k, /*bf16=*/false);
   return {eachQuery(k, heads, [&](HeadOfSequence &at, Value query) {
     Value row = k.add(at.firstQuery, k.i64Of(query));
-    Value first = at.pairsRow(k, at.pairs(k, op.getResult(), heads), query);
-    k.loop(k.lane(), at.keys, KernelBuilder::warpSize, [&](Value j) { k.store(k.scalar(0), k.offset(first, j)); });
+    View first = at.pairsRow(k, at.pairs(k, op.getResult(), heads), query);
+    k.loop(k.lane(), at.keys, KernelBuilder::warpSize, [&](Value j) { k.store(k.scalar(0), first + j); });
     tiles.syncWarp(); // a link may be at a key that another lane has cleared
     k.when(links.concerns(at.head), [&] {
-      Value d = k.load(dloss.row(k, row));
+      Value d = k.load(dloss.row(row));
       k.loop(k.lane(), k.i32Of(static_cast<int32_t>(links.width)), KernelBuilder::warpSize,
              [&](Value i) { links.storeGradient(row, i, d, means, first); });
     });

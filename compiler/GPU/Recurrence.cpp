@@ -49,17 +49,17 @@ static Backend::KernelInfo scan(KernelBuilder &k, int64_t width, bool backwards,
 // A row is a hypothesis, whose previous state is a row of the cache.
 static Backend::KernelInfo emitStep(KernelBuilder &k, RecurrenceOp op) {
   const int64_t width = op.getType().getFeatures(), per = rowsPerBlock(width);
-  const Address gate(k, op.getGateMutable()), x(k, op.getXMutable()), states(k, op.getStatesMutable()),
-      result(k, op.getResult());
+  const View gate = k.rowsOf(op.getGateMutable()), x = k.rowsOf(op.getXMutable()),
+             states = k.rowsOf(op.getStatesMutable()), result = k.rowsOf(op.getResult());
   Value before = k.field(k.shape(), offsetof(xfc_shape, before), k.ptr);
   k.vectorized(buffersOf(op), width, [&](int64_t n) {
     eachGroup(k, per, width / n, [&](Value row, Value group) {
       Value slot = k.loadI32(before, row), f = k.mul(group, n);
-      Values state = k.loadIf(k.less(k.index(-1), slot), k.offset(states.row(k, slot), f), n),
-             gates = k.load(k.offset(gate.row(k, row), f), n), xs = k.load(k.offset(x.row(k, row), f), n), cs;
+      Values state = k.loadIf(k.less(k.index(-1), slot), states.row(slot) + f, n), gates = k.load(gate.row(row) + f, n),
+             xs = k.load(x.row(row) + f, n), cs;
       for (int64_t i = 0; i < n; ++i)
         cs.push_back(recurrence(k, gates[i], xs[i], state[i]));
-      k.store(cs, k.offset(result.row(k, row), f));
+      k.store(cs, result.row(row) + f);
     });
   });
   return {{Partition::Unit::Rows, per, 1}};
@@ -68,8 +68,8 @@ static Backend::KernelInfo emitStep(KernelBuilder &k, RecurrenceOp op) {
 static Backend::KernelInfo emitRecurrence(KernelBuilder &k, RecurrenceOp op) {
   if (op.getStates())
     return emitStep(k, op);
-  const Address gate(k, op.getGateMutable()), x(k, op.getXMutable()), result(k, op.getResult());
-  auto place = [&](const Address &rows, const ScannedRow &at) { return k.offset(rows.row(k, at.row), at.column); };
+  const View gate = k.rowsOf(op.getGateMutable()), x = k.rowsOf(op.getXMutable()), result = k.rowsOf(op.getResult());
+  auto place = [&](const View &rows, const ScannedRow &at) { return rows.row(at.row) + at.column; };
   return scan(
       k, op.getType().getFeatures(), /*backwards=*/false,
       [&](const ScannedRow &at) -> Values {
@@ -83,13 +83,13 @@ static Backend::KernelInfo emitRecurrence(KernelBuilder &k, RecurrenceOp op) {
 }
 
 static Backend::KernelInfo emitRecurrenceGrad(KernelBuilder &k, RecurrenceGradOp op) {
-  const Address dy(k, op.getDyMutable()), gate(k, op.getGateMutable()), x(k, op.getXMutable()), c(k, op.getCMutable()),
-      dgate(k, op.getDgate()), dx(k, op.getDx());
-  auto place = [&](const Address &rows, const ScannedRow &at) { return k.offset(rows.row(k, at.row), at.column); };
+  const View dy = k.rowsOf(op.getDyMutable()), gate = k.rowsOf(op.getGateMutable()), x = k.rowsOf(op.getXMutable()),
+             c = k.rowsOf(op.getCMutable()), dgate = k.rowsOf(op.getDgate()), dx = k.rowsOf(op.getDx());
+  auto place = [&](const View &rows, const ScannedRow &at) { return rows.row(at.row) + at.column; };
   return scan(
       k, op.getDy().getType().getFeatures(), /*backwards=*/true,
       [&](const ScannedRow &at) -> Values {
-        Value previous = k.offset(c.row(k, k.sub(at.row, k.index(1))), at.column);
+        View previous = c.row(k.sub(at.row, k.index(1))) + at.column;
         return {k.loadIf(at.isThere, place(dy, at), 1)[0], k.loadIf(at.isThere, place(gate, at), 1)[0],
                 k.loadIf(at.isThere, place(x, at), 1)[0], k.loadIf(at.hasPrevious, previous, 1)[0]};
       },

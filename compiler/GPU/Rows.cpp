@@ -17,12 +17,13 @@ void eachGroup(KernelBuilder &k, int64_t per, int64_t groups, const std::functio
 
 Partition overRows(KernelBuilder &k, int64_t width, ArrayRef<BufferIndex> buffers,
                    const std::function<Value(ArrayRef<Value>)> &compute,
-                   const std::function<Value(int64_t, Value)> &address) {
+                   const std::function<View(BufferIndex, Value)> &address) {
   const int64_t per = rowsPerBlock(width);
   k.vectorized(buffers, width, [&](int64_t n) {
     eachGroup(k, per, width / n, [&](Value row, Value group) {
-      auto at = [&](int64_t i) {
-        return k.offset(address ? address(i, row) : Address(k, i).row(k, row), k.mul(group, n));
+      auto at = [&](BufferIndex i) {
+        Value f = k.mul(group, n);
+        return (address ? address(i, row) : k.rowsOf(i).row(row)) + f;
       };
       SmallVector<Values> xs;
       for (BufferIndex operand : buffers.drop_back())
@@ -86,19 +87,19 @@ Value RowInRegisters::inside(int64_t i) {
   return (i + 1) * team * n <= width ? Value() : k.less(feature(i), k.i32Of(static_cast<int32_t>(width)));
 }
 
-Values RowInRegisters::load(Value p) {
+Values RowInRegisters::load(const View &p) {
   Values all;
   for (int64_t i = 0; i < groups(); ++i) {
-    auto read = [&] { return k.load(k.offset(p, feature(i)), n); };
+    auto read = [&] { return k.load(p + feature(i), n); };
     Value within = inside(i);
     all.append(within ? k.choose(within, read, [&] { return Values(n, k.scalar(0)); }) : read());
   }
   return all;
 }
 
-void RowInRegisters::store(ArrayRef<Value> values, Value p) {
+void RowInRegisters::store(ArrayRef<Value> values, const View &p) {
   for (int64_t i = 0; i < groups(); ++i) {
-    auto write = [&] { k.store(values.slice(i * n, n), k.offset(p, feature(i))); };
+    auto write = [&] { k.store(values.slice(i * n, n), p + feature(i)); };
     if (Value within = inside(i))
       k.when(within, write);
     else
@@ -129,19 +130,19 @@ Value RowInRegisters::sum(ArrayRef<Value> values) {
   return sum(terms[0]);
 }
 
-void RowInRegisters::storeSum(ArrayRef<Value> values, Value p) {
+void RowInRegisters::storeSum(ArrayRef<Value> values, const View &p) {
   if (teams() == 1)
     return store(values, p);
   const int64_t mark = k.sharedMark();
-  Value parts = k.shared(teams() * llvm::alignTo(width, 4) * k.bytes());
-  auto part = [&](Value team) { return k.offset(parts, k.mul(team, llvm::alignTo(width, 4))); };
+  View parts = k.at(k.shared(teams() * llvm::alignTo(width, 4) * k.bytes()));
+  auto part = [&](Value team) { return parts + k.mul(team, llvm::alignTo(width, 4)); };
   store(values, part(k.warp()));
   k.barrier();
   k.acrossThreads(width, [&](Value f) {
-    Value total = k.load(k.offset(parts, f));
+    Value total = k.load(parts + f);
     for (int64_t i = 1; i < teams(); ++i)
-      total = k.addf(total, k.load(k.offset(part(k.i32Of(static_cast<int32_t>(i))), f)));
-    k.store(total, k.offset(p, f));
+      total = k.addf(total, k.load(part(k.i32Of(static_cast<int32_t>(i))) + f));
+    k.store(total, p + f);
   });
   k.barrier(); // the parts may be overwritten from here on
   k.releaseShared(mark);
@@ -166,9 +167,10 @@ void RowInMemory::whereVisited(Value f, const std::function<void()> &body) {
   k.when(k.equal(k.rem(k.div(f, n), team), member()), body);
 }
 
-Values RowInMemory::loop(Value p, ValueRange state, const std::function<Values(Value, const Values &, Values)> &body) {
+Values RowInMemory::loop(const View &p, ValueRange state,
+                         const std::function<Values(Value, const Values &, Values)> &body) {
   return k.loop(k.mul(member(), n), k.i32Of(static_cast<int32_t>(width)), team * n, state,
-                [&](Value f, Values s) { return body(f, k.load(k.offset(p, f), n), std::move(s)); });
+                [&](Value f, Values s) { return body(f, k.load(p + f, n), std::move(s)); });
 }
 
 } // namespace xfc::gpu

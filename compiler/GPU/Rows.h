@@ -16,7 +16,7 @@ void eachGroup(KernelBuilder &k, int64_t per, int64_t groups,
 // buffer begins where `address` says; by default, rows are the buffer's stride apart.
 Partition overRows(KernelBuilder &k, int64_t width, llvm::ArrayRef<BufferIndex> buffers,
                    const std::function<mlir::Value(llvm::ArrayRef<mlir::Value>)> &compute,
-                   const std::function<mlir::Value(int64_t buffer, mlir::Value row)> &address = {});
+                   const std::function<View(BufferIndex buffer, mlir::Value row)> &address = {});
 
 // The threads that share a row: a warp, or the whole block if rows are long. Unless a kernel asks for warps
 // (RowInMemory::ofWarp), this depends on `width` alone.
@@ -58,8 +58,8 @@ public:
   RowInRegisters(KernelBuilder &k, int64_t width);
 
   // This thread's features of a row that starts at p. Past the row's end, loads give 0 and nothing is stored.
-  Values load(mlir::Value p);
-  void store(llvm::ArrayRef<mlir::Value> values, mlir::Value p);
+  Values load(const View &p);
+  void store(llvm::ArrayRef<mlir::Value> values, const View &p);
   // Applies `compute` to each feature; with `masked`, the result is 0 past the row's end.
   using Compute = std::function<mlir::Value(llvm::ArrayRef<mlir::Value>)>;
   Values each(llvm::ArrayRef<Values> operands, const Compute &compute, bool masked = false);
@@ -68,7 +68,7 @@ public:
   mlir::Value sum(llvm::ArrayRef<mlir::Value> values);
   // Stores at p, for each feature, the sum over the block's teams, in their order. All threads of the block take part.
   // Contains barriers.
-  void storeSum(llvm::ArrayRef<mlir::Value> values, mlir::Value p);
+  void storeSum(llvm::ArrayRef<mlir::Value> values, const View &p);
 
 private:
   int64_t groups() const { return (width + team * n - 1) / (team * n); }
@@ -90,7 +90,7 @@ public:
   // Runs the body in the thread that visits feature f (i32).
   void whereVisited(mlir::Value f, const std::function<void()> &body);
   // Loops over features loaded from a row that starts at p, and carries a state: body(f, features, state).
-  Values loop(mlir::Value p, mlir::ValueRange state,
+  Values loop(const View &p, mlir::ValueRange state,
               const std::function<Values(mlir::Value, const Values &, Values)> &body);
 
 private:
