@@ -19,7 +19,7 @@ static Value loadF64(KernelBuilder &k, const View &p) {
   return x.getType().isF64() ? x : arith::ExtFOp::create(k.b, k.b.getF64Type(), x).getResult();
 }
 static void storeF64(KernelBuilder &k, Value x, const View &p) {
-  const Type computed = k.computed(p.element);
+  const Type computed = CodeBuilder::computed(p.element);
   k.store(computed.isF64() ? x : arith::TruncFOp::create(k.b, computed, x).getResult(), p);
 }
 

@@ -17,7 +17,7 @@ static Value loadAs(KernelBuilder &k, const View &p, Type to) {
   return to.isF64() ? arith::ExtFOp::create(k.b, to, x).getResult() : arith::TruncFOp::create(k.b, to, x).getResult();
 }
 static void storeF64(KernelBuilder &k, Value x, const View &p) {
-  const Type computed = k.computed(p.element);
+  const Type computed = CodeBuilder::computed(p.element);
   k.store(computed.isF64() ? x : arith::TruncFOp::create(k.b, computed, x).getResult(), p);
 }
 
