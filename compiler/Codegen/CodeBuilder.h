@@ -49,7 +49,7 @@ public:
   mlir::Type element;
 
   explicit operator bool() const { return static_cast<bool>(data); }
-  // What begins so many elements later.
+  // The elements from this many further on.
   View operator+(mlir::Value elements) const;
   View operator+(int64_t elements) const;
   // Row i, and what follows in it from a column on.
