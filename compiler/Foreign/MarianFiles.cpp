@@ -5,6 +5,7 @@
 #include "Rebuilt.h"
 #include "TokenLists.h"
 #include "Yaml.h"
+#include "plan/Generation.h"
 #include "support/Error.h"
 #include "support/Files.h"
 #include <algorithm>
@@ -102,7 +103,10 @@ private:
 
   std::unique_ptr<Yaml> readOptions() const {
     if (const TensorView *inside = npz->find(optionsArray)) {
-      std::string_view text = inside->bytes;
+      if (inside->shape.size() != 1 || static_cast<size_t>(inside->shape[0]) > mostTextBytes)
+        throw Error(file + ": '" + optionsArray + "' has shape " + textOf(inside->shape) + "; expected at most " +
+                    std::to_string(mostTextBytes) + " bytes of options");
+      std::string_view text = npz->read(optionsArray).bytes;
       text = text.substr(0, text.find('\0')); // the text ends in a zero
       return std::make_unique<Yaml>(text, file + ": " + optionsArray);
     }
@@ -199,7 +203,8 @@ private:
                 " requires " + textOf(expected));
   }
 
-  const TensorView &array(const std::string &name, const std::vector<int64_t> &expected) {
+  // Nothing is decompressed that the model does not have in this shape.
+  TensorView array(const std::string &name, const std::vector<int64_t> &expected) {
     const TensorView *found = npz->find(name);
     if (!found)
       throw Error(file + ": '" + name + "' " + textOf(expected) + " is missing but required by " + options->name());
@@ -208,7 +213,7 @@ private:
     if (found->type != "F32" && found->type != "F64" && found->type != "F16")
       throw Error(file + ": '" + name + "' has type " + found->type + "; expected F32, F64 or F16");
     used.insert(name);
-    return *found;
+    return npz->read(name);
   }
 
   // Adds a vector, which Marian stores as [1, n].
@@ -220,11 +225,13 @@ private:
 
   // Adds a matrix, which Marian stores as [in, out].
   void addMatrix(const std::string &ours, const std::string &theirs, int64_t out, int64_t in) {
-    addFloats(weights, ours, {out, in}, transposed(array(theirs, {in, out})));
+    addFloats(weights, ours, {out, in}, transposed(theirs, in, out));
   }
-  static std::vector<float> transposed(const TensorView &matrix) {
-    const std::vector<float> from = floatsOf(matrix);
-    const size_t in = static_cast<size_t>(matrix.shape[0]), out = static_cast<size_t>(matrix.shape[1]);
+  // A matrix [in, out] as [out, in].
+  std::vector<float> transposed(const std::string &name, int64_t rows, int64_t columns) {
+    const std::vector<float> from = floatsOf(array(name, {rows, columns}));
+    npz->release(name);
+    const auto in = static_cast<size_t>(rows), out = static_cast<size_t>(columns);
     std::vector<float> to(from.size());
     for (size_t i = 0; i < in; ++i)
       for (size_t j = 0; j < out; ++j)
@@ -260,7 +267,7 @@ private:
     } else {
       embeddings.output = "lm_head.weight";
       if (npz->find(output + "_W")) {
-        const std::vector<float> numbers = transposed(array(output + "_W", {d, vocab[1]}));
+        const std::vector<float> numbers = transposed(output + "_W", d, vocab[1]);
         const std::string bytes = bytesOf(numbers);
         addTable(weights, embeddings.output, {"", "F32", {vocab[1], d}, bytes}, rows);
       } else {
@@ -268,10 +275,11 @@ private:
       }
     }
     const bool biased = !options->boolean("output-omit-bias", false);
-    TensorView zero{"", "F32", {vocab[1]}, {}};
     const std::string zeros(static_cast<size_t>(vocab[1]) * sizeof(float), '\0');
-    zero.bytes = zeros;
-    addLogitsBias(weights, biased ? &array(output + "_b", {1, vocab[1]}) : &zero, rows);
+    TensorView bias{"", "F32", {vocab[1]}, zeros};
+    if (biased)
+      bias = array(output + "_b", {1, vocab[1]});
+    addLogitsBias(weights, &bias, rows);
   }
 
   // Marian's SSRU, whose W has no bias. Its two norms have different prefixes.
@@ -347,7 +355,7 @@ private:
     if (const std::optional<Yaml> settings = decoderSettings()) {
       json["beam"] = settings->integer("beam-size", 1, 65536, 12);
       const std::string normalize = settings->string("normalize", "0");
-      json["length_penalty"] = normalize.empty() ? 1.0 : settings->number("normalize", 0, 1e6, 0);
+      json["length_penalty"] = normalize.empty() ? 1.0 : settings->number("normalize", 0, mostLengthPenalty, 0);
       unknown = settings->boolean("allow-unk", false);
       if (settings->number("word-penalty", -1e6, 1e6, 0) != 0)
         to.push_back(settings->name() + ": word-penalty: is not supported by the search and is ignored");

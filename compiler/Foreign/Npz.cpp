@@ -1,6 +1,5 @@
 // Reads the arrays of an .npz file.
 #include "Npz.h"
-#include "Zip.h"
 #include "support/Error.h"
 #include <charconv>
 #include <cstring>
@@ -96,26 +95,35 @@ private:
   bool hasShape = false;
 };
 
-} // namespace
+constexpr size_t longestHeader = 65535, beginOfHeader = 12; // of versions 2 and 3; one of version 1 begins at 10
 
-TensorView parseNpy(std::string_view contents, const std::string &name, const std::string &where) {
+// What the header of an .npy file says of an array, and where its numbers begin. `beginning` has at least the header of
+// a file of `size` bytes.
+struct Beginning {
+  TensorView array;
+  size_t numbers;
+};
+Beginning parseBeginning(std::string_view beginning, uint64_t size, const std::string &name, const std::string &where) {
   constexpr std::string_view magic("\x93NUMPY", 6);
   const auto cutOff = [&] {
-    throw Error(where + ": is not an .npy file, or is cut off: it has " + std::to_string(contents.size()) + " bytes");
+    throw Error(where + ": is not an .npy file, or is cut off: it has " + std::to_string(size) + " bytes");
   };
-  if (contents.size() < 10 || !contents.starts_with(magic))
+  if (beginning.size() < 10 || !beginning.starts_with(magic))
     cutOff();
-  const int version = static_cast<unsigned char>(contents[6]);
+  const int version = static_cast<unsigned char>(beginning[6]);
   if (version < 1 || version > 3)
     throw Error(where + ": is an .npy file of version " + std::to_string(version) + "; expected 1 to 3");
-  const size_t begin = version == 1 ? 10 : 12;
-  if (contents.size() < begin)
+  const size_t begin = version == 1 ? 10 : beginOfHeader;
+  if (beginning.size() < begin)
     cutOff();
   uint32_t headerSize = 0;
-  std::memcpy(&headerSize, contents.data() + 8, version == 1 ? 2 : 4);
-  if (headerSize > contents.size() - begin)
+  std::memcpy(&headerSize, beginning.data() + 8, version == 1 ? 2 : 4);
+  if (headerSize > size - begin)
     cutOff();
-  const Header header(contents.substr(begin, headerSize), where);
+  if (headerSize > longestHeader)
+    throw Error(where + ": has a header of " + std::to_string(headerSize) + " bytes; expected at most " +
+                std::to_string(longestHeader));
+  const Header header(beginning.substr(begin, headerSize), where);
   if (header.type.find('O') != std::string::npos)
     throw Error(
         where +
@@ -129,43 +137,62 @@ TensorView parseNpy(std::string_view contents, const std::string &name, const st
     throw Error(where + ": has the type '" + header.type + "'; expected little-endian numbers, '<f4' for weights");
   if (header.columnsFirst && header.shape.size() > 1)
     throw Error(where + ": is stored by columns (fortran_order); expected storage by rows");
-  const std::string_view data = contents.substr(begin + headerSize);
+  const uint64_t rest = size - begin - headerSize;
   uint64_t bytes = type->second.second;
   for (const int64_t extent : header.shape) {
-    if (extent != 0 && bytes > data.size() / static_cast<uint64_t>(extent))
-      bytes = data.size() + 1; // leads to the error below
+    if (extent != 0 && bytes > rest / static_cast<uint64_t>(extent))
+      bytes = rest + 1; // leads to the error below
     else
       bytes *= static_cast<uint64_t>(extent);
-    if (bytes > data.size())
+    if (bytes > rest)
       break;
   }
-  if (bytes != data.size())
+  if (bytes != rest)
     throw Error(where + ": its header says " + textOf(header.shape) + " of '" + header.type + "', but " +
-                std::to_string(data.size()) + " bytes follow");
-  return {name, type->second.first, header.shape, data};
+                std::to_string(rest) + " bytes follow");
+  return {{name, type->second.first, header.shape, {}}, begin + headerSize};
 }
 
-Npz::Npz(const std::string &file) : name(file), map(MappedFile::readOnly(file)) { read(map->contents()); }
+constexpr std::string_view suffix = ".npy";
 
-Npz::Npz(std::string_view contents, std::string file) : name(std::move(file)) { read(contents); }
+} // namespace
 
-void Npz::read(std::string_view archive) {
-  const Zip zip(archive, name);
-  for (const auto &[member, how] : zip.members()) {
-    if (!member.ends_with(".npy"))
+TensorView parseNpy(std::string_view contents, const std::string &name, const std::string &where) {
+  Beginning found = parseBeginning(contents, contents.size(), name, where);
+  found.array.bytes = contents.substr(found.numbers);
+  return found.array;
+}
+
+Npz::Npz(const std::string &file) : name(file), map(MappedFile::readOnly(file)) { readHeaders(map->contents()); }
+
+Npz::Npz(std::string_view contents, std::string file) : name(std::move(file)) { readHeaders(contents); }
+
+void Npz::readHeaders(std::string_view archive) {
+  zip.emplace(archive, name);
+  std::string room;
+  for (const auto &[member, how] : zip->members()) {
+    if (!member.ends_with(suffix))
       throw Error(name + ": '" + member + "' is not an array; expected .npy files, as numpy.savez writes them");
-    const std::string array = member.substr(0, member.size() - 4);
-    std::string room;
-    std::string_view contents = zip.read(member, room);
-    if (how.deflated)
-      contents = decompressed.emplace_back(std::move(room));
-    byName.emplace(array, parseNpy(contents, array, name + ": '" + array + "'"));
+    const std::string array = member.substr(0, member.size() - suffix.size());
+    const std::string_view beginning = zip->readBeginning(member, beginOfHeader + longestHeader, room);
+    byName.emplace(array, parseBeginning(beginning, how.size, array, name + ": '" + array + "'").array);
   }
 }
 
 const TensorView *Npz::find(const std::string &array) const {
   auto found = byName.find(array);
   return found == byName.end() ? nullptr : &found->second;
+}
+
+TensorView Npz::read(const std::string &array) {
+  const std::string where = name + ": '" + array + "'", member = array + std::string(suffix);
+  if (auto found = decompressed.find(array); found != decompressed.end())
+    return parseNpy(found->second, array, where);
+  std::string room;
+  const std::string_view contents = zip->read(member, room);
+  if (!zip->members().at(member).deflated)
+    return parseNpy(contents, array, where);
+  return parseNpy(decompressed.emplace(array, std::move(room)).first->second, array, where);
 }
 
 } // namespace xfc

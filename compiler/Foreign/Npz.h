@@ -1,8 +1,8 @@
 // Reads the arrays of an .npz file: a zip archive of .npy files, as numpy.savez and Marian write it.
 #pragma once
 
+#include "Zip.h"
 #include "tensors/Safetensors.h"
-#include <list>
 #include <map>
 #include <optional>
 #include <string>
@@ -14,22 +14,30 @@ namespace xfc {
 // objects (pickles, which are never read), other types or big-endian numbers, or is in column-major order.
 TensorView parseNpy(std::string_view contents, const std::string &name, const std::string &where);
 
+// The arrays of an archive of a few megabytes may have gigabytes of numbers, so only those that are wanted are read.
 class Npz {
 public:
-  // Throws an Error that names the file and the array.
+  // Reads what the headers of the arrays say. Throws an Error that names the file and the array.
   explicit Npz(const std::string &file);
   // Reads contents that outlive this; `file` is for messages. Throws an Error that names it and the array.
   Npz(std::string_view contents, std::string file);
   const std::string &file() const { return name; }
+  // Names, types and shapes; no array has its bytes.
   const std::map<std::string, TensorView> &arrays() const { return byName; }
+  // The same of one array, or null if there is none with this name.
   const TensorView *find(const std::string &array) const;
+  // An array of the archive with its numbers, which stay in memory until they are released. Throws an Error if the
+  // array does not match its checksum.
+  TensorView read(const std::string &array);
+  void release(const std::string &array) { decompressed.erase(array); }
 
 private:
-  void read(std::string_view contents);
+  void readHeaders(std::string_view contents);
 
   std::string name;
   std::optional<MappedFile> map;
-  std::list<std::string> decompressed;
+  std::optional<Zip> zip;
+  std::map<std::string, std::string> decompressed;
   std::map<std::string, TensorView> byName;
 };
 

@@ -122,33 +122,49 @@ Zip::Zip(std::string_view contents, std::string name) : file(std::move(name)) {
       damaged("'" + extents[i - 1].name + "' and '" + extents[i].name + "' overlap");
 }
 
+// Fills the room with the first bytes of a member; with all of them, if the room is as long as the member.
+void Zip::inflateInto(std::string &room, const std::string &name, const Member &member) const {
+  constexpr size_t most = std::numeric_limits<uInt>::max();
+  z_stream stream{};
+  if (inflateInit2(&stream, -MAX_WBITS) != Z_OK)
+    throw Error(file + ": not enough memory to decompress '" + name + "'");
+  const bool whole = room.size() == member.size;
+  int status = Z_OK;
+  size_t taken = 0, made = 0;
+  while (status == Z_OK && (whole || made < room.size())) {
+    stream.next_in = reinterpret_cast<Bytef *>(const_cast<char *>(member.bytes.data() + taken));
+    stream.next_out = reinterpret_cast<Bytef *>(room.data() + made);
+    const uInt in = static_cast<uInt>(std::min(member.bytes.size() - taken, most)),
+               out = static_cast<uInt>(std::min(room.size() - made, most));
+    stream.avail_in = in;
+    stream.avail_out = out;
+    status = inflate(&stream, Z_NO_FLUSH);
+    taken += in - stream.avail_in;
+    made += out - stream.avail_out;
+  }
+  inflateEnd(&stream);
+  if ((whole ? status != Z_STREAM_END : status != Z_OK && status != Z_STREAM_END) || made != room.size())
+    damaged("'" + name + "' does not decompress to the size that its directory says");
+}
+
+std::string_view Zip::readBeginning(const std::string &name, size_t most, std::string &room) const {
+  const Member &member = byName.at(name);
+  if (!member.deflated)
+    return member.bytes.substr(0, most);
+  room.resize(std::min<uint64_t>(member.size, most));
+  inflateInto(room, name, member);
+  return room;
+}
+
 std::string_view Zip::read(const std::string &name, std::string &room) const {
   const Member &member = byName.at(name);
   std::string_view whole = member.bytes;
-  constexpr size_t most = std::numeric_limits<uInt>::max();
   if (member.deflated) {
     room.resize(member.size);
-    z_stream stream{};
-    if (inflateInit2(&stream, -MAX_WBITS) != Z_OK)
-      throw Error(file + ": not enough memory to decompress '" + name + "'");
-    int status = Z_OK;
-    size_t taken = 0, made = 0;
-    while (status == Z_OK) {
-      stream.next_in = reinterpret_cast<Bytef *>(const_cast<char *>(whole.data() + taken));
-      stream.next_out = reinterpret_cast<Bytef *>(room.data() + made);
-      const uInt in = static_cast<uInt>(std::min(whole.size() - taken, most)),
-                 out = static_cast<uInt>(std::min(room.size() - made, most));
-      stream.avail_in = in;
-      stream.avail_out = out;
-      status = inflate(&stream, Z_NO_FLUSH);
-      taken += in - stream.avail_in;
-      made += out - stream.avail_out;
-    }
-    inflateEnd(&stream);
-    if (status != Z_STREAM_END || made != room.size())
-      damaged("'" + name + "' does not decompress to the size that its directory says");
+    inflateInto(room, name, member);
     whole = room;
   }
+  constexpr size_t most = std::numeric_limits<uInt>::max();
   uLong sum = crc32(0, nullptr, 0);
   for (std::string_view rest = whole; !rest.empty();) {
     const size_t part = std::min(rest.size(), most);

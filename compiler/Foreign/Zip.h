@@ -25,8 +25,12 @@ public:
   // The file's contents: a view of the archive if stored, or decompressed into `room`. Throws Error if the checksum
   // does not match.
   std::string_view read(const std::string &name, std::string &room) const;
+  // The first bytes of the file's contents, at most `most` of them: a view of the archive, or of `room`. They are not
+  // compared with the checksum, which is of the whole file.
+  std::string_view readBeginning(const std::string &name, size_t most, std::string &room) const;
 
 private:
+  void inflateInto(std::string &room, const std::string &name, const Member &member) const;
   [[noreturn]] void damaged(const std::string &what) const;
 
   std::string file;

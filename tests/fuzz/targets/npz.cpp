@@ -21,14 +21,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     fuzz::expect(stored <= size, "members do not overlap");
   });
   fuzz::expectOnlyErrors([&] {
-    const Npz arrays(contents, "model.npz");
+    Npz arrays(contents, "model.npz");
     size_t bytes = 0;
     unsigned sum = 0;
-    for (const auto &[name, array] : arrays.arrays()) {
+    for (const auto &[name, header] : arrays.arrays()) {
+      fuzz::expect(arrays.find(name) == &header && header.bytes.empty(), "a header is found by its array's name");
+      const TensorView array = arrays.read(name);
+      fuzz::expect(array.type == header.type && array.shape == header.shape, "an array is what its header says");
       bytes += array.bytes.size();
       for (const char byte : array.bytes)
         sum += static_cast<unsigned char>(byte); // every byte can be read
-      fuzz::expect(arrays.find(name) == &array, "an array is found by its name");
+      arrays.release(name);
     }
     fuzz::expect(sum <= 255 * bytes && bytes <= 1100 * size, "an archive does not hold much more than its size");
   });

@@ -205,14 +205,36 @@ class NpzFile : public FolderTest {};
 TEST_F(NpzFile, ArraysAreFoundByName) {
   const std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }\n";
   writeFile(in("a.npz"), zip({{"x.npy", npy(header, "12345678")}, {"special:y.npy", npy(header, "abcdefgh"), true}}));
-  const Npz arrays(in("a.npz"));
+  Npz arrays(in("a.npz"));
   ASSERT_EQ(arrays.arrays().size(), 2u);
-  EXPECT_EQ(arrays.find("x")->bytes, "12345678");
-  EXPECT_EQ(arrays.find("special:y")->bytes, "abcdefgh");
+  EXPECT_EQ(arrays.find("x")->shape, Shape{2});
   EXPECT_EQ(arrays.find("z"), nullptr);
+  EXPECT_EQ(arrays.read("x").bytes, "12345678");
+  EXPECT_EQ(arrays.read("special:y").bytes, "abcdefgh");
+  arrays.release("special:y");
+  EXPECT_EQ(arrays.read("special:y").bytes, "abcdefgh");
   writeFile(in("a.npz"), zip({{"x", "1"}}));
   EXPECT_EQ(errorOf([&] { Npz bad(in("a.npz")); }),
             in("a.npz") + ": 'x' is not an array; expected .npy files, as numpy.savez writes them");
+}
+
+TEST_F(NpzFile, NothingIsDecompressedBeforeItIsRead) {
+  const std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }\n";
+  std::string contents = zip({{"x.npy", npy(header, "12345678"), true}});
+  contents[contents.find("PK\x01\x02") + 16] ^= 1; // the checksum of the whole array
+  Npz arrays(contents, "f.npz");
+  EXPECT_EQ(arrays.find("x")->shape, Shape{2});
+  EXPECT_EQ(errorOf([&] { arrays.read("x"); }),
+            "f.npz: damaged zip archive: the bytes of 'x.npy' do not match their checksum; use an intact copy");
+}
+
+TEST_F(NpzFile, LongHeadersAreRefused) {
+  const std::string header =
+      "{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }" + std::string(70000, ' ') + "\n";
+  std::string array =
+      "\x93NUMPY" + std::string("\2\0", 2) + u32(static_cast<uint32_t>(header.size())) + header + "1234";
+  EXPECT_EQ(errorOf([&] { Npz bad(zip({{"x.npy", array}}), "f.npz"); }),
+            "f.npz: 'x': has a header of " + std::to_string(header.size()) + " bytes; expected at most 65535");
 }
 
 std::string named(const std::string &name) { return u16(name.size() + 1) + name + '\0'; }
