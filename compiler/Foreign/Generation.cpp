@@ -94,7 +94,7 @@ Json generationOf(const Config &config, const Json &description, std::vector<std
   const Json &tokens = description["tokens"];
   const int64_t eos = tokens["eos"], vocabulary = description["params"]["target_vocab"];
   json["beam"] = config.integer("num_beams", 1, mostHypotheses, 1);
-  json["length_penalty"] = config.number("length_penalty", -1e6, 1e6, false, 1);
+  json["length_penalty"] = config.number("length_penalty", -mostLengthPenalty, mostLengthPenalty, false, 1);
   json["length_penalty_form"] = "power";
   json["early_stopping"] = false;
   if (config.has("early_stopping")) {

@@ -72,7 +72,7 @@ private:
     }
     if (raw.starts_with("? ")) {
       std::string_view rest = withoutBlanks(line.substr(1));
-      if (rest.empty() || rest.front() == '#')
+      if (rest.empty() || rest.front() == '#' || rest.starts_with("? "))
         fail("a '? ' without its key; expected '? key', and ': value' on the next line");
       begin(scalar(rest, /*key=*/false));
       explicitKey = true;
@@ -160,6 +160,9 @@ private:
         fail("a map inside another; expected a flat map of keys and values");
     }
     const std::string value(withoutBlanks(text.substr(0, end)));
+    // A token may begin with such a character, but contains no blank: this is the anchor or the tag of another key.
+    if (key && !value.empty() && std::string_view("&*!").find(value.front()) != std::string_view::npos && value.find(' ') != std::string::npos)
+      fail("'" + std::string(value.substr(0, 40)) + "' is YAML that Marian does not write; expected a plain key");
     if (value.empty() && inList)
       fail("an empty list item");
     text.remove_prefix(end);

@@ -29,7 +29,7 @@ Generation readGeneration(const JsonValue &json, int64_t vocabulary, int32_t pad
   if (auto beam = json.find("beam"))
     generation.beam = static_cast<int32_t>(beam->integer(1, mostHypotheses));
   if (auto penalty = json.find("length_penalty"))
-    generation.lengthPenalty = penalty->number(-std::numeric_limits<double>::max(), std::numeric_limits<double>::max());
+    generation.lengthPenalty = penalty->number(-mostLengthPenalty, mostLengthPenalty);
   if (auto form = json.find("length_penalty_form"))
     generation.penaltyForm = choiceOf<Generation::PenaltyForm>(*form, penaltyForms, "form of the length penalty");
   if (auto stopping = json.find("early_stopping")) {

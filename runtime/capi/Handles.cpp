@@ -80,6 +80,7 @@ std::string placeOf(const char *what, size_t index) { return what + (" " + std::
 
 std::vector<std::string> linesOf(const char *const *lines, size_t count, const char *what) {
   require(lines || count == 0, "the array of lines is a null pointer");
+  require(count <= PTRDIFF_MAX / sizeof *lines, "no array has this number of lines");
   std::vector<std::string> result;
   result.reserve(count);
   for (size_t i = 0; i < count; ++i) {

@@ -192,7 +192,7 @@ void SearchFlags::addTo(Command command) {
   add(command
           .addOption("--length-penalty", generation.lengthPenalty,
                      "A in score = log-probability / ((5+n)/6)^A, or / n^A; n counts all tokens, including eos")
-          .finite()
+          .within(-mostLengthPenalty, mostLengthPenalty)
           .showDefault(),
       take<&Generation::lengthPenalty>);
   add(addChoice(command, "--length-penalty-form", generation.penaltyForm, penaltyForms,
