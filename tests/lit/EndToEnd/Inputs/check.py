@@ -1,7 +1,8 @@
 """Compares an executable of xfc with PyTorch (reference.py): forward, gradients, twenty steps of each optimizer, greedy search.
 
-Usage: check.py {forward,train,greedy} XFC MODELS_FOLDER MODEL WORK_FOLDER [extra arguments of xfc compile...]
-With `--dtype f64` among the extra arguments, values and gradients must agree to 1e-12.
+Usage: check.py XFC MODELS_FOLDER MODEL WORK_FOLDER VARIANT...
+A variant is one or more of forward, train and greedy, followed by arguments of `xfc compile`, all separated by blanks; they are checked in one
+process, since reading PyTorch takes longer than most. With `--dtype f64` among the arguments, values and gradients must agree to 1e-12.
 Prints the largest error of each kind of tensor, relative to the tensor's largest value; exits 1 above the tolerance.
 """
 import math
@@ -315,19 +316,31 @@ def check_greedy(executable, model, name, work):
     print(f"{name}: {len(sources)} greedy translations")
 
 
-def main():
+def check(xfc, models, name, work, variant):
     global dtype
-    what, xfc, models, name, work, *extra = sys.argv[1:]
-    dtype = torch.float64 if "f64" in extra else torch.float32
+    words = variant.split()
+    flags = next((i for i, word in enumerate(words) if word.startswith("-")), len(words))
+    dtype = torch.float64 if "f64" in words else torch.float32
+    executables = {}
+    for what in words[:flags]:
+        extra = tuple(words[flags:]) + (("--set", "dropout=0") if what == "train" else ())
+        if extra not in executables:
+            executables[extra] = compile_model(xfc, models, name, work, extra)
+        CHECKS[what](*executables[extra], name, work)
+        if failures:
+            sys.exit(f"{name}, {what} {' '.join(extra)}: {len(failures)} differences:\n  " + "\n  ".join(failures[:20]))
+        print(f"{name}: {what} {' '.join(extra)} agrees")
+
+
+CHECKS = {"forward": check_forward, "train": check_train, "greedy": check_greedy}
+
+
+def main():
+    xfc, models, name, work, *variants = sys.argv[1:]
     os.makedirs(work, exist_ok=True)
     torch.set_num_threads(1)
-    if what == "train":
-        extra += ["--set", "dropout=0"]
-    executable, model = compile_model(xfc, models, name, work, extra)
-    {"forward": check_forward, "train": check_train, "greedy": check_greedy}[what](executable, model, name, work)
-    if failures:
-        sys.exit(f"{len(failures)} differences:\n  " + "\n  ".join(failures[:20]))
-    print(f"{name}: {what} agrees")
+    for variant in variants:
+        check(xfc, models, name, work, variant)
 
 
 if __name__ == "__main__":
