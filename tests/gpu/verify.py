@@ -439,7 +439,8 @@ def correctness(machine, folder):
             for what, does in (("kernels one by one", check_kernels), ("outputs and gradients", check_forward), ("weights after a step", check_step),
                                (f"{reference.steps} steps of training", check_losses), ("translations", check_translations), ("the same bits in any batch", check_bits),
                                *([("every promise", check_promises)] if name == "toy" else []), *([("two processes", check_ranks)] if ranks and name.startswith("toy") else [])):
-                check(what, name, image, lambda: does(machine, reference, name, image))
+                if not machine.options.check or any(word in what for word in machine.options.check):
+                    check(what, name, image, lambda: does(machine, reference, name, image))
 
         return work
 
@@ -613,6 +614,7 @@ def arguments():
     parser.add_argument("--batch", type=positive, help="tokens of a batch, or sentences that are decoded together, separated by commas")
     parser.add_argument("--image", help="code of the executables to run: sm_80, sm_90a, ptx (all in correctness and startup, else the best)", default="")
     parser.add_argument("--steps", type=int, default=50, help="of the training whose losses are compared (%(default)s)")
+    parser.add_argument("--check", type=lambda text: text.split(","), help="only checks of correctness whose names have one of these words, separated by commas")
     parser.add_argument("--limit", type=float, default=240, metavar="SECONDS", help="a process that takes longer is stopped and has failed (%(default)s)")
     parser.add_argument("--out", default=os.environ.get("OUT") or here, metavar="FOLDER", help="where results.jsonl is written ($OUT, else beside this script)")
     options = parser.parse_args()
