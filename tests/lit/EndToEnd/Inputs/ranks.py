@@ -10,7 +10,7 @@ memory: each rank keeps a share of the optimizer's states, and needs no more mem
 unlike: ranks whose executables, flags or data differ, or whose folder is in use, are refused by name, before the first step.
 cuda: GPUs of 2 and 4 ranks, or those of the PTX interpreter, equal one GPU; a run of 2 continues with 1; two ranks on one GPU, and ranks without
       NCCL, are refused, but not if NCCL lets them share one; a rank that loses its GPU, or is killed, ends the others.
-kill: one rank is killed at 20 random moments, and asked to end at two; the others end within seconds, the one that was lost is named,
+kill: one rank is killed at 10 random moments, and asked to end at two; the others end within seconds, the one that was lost is named,
       and resuming gives the same bytes.
 full: the disk of the rank that writes is full from some moment on; all ranks end, and resuming gives the same bytes.
 abi: the launcher's library of MPI 5's standard ABI is the one that is used: 2 ranks equal one, and one that is killed ends the other.
@@ -460,7 +460,7 @@ if mode == "overlap":
                     valid_target=None, valid_every=None, average=0, keep_best=None, ema=None, **more))
 
     # Gradients arrive while both ranks still compute others: before the first of them ends its backward pass.
-    train("traced", 2, 12, trace=path("trace.json"), trace_steps="2:6")
+    train("traced", 2, 6, trace=path("trace.json"), trace_steps="2:6")
     events = timeline("trace.json")
     passes = [sorted((event["ts"] + event["dur"] for event in events if event["pid"] == rank and event["name"] == "loss_and_gradients")) for rank in range(2)]
     began = [sorted(event["ts"] for event in events if event["pid"] == rank and event["name"] == "loss_and_gradients") for rank in range(2)]
@@ -470,8 +470,8 @@ if mode == "overlap":
     assert sum(early) > 0
 
     def seconds(out, ranks, threads):
-        """The time of a step, in the fastest ten."""
-        train(out, ranks, 30, threads=threads)
+        """The time of the fastest step."""
+        train(out, ranks, 8, threads=threads)
         with open(path(out + "/train.jsonl")) as file:
             return min(1 / json.loads(line)["ups"] for line in file)
 
@@ -481,7 +481,7 @@ if mode == "overlap":
         for ranks, threads in ((2, 1), (1, 2)):
             best[ranks] = min(best[ranks], seconds(f"turn{turn}-{ranks}", ranks, threads))
         ratio = best[2] / best[1]
-        if turn >= 2 and ratio < 1.15:
+        if turn >= 1 and ratio < 1.2:
             break
     print(f"a step of 2 ranks takes {ratio:.2f} times that of one process with two threads")
     assert ratio < 1.3, best  # 0.89 to 1.09 where it was measured
@@ -496,7 +496,7 @@ if mode == "kill":
 
     rng = random.Random(launcher)
     broken = named = 0
-    kills = 20
+    kills = 10
     for attempt in range(kills + 2):
         out, ranks = f"broken{attempt}", 2 + attempt % 2
         process = subprocess.Popen(command(out, ranks), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)

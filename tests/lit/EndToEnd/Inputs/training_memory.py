@@ -1,4 +1,4 @@
-"""Training takes the same memory for corpora of three pools and of five, raw or prepared, unless text is kept in memory.
+"""Training takes the same memory for corpora of two pools and of four, raw or prepared, unless text is kept in memory.
 
     training_memory.py TRANSLATOR VOCABULARY FOLDER
 
@@ -34,7 +34,7 @@ def train(pools, out, *words, until=("--steps", "2")):
     return peak("train", *until, *words, "--out", path(f"{out}-{pools}"), "--batch-tokens", "16384")
 
 
-for pools in (3, 5):
+for pools in (2, 4):
     for name, line in (("ids", "5 6"), ("text", "anna")):
         with open(path(f"{name}-{pools}"), "w") as file:
             file.write((line + "\n") * (pools * POOL))
@@ -54,12 +54,12 @@ CASES = {
     "in memory": lambda pools: train(pools, "memory", *IDS, *both("ids", pools)),
 }
 for name, case in CASES.items():
-    peaks = [case(pools) for pools in (3, 5)]
+    peaks = [case(pools) for pools in (2, 4)]
     print(f"{name}: {peaks[0]} and {peaks[1]} kB")
     assert (peaks[1] < peaks[0] + ROOM) == (name != "in memory"), f"{name}: {peaks}"
 
 terminal, other = pty.openpty()
-process = subprocess.Popen([translator, "prepare", *IDS, *both("ids", 3), "--out", path("shown")], stderr=other)
+process = subprocess.Popen([translator, "prepare", *IDS, *both("ids", 2), "--out", path("shown")], stderr=other)
 os.close(other)
 shown = b""
 try:
