@@ -4,9 +4,9 @@
 #   run.sh address|thread|compiler [--build FOLDER] [--filter REGEX]
 # FOLDER (default: build) is a complete build. What is instrumented is built in FOLDER/fuzz, which the fuzz targets share,
 # or in FOLDER/thread. With `address` and `thread`, the compiler of FOLDER compiles the models, but its objects are linked
-# with the instrumented runtime. All end-to-end tests run but those that are left out below. With `compiler`, whose
-# instrumented build takes half an hour, the tests of imports, passes and code generation run too. The exit status is 77
-# if clang 22 is not installed.
+# with the instrumented runtime. All end-to-end tests run but those that are left out below; with `address`, unit tests of
+# what reads files or is indexed by untrusted numbers run before. With `compiler`, whose instrumented build takes half an
+# hour, the tests of imports, passes and code generation run too. The exit status is 77 if clang 22 is not installed.
 set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
 build="$root/build" filter= sanitizer="${1:-}"
@@ -25,7 +25,7 @@ left_out=(
   random-models
 )
 case "$sanitizer" in
-  address) ;;
+  address) targets+=(runtime_address_sanitizer) ;;
   thread) preset=tsan folder=thread flags=thread ;;
   compiler)
     compiler=ON targets+=(xfc xfc-opt xfc-interpret xfc-ptx xfc-models)
@@ -77,6 +77,7 @@ END
 chmod +x "$runtime/linker/ld.lld-22"
 export PATH="$runtime/linker:$PATH"
 
+[ "$sanitizer" != address ] || "$runtime/tests/runtime_address_sanitizer" --gtest_brief=1
 # Leak detection uses a process that traces the tested one, which the confinement of `translate` forbids.
 export ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=0 UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1
 if [ "$sanitizer" = thread ]; then
