@@ -161,7 +161,8 @@ private:
     }
     const std::string value(withoutBlanks(text.substr(0, end)));
     // A token may begin with such a character, but contains no blank: this is the anchor or the tag of another key.
-    if (key && !value.empty() && std::string_view("&*!").find(value.front()) != std::string_view::npos && value.find(' ') != std::string::npos)
+    if (key && !value.empty() && std::string_view("&*!").find(value.front()) != std::string_view::npos &&
+        value.find(' ') != std::string::npos)
       fail("'" + std::string(value.substr(0, 40)) + "' is YAML that Marian does not write; expected a plain key");
     if (value.empty() && inList)
       fail("an empty list item");

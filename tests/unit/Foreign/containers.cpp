@@ -346,6 +346,8 @@ TEST(Yaml, WhatMarianDoesNotWriteIsRefused) {
   EXPECT_EQ(error("a: 1\n  b: 1\n"), "f:2: is indented; expected a flat map of keys and values");
   EXPECT_EQ(error("a: &x 1\n"), "f:1: '&x 1' is YAML that Marian does not write; expected a plain value");
   EXPECT_EQ(error("a: |\n  text\n"), "f:1: '|' is YAML that Marian does not write; expected a plain value");
+  EXPECT_EQ(error("&x version: v1.9\n"), "f:1: '&x version' is YAML that Marian does not write; expected a plain key");
+  EXPECT_EQ(Yaml("&quot;: 4\n", "f").entries().front().key, "&quot;"); // a token
   EXPECT_EQ(error("just text\n"), "f:1: expected 'key: value'");
   EXPECT_EQ(error("a: [1, 2\n"), "f:1: a list without its ']'; expected it on the same line");
   EXPECT_EQ(error("a: \"x\n"), "f:1: a \" without a closing \"");
@@ -355,7 +357,7 @@ TEST(Yaml, WhatMarianDoesNotWriteIsRefused) {
   EXPECT_EQ(error("- a\n"), "f:1: a list item without a key before it");
   EXPECT_EQ(error("? a\n"), "f:1: a '? ' without the ': ' of its value");
   const std::string noKey = "a '? ' without its key; expected '? key', and ': value' on the next line";
-  for (const char *line : {"? ", "?   ", "? \r", "? # key"})
+  for (const char *line : {"? ", "?   ", "? \r", "? # key", "? ? key"})
     EXPECT_EQ(error("a: 1\n" + std::string(line) + "\n: 2\n"), "f:2: " + noKey) << line;
   EXPECT_EQ(error("? a\n? b\n"), "f:2: expected ': ' and the value of the key after '? '");
   for (const char *line : {": 1", ":", ": "})

@@ -336,6 +336,7 @@ TEST(Description, WrongGenerationIsAnErrorWithItsPlace) {
                         "suppress, bad_sequences, no_repeat_ngram, renormalize"},
       {R"("beam": 0)", ".beam: expected a whole number from 1 to 65536, found 0"},
       {R"("beam": "4")", ".beam: expected a whole number from 1 to 65536, found a string, \"4\""},
+      {R"("length_penalty": 41)", ".length_penalty: expected a number from -40 to 40, found 41"},
       {R"("length_penalty_form": "gnmt")",
        ".length_penalty_form: unknown form of the length penalty \"gnmt\"; known: offset, power"},
       {R"("early_stopping": "yes")", ".early_stopping: expected true, false or \"never\", found \"yes\""},

@@ -609,6 +609,8 @@ TEST_F(DecodeCommands, MistakesAreOneLineAndLeaveTheOutput) {
                                                                                     {"--beam", "2000000000"},
                                                                                     {"--n-best", "0"},
                                                                                     {"--length-penalty", "nan"},
+                                                                                    {"--length-penalty", "1e30"},
+                                                                                    {"--length-penalty", "-40.5"},
                                                                                     {"--temperature", "0"},
                                                                                     {"--temperature", "nan"},
                                                                                     {"--top-p", "0"},

@@ -75,7 +75,7 @@ assert json.loads(call(plain, "info", "--json").stdout)["generation"]["beam"] ==
 assert "searches with  beam 3, length_penalty 1.5, length_penalty_form power, early_stopping never, max_length 7" in call(translator, "info").stdout
 for verb in ("translate", "evaluate"):
     text = call(translator, verb, "--help").stdout
-    for default in ("--beam INT:INT in [1 - 65536]=3", "--length-penalty FLOAT=1.5", "{offset,power}=power", "{false,true,never}=never",
+    for default in ("--beam INT:INT in [1 - 65536]=3", "--length-penalty FLOAT:FLOAT in [-40 - 40]=1.5", "{offset,power}=power", "{false,true,never}=never",
                     "{eos,forced_eos,cut}=cut", "--forced-first TEXT=4", "--suppress TEXT=5 6", "--no-repeat-ngram INT:INT in [0 - 1048576]=2",
                     "{false,true}=true"):
         assert default in text, default

@@ -2,6 +2,7 @@
 
 usage: check_library.py FOLDER, which library.test has filled
 """
+import ctypes
 import os
 import subprocess
 import sys
@@ -181,6 +182,9 @@ fails(1, "source 1: the line is empty", model.score, [""], ["a"])
 fails(1, "No such file or directory", model.save, "nowhere/file")
 assert library.xfc_translate(None, None, None, 0, None, None) == 2 and library.xfc_close(None) is None
 assert library.xfc_message(None) == b"" and library.xfc_message(model.handle).decode().endswith("No such file or directory")
+one = (ctypes.c_char_p * 1)(b"a")
+assert library.xfc_translate(model.handle, one, None, ctypes.c_size_t(1 << 62), None, ctypes.byref(ctypes.c_void_p())) == 2
+assert library.xfc_message(model.handle) == b"no array has this number of lines", library.xfc_message(model.handle)
 with open("long", "w") as file:
     file.write("a " * 2000)
 model.translate(["a " * 2000], "--beam", "1", "--max-length", "5")
