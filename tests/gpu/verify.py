@@ -420,6 +420,20 @@ def has_ranks(machine):
     return not absent
 
 
+# What is checked of each model and image, by the words that --check takes.
+CHECKS = {
+    "kernels": ("kernels one by one", check_kernels),
+    "outputs": ("outputs and gradients", check_forward),
+    "weights": ("weights after a step", check_step),
+    "training": ("{steps} steps of training", check_losses),
+    "translations": ("translations", check_translations),
+    "bits": ("the same bits in any batch", check_bits),
+    "promises": ("every promise", check_promises),
+    "ranks": ("two processes", check_ranks),
+}
+SANITIZER = "sanitizer"  # and by this word, short commands of the toy models under compute-sanitizer
+
+
 def correctness(machine, folder):
     names = machine.have(MODELS["correctness"])
 
@@ -436,22 +450,21 @@ def correctness(machine, folder):
 
     def checks_of(reference, name, image):
         def work():
-            for what, does in (("kernels one by one", check_kernels), ("outputs and gradients", check_forward), ("weights after a step", check_step),
-                               (f"{reference.steps} steps of training", check_losses), ("translations", check_translations), ("the same bits in any batch", check_bits),
-                               *([("every promise", check_promises)] if name == "toy" else []), *([("two processes", check_ranks)] if ranks and name.startswith("toy") else [])):
-                if not machine.options.check or any(word in what for word in machine.options.check):
-                    check(what, name, image, lambda: does(machine, reference, name, image))
+            for key, (what, does) in CHECKS.items():
+                if key in machine.options.check and (key != "promises" or name == "toy") and (key != "ranks" or ranks and name.startswith("toy")):
+                    check(what.format(steps=reference.steps), name, image, lambda: does(machine, reference, name, image))
 
         return work
 
     ranks = has_ranks(machine)
     last, references = [], {name: Reference(machine, name, folder, machine.options.steps) for name in names}
     works = [checks_of(references[name], name, image) for name, image in images_of(machine, names)]
-    if shutil.which("compute-sanitizer"):
+    sanitizer = SANITIZER in machine.options.check
+    if sanitizer and shutil.which("compute-sanitizer"):
         for name in (name for name in names if name.startswith("toy")):
             for tool in ("memcheck", "racecheck", "synccheck"):
                 last.append(lambda name=name, tool=tool: check(tool, name, machine.options.image or "its best", lambda: check_sanitizer(machine, tool, name)))
-    else:
+    elif sanitizer:
         machine.report.say("note", "compute-sanitizer is not on the PATH: memory, races and barriers are not checked by it.")
     machine.in_parallel(works + last)
 
@@ -614,13 +627,16 @@ def arguments():
     parser.add_argument("--batch", type=positive, help="tokens of a batch, or sentences that are decoded together, separated by commas")
     parser.add_argument("--image", help="code of the executables to run: sm_80, sm_90a, ptx (all in correctness and startup, else the best)", default="")
     parser.add_argument("--steps", type=int, default=50, help="of the training whose losses are compared (%(default)s)")
-    parser.add_argument("--check", type=lambda text: text.split(","), help="only checks of correctness whose names have one of these words, separated by commas")
+    parser.add_argument("--check", type=lambda text: text.split(","), default=[*CHECKS, SANITIZER], help=f"only these checks of correctness, of {','.join([*CHECKS, SANITIZER])}")
     parser.add_argument("--limit", type=float, default=240, metavar="SECONDS", help="a process that takes longer is stopped and has failed (%(default)s)")
     parser.add_argument("--out", default=os.environ.get("OUT") or here, metavar="FOLDER", help="where results.jsonl is written ($OUT, else beside this script)")
     options = parser.parse_args()
     for section in options.sections:
         if section not in SECTIONS:
             parser.error(f"'{section}' is none of {', '.join(SECTIONS)}")
+    for key in options.check:
+        if key not in (*CHECKS, SANITIZER):
+            parser.error(f"--check {key}: the checks are {', '.join([*CHECKS, SANITIZER])}")
     packed = sorted({name for names in MODELS.values() for name in names if os.access(os.path.join(here, name), os.X_OK)})
     for name in options.model or ():
         if name not in packed:
