@@ -25,42 +25,52 @@ def state(process):
     return status(process.pid, "Seccomp"), status(process.pid, "Seccomp_filters") - status("self", "Seccomp_filters"), status(process.pid, "NoNewPrivs")
 
 
-def check(name, *arguments, expected):
+def start(name, *arguments, **pipes):
+    return subprocess.Popen([executable, name, *arguments], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **pipes)
+
+
+def wait(name, process, what, done):
+    """Waits until `done` returns something but None, and returns that."""
+    end = time.monotonic() + PATIENCE
+    while (found := done()) is None:
+        assert process.poll() is None, f"{name} ends early: {process.communicate()[1]}"
+        assert time.monotonic() < end, f"{name} {what}"
+        time.sleep(0.01)
+    return found
+
+
+def opened(fifo):
+    """A descriptor to write to the FIFO, or None while no process has opened it to read."""
+    try:
+        return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:
+        return None
+
+
+def check(name, *arguments):
     """`arguments` name the FIFO, whose contents are a line of ids."""
     fifo = folder / "fifo"
     fifo.unlink(missing_ok=True)
     os.mkfifo(fifo)
-    process = subprocess.Popen([executable, name, *arguments], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    end = time.monotonic() + PATIENCE
-    while True:  # until the command has opened the FIFO
-        try:
-            file = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
-            break
-        except OSError:
-            assert process.poll() is None, f"{name} ends early: {process.communicate()[1]}"
-            assert time.monotonic() < end, f"{name} does not read"
-            time.sleep(0.01)
+    process = start(name, *arguments)
+    file = wait(name, process, "does not read", lambda: opened(fifo))
     assert state(process) == CONFINED, f"{name} is not confined"
     os.write(file, b"5 6 7\n")
     os.close(file)
     output, error = process.communicate(timeout=PATIENCE)
-    assert process.returncode == expected, f"{name} ends with {process.returncode}: {error}"
+    assert process.returncode == 0, f"{name} ends with {process.returncode}: {error}"
     print(f"{name} is confined")
 
 
 (folder / "ids").write_text("5 6 7\n")
 model = ["--weights", "weights.safetensors", "--format", "ids"]
-check("translate", *model, "--input", "fifo", "--output", "translation", expected=0)
-check("score", *model, "--source", "fifo", "--target", "ids", expected=0)
-check("evaluate", *model, "--source", "fifo", "--target", "ids", expected=0)
+check("translate", *model, "--input", "fifo", "--output", "translation")
+check("score", *model, "--source", "fifo", "--target", "ids")
+check("evaluate", *model, "--source", "fifo", "--target", "ids")
 
-# `forward` reads a whole file, and takes none from a FIFO, but from a pipe at its standard input.
-process = subprocess.Popen([executable, "forward", "--weights", "weights.safetensors", "--input", "/dev/stdin", "--output", "logits.safetensors"],
-                           cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-end = time.monotonic() + PATIENCE
-while state(process) != CONFINED:
-    assert process.poll() is None and time.monotonic() < end, f"forward is not confined: {state(process)}"
-    time.sleep(0.01)
+# `forward` refuses a FIFO but reads a pipe at its standard input. Nothing is written to the pipe before it is confined.
+process = start("forward", "--weights", "weights.safetensors", "--input", "/dev/stdin", "--output", "logits.safetensors", stdin=subprocess.PIPE)
+wait("forward", process, "is not confined", lambda: True if state(process) == CONFINED else None)
 error = process.communicate("5 6 7\n", timeout=PATIENCE)[1]
 assert process.returncode == 1 and "/dev/stdin: " in error, error
 print("forward is confined")
