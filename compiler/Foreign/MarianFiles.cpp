@@ -203,7 +203,7 @@ private:
                 " requires " + textOf(expected));
   }
 
-  // Nothing is decompressed that the model does not have in this shape.
+  // Compares the shape and the type with what the model requires before it decompresses the array.
   TensorView array(const std::string &name, const std::vector<int64_t> &expected) {
     const TensorView *found = npz->find(name);
     if (!found)

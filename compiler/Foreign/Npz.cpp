@@ -95,25 +95,29 @@ private:
   bool hasShape = false;
 };
 
-constexpr size_t longestHeader = 65535, beginOfHeader = 12; // of versions 2 and 3; one of version 1 begins at 10
+constexpr size_t longestHeader = 65535; // in bytes; version 1 allows no longer one
+// Where the header begins: a version's number of bytes for the length of the header decides.
+constexpr size_t headerOfVersion1 = 10, headerOfVersion2 = 12;
 
-// What the header of an .npy file says of an array, and where its numbers begin. `beginning` has at least the header of
-// a file of `size` bytes.
+// The array that an .npy file's header describes, without its bytes, and the offset of the numbers in the file.
 struct Beginning {
   TensorView array;
   size_t numbers;
 };
+
+// Parses the header of a file of `size` bytes, of which `beginning` holds the first: all of the header, if the header
+// is not longer than it may be.
 Beginning parseBeginning(std::string_view beginning, uint64_t size, const std::string &name, const std::string &where) {
   constexpr std::string_view magic("\x93NUMPY", 6);
   const auto cutOff = [&] {
     throw Error(where + ": is not an .npy file, or is cut off: it has " + std::to_string(size) + " bytes");
   };
-  if (beginning.size() < 10 || !beginning.starts_with(magic))
+  if (beginning.size() < headerOfVersion1 || !beginning.starts_with(magic))
     cutOff();
   const int version = static_cast<unsigned char>(beginning[6]);
   if (version < 1 || version > 3)
     throw Error(where + ": is an .npy file of version " + std::to_string(version) + "; expected 1 to 3");
-  const size_t begin = version == 1 ? 10 : beginOfHeader;
+  const size_t begin = version == 1 ? headerOfVersion1 : headerOfVersion2;
   if (beginning.size() < begin)
     cutOff();
   uint32_t headerSize = 0;
@@ -174,7 +178,7 @@ void Npz::readHeaders(std::string_view archive) {
     if (!member.ends_with(suffix))
       throw Error(name + ": '" + member + "' is not an array; expected .npy files, as numpy.savez writes them");
     const std::string array = member.substr(0, member.size() - suffix.size());
-    const std::string_view beginning = zip->readBeginning(member, beginOfHeader + longestHeader, room);
+    const std::string_view beginning = zip->readBeginning(member, headerOfVersion2 + longestHeader, room);
     byName.emplace(array, parseBeginning(beginning, how.size, array, name + ": '" + array + "'").array);
   }
 }
@@ -185,14 +189,17 @@ const TensorView *Npz::find(const std::string &array) const {
 }
 
 TensorView Npz::read(const std::string &array) {
-  const std::string where = name + ": '" + array + "'", member = array + std::string(suffix);
-  if (auto found = decompressed.find(array); found != decompressed.end())
-    return parseNpy(found->second, array, where);
-  std::string room;
-  const std::string_view contents = zip->read(member, room);
-  if (!zip->members().at(member).deflated)
-    return parseNpy(contents, array, where);
-  return parseNpy(decompressed.emplace(array, std::move(room)).first->second, array, where);
+  const std::string member = array + std::string(suffix);
+  std::string_view contents;
+  if (const auto kept = decompressed.find(array); kept != decompressed.end()) {
+    contents = kept->second;
+  } else {
+    std::string room;
+    contents = zip->read(member, room);
+    if (zip->members().at(member).deflated)
+      contents = decompressed.emplace(array, std::move(room)).first->second;
+  }
+  return parseNpy(contents, array, name + ": '" + array + "'");
 }
 
 } // namespace xfc

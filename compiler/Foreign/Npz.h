@@ -14,7 +14,7 @@ namespace xfc {
 // objects (pickles, which are never read), other types or big-endian numbers, or is in column-major order.
 TensorView parseNpy(std::string_view contents, const std::string &name, const std::string &where);
 
-// The arrays of an archive of a few megabytes may have gigabytes of numbers, so only those that are wanted are read.
+// An archive of a few megabytes can expand to gigabytes, so an array is decompressed only when it is read.
 class Npz {
 public:
   // Reads what the headers of the arrays say. Throws an Error that names the file and the array.
@@ -22,9 +22,9 @@ public:
   // Reads contents that outlive this; `file` is for messages. Throws an Error that names it and the array.
   Npz(std::string_view contents, std::string file);
   const std::string &file() const { return name; }
-  // Names, types and shapes; no array has its bytes.
+  // The arrays by name, each with its type and shape but without its bytes.
   const std::map<std::string, TensorView> &arrays() const { return byName; }
-  // The same of one array, or null if there is none with this name.
+  // The one of these with this name, or null.
   const TensorView *find(const std::string &array) const;
   // An array of the archive with its numbers, which stay in memory until they are released. Throws an Error if the
   // array does not match its checksum.

@@ -160,7 +160,7 @@ private:
         fail("a map inside another; expected a flat map of keys and values");
     }
     const std::string value(withoutBlanks(text.substr(0, end)));
-    // A token may begin with such a character, but contains no blank: this is the anchor or the tag of another key.
+    // An anchor, an alias or a tag before the key. A token may begin with the same character, but contains no blank.
     if (key && !value.empty() && std::string_view("&*!").find(value.front()) != std::string_view::npos &&
         value.find(' ') != std::string::npos)
       fail("'" + std::string(value.substr(0, 40)) + "' is YAML that Marian does not write; expected a plain key");

@@ -143,7 +143,7 @@ void Zip::inflateInto(std::string &room, const std::string &name, const Member &
     made += out - stream.avail_out;
   }
   inflateEnd(&stream);
-  if ((whole ? status != Z_STREAM_END : status != Z_OK && status != Z_STREAM_END) || made != room.size())
+  if ((status != Z_STREAM_END && (whole || status != Z_OK)) || made != room.size())
     damaged("'" + name + "' does not decompress to the size that its directory says");
 }
 

@@ -192,8 +192,8 @@ void SearchFlags::addTo(Command command) {
   add(command
           .addOption("--length-penalty", generation.lengthPenalty,
                      "A in score = log-probability / ((5+n)/6)^A, or / n^A; n counts all tokens, including eos")
-          .finite() // a range alone lets NaN pass
           .within(-mostLengthPenalty, mostLengthPenalty)
+          .finite()
           .showDefault(),
       take<&Generation::lengthPenalty>);
   add(addChoice(command, "--length-penalty-form", generation.penaltyForm, penaltyForms,

@@ -26,7 +26,7 @@ std::optional<GenerationProblem> findProblem(const Generation &generation, int64
   auto item = [](const char *list, size_t i) { return std::string(list) + "[" + std::to_string(i) + "]"; };
 
   range(g.beam, 1, mostHypotheses, "beam");
-  require(std::abs(g.lengthPenalty) <= mostLengthPenalty, "length_penalty", // not true of NaN
+  require(std::abs(g.lengthPenalty) <= mostLengthPenalty, "length_penalty", // false for NaN
           "expected a number from " + std::to_string(-static_cast<int>(mostLengthPenalty)) + " to " +
               std::to_string(static_cast<int>(mostLengthPenalty)));
   range(g.maxLength, 0, mostTokens, "max_length");

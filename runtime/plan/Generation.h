@@ -51,7 +51,7 @@ inline constexpr std::array<const char *, 3> lengthEnds = {"eos", "forced_eos", 
 
 inline constexpr int32_t mostHypotheses = 1 << 16; // beyond any search's needs; memory sizes still do not overflow
 inline constexpr int64_t mostTokens = 1 << 20;     // of a translation
-inline constexpr double mostLengthPenalty = 40;    // n^40 times a log-probability is finite for all those tokens
+inline constexpr double mostLengthPenalty = 40;    // so that n^40 times a log-probability is finite for every n
 
 // The first thing that is wrong, for a target vocabulary of this size with these tokens: where, by the names of
 // model.json ("suppress[1]"), and what ("7 is eos, without which no translation ends").

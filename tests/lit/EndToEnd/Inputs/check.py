@@ -1,8 +1,8 @@
 """Compares an executable of xfc with PyTorch (reference.py): forward, gradients, twenty steps of each optimizer, greedy search.
 
 Usage: check.py XFC MODELS_FOLDER MODEL WORK_FOLDER VARIANT...
-A variant is one or more of forward, train and greedy, followed by arguments of `xfc compile`, all separated by blanks; they are checked in one
-process, since reading PyTorch takes longer than most. With `--dtype f64` among the arguments, values and gradients must agree to 1e-12.
+A variant is one or more of forward, train and greedy, followed by arguments of `xfc compile`, all separated by blanks; one process
+checks all of them, since importing PyTorch takes longer than most checks. With `--dtype f64` among the arguments, values and gradients must agree to 1e-12.
 Prints the largest error of each kind of tensor, relative to the tensor's largest value; exits 1 above the tolerance.
 """
 import math
