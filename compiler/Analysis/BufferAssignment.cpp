@@ -54,8 +54,12 @@ BufferAssignment::Range BufferAssignment::rangeOf(Value value, const Place &plac
 
 void BufferAssignment::settle(Value value, const Home &home) {
   homes[value] = home;
-  if (home.place.kind != Place::Kind::None)
-    tenants[blockOf(home.place)].push_back({value, rangeOf(value, home.place)});
+  if (home.place.kind == Place::Kind::None)
+    return;
+  const Range range = rangeOf(value, home.place);
+  Tenants &block = tenants[blockOf(home.place)];
+  block.byBegin.emplace(range.begin, Tenant{value, range});
+  block.longest = std::max(block.longest, range.end - range.begin);
 }
 
 void BufferAssignment::bind(Value value, const Home &home) { settle(value, home); }
@@ -111,11 +115,19 @@ LogicalResult BufferAssignment::overwrite(OpResult result, const Home &home) {
   const InPlaceOperand own = inPlace(result);
   const Range range = rangeOf(result, home.place);
   const bool takesOver = own.operand >= 0 && isSameMemory(this->home(op->getOperand(own.operand)).place, home.place);
-  for (auto [tenant, taken] : tenants[blockOf(home.place)]) {
+  Tenants &block = tenants[blockOf(home.place)];
+  const auto end = block.byBegin.lower_bound(range.end);
+  for (auto it = block.byBegin.lower_bound(range.begin - block.longest); it != end;) {
+    const auto here = it++;
+    const auto [tenant, taken] = here->second;
     if (!taken.overlaps(range))
       continue;
     const int32_t last = lastUse(tenant);
-    if (last < step || (last == step && takesOver && taken == range))
+    if (last < step) { // so it is dead in all later steps too
+      block.byBegin.erase(here);
+      continue;
+    }
+    if (last == step && takesOver && taken == range)
       continue;
     InFlightDiagnostic error = op->emitOpError() << "result " << result.getResultNumber() << " overwrites ";
     if (NamedArgument argument = argumentOf(tenant); !argument.name.empty())
@@ -137,8 +149,8 @@ bool BufferAssignment::isFree(Operation *step, OpResult result, Value operand) c
   const Home home = this->home(operand);
   auto shared = tenants.find(blockOf(home.place));
   return home.place.kind == Place::Kind::Arena && home.place.offset == 0 && operand.getType() == result.getType() &&
-         home.stride == featuresOf(result.getType()) && llvm::all_of(shared->second, [&](const Tenant &tenant) {
-           return lastUse(tenant.value) <= stepOf.lookup(step);
+         home.stride == featuresOf(result.getType()) && llvm::all_of(shared->second.byBegin, [&](const auto &tenant) {
+           return lastUse(tenant.second.value) <= stepOf.lookup(step);
          });
 }
 

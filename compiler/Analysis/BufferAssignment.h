@@ -70,6 +70,13 @@ private:
     mlir::Value value;
     Range range;
   };
+  // The values in a block, by their first byte: the parameters of a deep model are thousands in one block, and each
+  // update looks for those that it overwrites. `longest` is the longest range, so that nothing that begins further
+  // before overlaps.
+  struct Tenants {
+    std::multimap<int64_t, Tenant> byBegin;
+    int64_t longest = 0;
+  };
   int32_t lastUse(mlir::Value value) const;
   Home allocate(mlir::Value value, int32_t step);
   void extend(const Home &home, int32_t step);
@@ -85,7 +92,7 @@ private:
   llvm::DenseMap<mlir::Value, Home> homes;
   llvm::DenseMap<mlir::Operation *, int32_t> stepOf;
   llvm::DenseMap<mlir::Operation *, int64_t> workspaces;
-  std::map<MemoryBlock, llvm::SmallVector<Tenant, 2>> tenants; // the values in each block, in order
+  std::map<MemoryBlock, Tenants> tenants;
 };
 
 } // namespace xfc

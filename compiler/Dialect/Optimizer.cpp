@@ -103,8 +103,9 @@ MatrixForm::MatrixForm(RankedTensorType tensor)
 }
 
 void PartedTensors::add(const MatrixForm &form, int64_t ofChunks) {
-  const auto matrices = llvm::count_if(tensors, [](const PartedTensor &tensor) { return tensor.matrix >= 0; });
-  tensors.push_back({chunks, form.rows, form.columns, form.per, form.parts, form.factored ? matrices : -1, 0});
+  auto last = llvm::find_if(llvm::reverse(tensors), [](const PartedTensor &tensor) { return tensor.matrix >= 0; });
+  const int64_t matrix = last == tensors.rend() ? 0 : last->matrix + 1;
+  tensors.push_back({chunks, form.rows, form.columns, form.per, form.parts, form.factored ? matrix : -1, 0});
   chunks += ofChunks;
 }
 

@@ -7,6 +7,7 @@
 #include "Plain/Plain.h"
 #include "Schedule/Passes.h"
 #include "mlir/IR/MLIRContext.h"
+#include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
 #include "support/Error.h"
 #include "support/Files.h"
@@ -197,6 +198,9 @@ private:
   void run(StringRef stage, Target target, ModuleOp module, llvm::function_ref<void(OpPassManager &)> fill) {
     PassManager manager(&context, ModuleOp::getOperationName());
     fill(manager);
+    // Verifying after every pass takes half the time of a deep model. Once is enough for what leaves the stage, and
+    // whoever looks for the pass to blame prints the module after each.
+    manager.enableVerifier(!options.dumpDirectory.empty());
     std::string reproducer;
     if (!options.dumpDirectory.empty()) {
       const std::string folder = options.dumpDirectory + "/" + (target == Target::CPU ? "cpu-" : "cuda-") + stage.str();
@@ -211,7 +215,7 @@ private:
     }
     TimingScope timing = timed(stage.str());
     manager.enableTiming(timing);
-    if (failed(manager.run(module)))
+    if (failed(manager.run(module)) || failed(verify(module)))
       throw Error("compile: a pass of the stage '" + stage.str() + "' failed; see the message above" +
                   (reproducer.empty() ? "; add --dump-ir-dir for a reproducer"
                                       : "; `xfc-opt --run-reproducer " + reproducer + "` repeats it"));

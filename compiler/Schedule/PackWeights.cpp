@@ -18,11 +18,13 @@ struct PackWeights : impl::PackWeightsBase<PackWeights> {
     symbols.emplace(module);
     indices.clear();
     weights.clear();
-    for (auto program : module.getOps<ProgramOp>())
+    const SmallVector<ProgramOp> programs(module.getOps<ProgramOp>());
+    for (ProgramOp program : programs)
       for (auto launch : program.getOps<LaunchOp>())
-        if (failed(packOperands(launch)))
+        if (failed(packOperands(launch, programs.front())))
           return signalPassFailure();
-    for (auto program : module.getOps<ProgramOp>())
+    trained = weightsOf(module.lookupSymbol<ProgramOp>(xfc::programs::lossAndGradients));
+    for (ProgramOp program : programs)
       for (auto launch : program.getOps<LaunchOp>())
         if (const OperandRange repacked = cast<KernelOpInterface>(kernelOf(launch).getOp()).getRepacked();
             !repacked.empty())
@@ -32,7 +34,8 @@ struct PackWeights : impl::PackWeightsBase<PackWeights> {
 private:
   KernelOp kernelOf(LaunchOp launch) { return symbols->lookup<KernelOp>(launch.getKernel()); }
 
-  LogicalResult packOperands(LaunchOp launch) {
+  // Declares packed weights before `first`, a program.
+  LogicalResult packOperands(LaunchOp launch, ProgramOp first) {
     KernelOp kernel = kernelOf(launch);
     if (!kernel.getPacking())
       return success();
@@ -44,17 +47,17 @@ private:
         auto plain = cast<PlaceAttr>(places[i]);
         if (plain.getKind() != Place::Kind::Parameters)
           return launch.emitOpError("operand ") << i << " is to be packed, but is not a parameter";
-        places[i] = PlaceAttr::get(&getContext(), packedFor(launch, form, plain.getOffset()), plain.getStride());
+        places[i] = PlaceAttr::get(&getContext(), packedFor(launch, form, plain.getOffset(), first), plain.getStride());
       }
     launch.setPlacesAttr(ArrayAttr::get(&getContext(), places));
     return success();
   }
 
-  Place packedFor(LaunchOp launch, FlatSymbolRefAttr form, int64_t offset) {
+  Place packedFor(LaunchOp launch, FlatSymbolRefAttr form, int64_t offset, ProgramOp first) {
     const auto next = static_cast<int64_t>(weights.size());
     auto [known, isNew] = indices.try_emplace({offset, form.getValue().str()}, next);
     if (isNew) {
-      OpBuilder builder(*getOperation().getOps<ProgramOp>().begin());
+      OpBuilder builder(first);
       weights.push_back(PackedWeightOp::create(builder, launch.getLoc(), next, form.getValue(), offset));
       ++packed;
     }
@@ -68,9 +71,13 @@ private:
   };
   PackKernelOp formOf(const Place &place) { return symbols->lookup<PackKernelOp>(weights[place.index].getKernel()); }
 
+  int64_t parameterBytes() { return bytesOf(*dtypeOf((*getOperation().getOps<ParametersOp>().begin()).getType())); }
+
   // The weights of the training step that are packed without rounding, in the order of the block. Of overlapping
   // weights, only the first is kept.
-  std::vector<Weight> weightsOf(ProgramOp training, int64_t elementBytes) {
+  std::vector<Weight> weightsOf(ProgramOp training) {
+    if (!training)
+      return {};
     std::map<int64_t, Weight> byOffset;
     for (auto launch : training.getOps<LaunchOp>())
       for (auto attribute : launch.getPlacesAttr().getAsRange<PlaceAttr>()) {
@@ -88,7 +95,7 @@ private:
     int64_t end = 0;
     for (auto &[offset, weight] : byOffset)
       if (offset >= end) {
-        end = offset + weight.rows * weight.columns * elementBytes;
+        end = offset + weight.rows * weight.columns * parameterBytes();
         found.push_back(weight);
       }
     return found;
@@ -97,16 +104,15 @@ private:
   // Adds to an update's launch what it packs: the number of weights, the first element, rows and columns of each (as
   // immediates), and their packed copies (as places).
   void packResults(LaunchOp launch, OperandRange repacked) {
-    ModuleOp module = getOperation();
-    auto training = module.lookupSymbol<ProgramOp>(programs::lossAndGradients);
-    const int64_t bytes = bytesOf(*dtypeOf((*module.getOps<ParametersOp>().begin()).getType()));
+    const int64_t bytes = parameterBytes();
     SmallVector<Attribute> places(launch.getPlaces()->getValue());
     const int64_t begin = cast<PlaceAttr>(places[repacked.getBeginOperandIndex()]).getOffset(),
                   end = begin + static_cast<int64_t>(launch.getElements()) * bytes;
-    std::vector<Weight> own = training ? weightsOf(training, bytes) : std::vector<Weight>();
-    llvm::erase_if(own, [&](const Weight &weight) {
-      return weight.offset < begin || weight.offset + weight.rows * weight.columns * bytes > end;
-    });
+    std::vector<Weight> own(
+        llvm::lower_bound(trained, begin, [](const Weight &weight, int64_t at) { return weight.offset < at; }),
+        llvm::lower_bound(trained, end, [](const Weight &weight, int64_t at) { return weight.offset < at; }));
+    llvm::erase_if(own,
+                   [&](const Weight &weight) { return weight.offset + weight.rows * weight.columns * bytes > end; });
     SmallVector<int64_t> immediates(launch.getImmediates());
     immediates.push_back(static_cast<int64_t>(own.size()));
     Size traffic = launch.getTraffic().getSize();
@@ -126,6 +132,7 @@ private:
   std::optional<SymbolTable> symbols;
   std::map<std::pair<int64_t, std::string>, int64_t> indices; // by offset and pack kernel
   SmallVector<PackedWeightOp> weights;
+  std::vector<Weight> trained; // the training step's, by offset
 };
 
 } // namespace

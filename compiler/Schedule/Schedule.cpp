@@ -1,5 +1,6 @@
 // The order of the scheduling passes.
 #include "Passes.h"
+#include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "support/Error.h"
 
@@ -27,7 +28,8 @@ OwningOpRef<ModuleOp> scheduled(ModuleOp module, Backend &backend) {
   OwningOpRef<ModuleOp> plan = module.clone();
   PassManager manager(module.getContext());
   addSchedulingPasses(manager, backend);
-  if (failed(manager.run(*plan)))
+  manager.enableVerifier(false); // of the whole plan once, not after every pass
+  if (failed(manager.run(*plan)) || failed(verify(*plan)))
     throw Error("compile: the program cannot be scheduled; see the message above");
   return plan;
 }

@@ -1,7 +1,7 @@
 // Fuses both gradients of a norm into one pass over its rows.
 #include "Dialect/XFC.h"
 #include "Passes.h"
-#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "mlir/IR/PatternMatch.h"
 
 using namespace mlir;
 
@@ -11,19 +11,33 @@ namespace xfc {
 
 namespace {
 
-struct NormGradPattern : OpRewritePattern<NormWeightGradOp> {
-  NormGradPattern(MLIRContext *context, int64_t parts, Pass::Statistic &fused)
-      : OpRewritePattern(context), parts(parts), fused(fused) {}
+struct FuseNormGrad : impl::FuseNormGradBase<FuseNormGrad> {
+  using FuseNormGradBase::FuseNormGradBase;
 
-  LogicalResult matchAndRewrite(NormWeightGradOp weightGrad, PatternRewriter &rewriter) const override {
+  void runOnOperation() override {
+    SmallVector<NormWeightGradOp> weightGrads;
+    getOperation()->walk([&](NormWeightGradOp op) { weightGrads.push_back(op); });
+    IRRewriter rewriter(&getContext());
+    for (NormWeightGradOp weightGrad : weightGrads)
+      if (NormGradOp grad = gradBefore(weightGrad)) {
+        fuse(grad, weightGrad, rewriter);
+        ++fused;
+      }
+  }
+
+private:
+  // The gradient of the norm's rows, computed before that of its weight; null if there is none.
+  static NormGradOp gradBefore(NormWeightGradOp weightGrad) {
     NormGradOp grad;
     for (Operation *user : weightGrad.getStats().getUsers())
       if (auto candidate = dyn_cast<NormGradOp>(user))
         if (candidate.getDy() == weightGrad.getDy() && candidate.getX() == weightGrad.getX() &&
             candidate->getBlock() == weightGrad->getBlock() && candidate->isBeforeInBlock(weightGrad))
           grad = candidate;
-    if (!grad)
-      return rewriter.notifyMatchFailure(weightGrad, "the gradient of its norm's rows is not computed before it");
+    return grad;
+  }
+
+  void fuse(NormGradOp grad, NormWeightGradOp weightGrad, IRRewriter &rewriter) const {
     auto partsOf = [&](Type type) -> Type {
       auto sum = cast<RankedTensorType>(type);
       return RankedTensorType::get({parts, sum.getDimSize(0)}, sum.getElementType());
@@ -37,22 +51,6 @@ struct NormGradPattern : OpRewritePattern<NormWeightGradOp> {
     rewriter.replaceOp(grad, both.getResult());
     rewriter.setInsertionPoint(weightGrad);
     rewriter.replaceOpWithNewOp<SumPartsOp>(weightGrad, weightGrad.getResultTypes(), both.getResults().drop_front());
-    ++fused;
-    return success();
-  }
-
-  const int64_t parts;
-  Pass::Statistic &fused;
-};
-
-struct FuseNormGrad : impl::FuseNormGradBase<FuseNormGrad> {
-  using FuseNormGradBase::FuseNormGradBase;
-
-  void runOnOperation() override {
-    RewritePatternSet patterns(&getContext());
-    patterns.add<NormGradPattern>(&getContext(), parts, fused);
-    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
-      signalPassFailure();
   }
 };
 
