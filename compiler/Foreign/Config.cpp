@@ -2,6 +2,7 @@
 #include "Config.h"
 #include "support/Error.h"
 #include "support/Files.h"
+#include "support/Quoted.h"
 
 namespace xfc {
 

@@ -7,6 +7,7 @@
 #include "TokenLists.h"
 #include "support/Error.h"
 #include "support/Files.h"
+#include "support/Quoted.h"
 #include "tensors/Numbers.h"
 #include <cmath>
 #include <optional>
@@ -61,7 +62,7 @@ public:
 
 private:
   [[noreturn]] void fail(const std::string &variable, const std::string &what) const {
-    throw Error(file + ": '" + variable + "' " + what);
+    throw Error(file + ": " + inQuotes(variable) + " " + what);
   }
 
   const TensorView *find(const std::string &name) {
@@ -114,7 +115,8 @@ private:
   void checkSpecification() {
     const std::string &name = model.specification;
     if (name != specification && name != "TransformerBase" && name != "TransformerBig")
-      throw Error(file + ": is a model of '" + name + "'; expected '" + specification + "', an encoder and a decoder");
+      throw Error(file + ": is a model of " + inQuotes(name) + "; expected " + inQuotes(specification) +
+                  ", an encoder and a decoder");
     constexpr uint32_t first = 2;
     if (model.revision < first || model.revision > revision)
       throw Error(file + ": is of revision " + std::to_string(model.revision) + " of its specification; expected " +
@@ -133,7 +135,7 @@ private:
   TensorView tensor(const std::string &name, const std::vector<int64_t> &expected) {
     const TensorView *found = find(name);
     if (!found)
-      throw Error(file + ": '" + name + "' " + textOf(expected) + " is missing");
+      throw Error(file + ": " + inQuotes(name) + " " + textOf(expected) + " is missing");
     if (found->shape != expected)
       fail(name, "has shape " + textOf(found->shape) + "; expected " + textOf(expected));
     return *found;
@@ -162,7 +164,8 @@ private:
              "has shape " + textOf(scales->shape) + " of " + scales->type + "; expected one F32, or " + textOf({out}));
       scale = floatsOf(*scales);
     } else if (stored.type == "I8") {
-      throw Error(file + ": '" + name + "_scale' is missing, which '" + name + "' was multiplied by");
+      throw Error(file + ": " + inQuotes(name + "_scale") + " is missing, which " + inQuotes(name) +
+                  " was multiplied by");
     }
     for (const float one : scale)
       if (!(std::isfinite(one) && one > 0))
@@ -241,7 +244,7 @@ private:
     const std::string name = tokenName(key, otherwise);
     const int32_t found = findToken(tokens[1], name);
     if (found < 0)
-      throw Error(listFile[1] + ": has no token " + name + ", which is the model's " + key);
+      throw Error(listFile[1] + ": has no token " + escaped(name) + ", which is the model's " + key);
     return found;
   }
 
@@ -323,9 +326,9 @@ private:
         where + ": false, and " +
         (!tokenizer.empty() ? tokenizer + " is of transformers, whose tokenizers add eos, so source lines end with it"
          : sourceEos
-             ? "translations begin with " + std::string(zeroStart ? "nothing" : tokens[1][static_cast<size_t>(start)]) +
+             ? "translations begin with " + (zeroStart ? "nothing" : escaped(tokens[1][static_cast<size_t>(start)])) +
                    ", as in models of transformers, whose tokenizers add eos, so source lines end with it"
-             : "translations begin with " + tokens[1][static_cast<size_t>(start)] +
+             : "translations begin with " + escaped(tokens[1][static_cast<size_t>(start)]) +
                    ", as in models of OpenNMT, so source lines do not end with eos") +
         "; source_eos of model.json, or the vocabulary, says so");
   }
@@ -346,7 +349,7 @@ private:
         scope = single;
       const TensorView *table = find(scope);
       if (!table)
-        throw Error(file + ": '" + scope + "' is missing");
+        throw Error(file + ": " + inQuotes(scope) + " is missing");
       if (table->shape.size() != 2 || table->shape[0] < 1 || table->shape[1] < 1)
         fail(scope, "has shape " + textOf(table->shape) + "; expected tokens by features");
       if (table->shape[0] > mostVocab || table->shape[1] > mostFeatures)
@@ -355,13 +358,13 @@ private:
       tableName[i] = scope;
       vocab[i] = table->shape[0];
       if (static_cast<int64_t>(tokens[i].size()) > vocab[i])
-        throw Error(listFile[i] + ": has " + std::to_string(tokens[i].size()) + " tokens, but '" + scope + "' of " +
-                    file + " has " + std::to_string(vocab[i]) + " rows");
+        throw Error(listFile[i] + ": has " + std::to_string(tokens[i].size()) + " tokens, but " + inQuotes(scope) +
+                    " of " + file + " has " + std::to_string(vocab[i]) + " rows");
     }
     form.dim = model.variables.at(tableName[0]).shape[1];
     if (model.variables.at(tableName[1]).shape[1] != form.dim)
-      fail(tableName[1], "has " + std::to_string(model.variables.at(tableName[1]).shape[1]) + " features and '" +
-                             tableName[0] + "' " + std::to_string(form.dim) + "; expected the same number");
+      fail(tableName[1], "has " + std::to_string(model.variables.at(tableName[1]).shape[1]) + " features and " +
+                             inQuotes(tableName[0]) + " " + std::to_string(form.dim) + "; expected the same number");
     const auto padding = [&](int which) {
       const int32_t pad = findToken(tokens[which], "<pad>");
       return pad >= 0 ? pad : findToken(tokens[which], "<blank>");
@@ -461,7 +464,8 @@ private:
     while (stack.layers < mostLayers && there(stack.layers))
       ++stack.layers;
     if (stack.layers == 0)
-      throw Error(file + ": has no '" + name + "/layer_0'; expected an encoder and a decoder of one layer or more");
+      throw Error(file + ": has no " + inQuotes(name + "/layer_0") +
+                  "; expected an encoder and a decoder of one layer or more");
 
     eachOption(stack, [&](const std::string &own, const char *, auto &member, double otherwise) {
       // The options of a TransformerBig differ from the others' in this one.
@@ -508,7 +512,7 @@ private:
   int64_t rowsOfProduct(const std::string &name) {
     const TensorView *found = find(name);
     if (!found)
-      throw Error(file + ": '" + name + "' is missing");
+      throw Error(file + ": " + inQuotes(name) + " is missing");
     if (found->shape.size() != 2 || found->shape[1] != form.dim || found->shape[0] < 1)
       fail(name, "has shape " + textOf(found->shape) + "; expected features by " + std::to_string(form.dim));
     return found->shape[0];
@@ -532,7 +536,7 @@ private:
       for (int64_t layer = 1; layer < stack.layers; ++layer) {
         const std::string other = attentionScope(decoder, layer, attention.cross) + "/" + name;
         if (number(other, otherwise) != value)
-          fail(other, "differs from '" + first + name + "'; expected the same in all layers");
+          fail(other, "differs from " + inQuotes(first + name) + "; expected the same in all layers");
       }
       return value;
     };
@@ -543,8 +547,8 @@ private:
                });
     if (attention.kvHeads < 1 || stack.heads % attention.kvHeads)
       fail(first + "num_heads_kv", "is " + std::to_string(attention.kvHeads) + "; expected a divisor of the " +
-                                       std::to_string(stack.heads) + " heads of '" + stackNames[decoder] +
-                                       "/num_heads'");
+                                       std::to_string(stack.heads) + " heads of " +
+                                       inQuotes(std::string(stackNames[decoder]) + "/num_heads"));
     if (!(attention.queriesScale > 0) || !std::isfinite(attention.queriesScale))
       fail(first + "queries_scale", "is " + std::to_string(attention.queriesScale) + "; expected a number above 0");
     // CTranslate2 takes the features of a head from the weights, too: T5's differ from the option.
@@ -552,8 +556,8 @@ private:
     const TensorView *product = find(inner);
     const int64_t n = product && product->shape.size() == 2 ? product->shape[attention.cross ? 0 : 1] : 0;
     if (n < 1 || n % stack.heads)
-      fail(inner, "is missing, or its features are no multiple of the " + std::to_string(stack.heads) + " heads of '" +
-                      stackNames[decoder] + "/num_heads'");
+      fail(inner, "is missing, or its features are no multiple of the " + std::to_string(stack.heads) + " heads of " +
+                      inQuotes(std::string(stackNames[decoder]) + "/num_heads"));
     attention.headDim = n / stack.heads;
     const auto bias = [&](const std::string &name) {
       return anyLayerHas(decoder, (attention.cross ? "attention/" : "self_attention/") + name + "/bias");
@@ -588,13 +592,13 @@ private:
       const std::string name = attentionScope(decoder, layer, false) + "/relative_attention_bias";
       const TensorView *table = find(name);
       if (!table)
-        throw Error(file + ": '" + name + "' is missing");
+        throw Error(file + ": " + inQuotes(name) + " is missing");
       if (layer == 0)
         first = table;
       else if (table->type != first->type || table->shape != first->shape || table->bytes != first->bytes)
         fail(name,
-             "differs from '" + first->name +
-                 "'; expected the same in all layers, since CTranslate2 adds the biases of the first layer in all");
+             "differs from " + inQuotes(first->name) +
+                 "; expected the same in all layers, since CTranslate2 adds the biases of the first layer in all");
       else
         sharedTables.insert(name);
       group.push_back(std::string(stackNames[decoder]) + ".layers." + std::to_string(layer) +
@@ -717,8 +721,9 @@ private:
       list.ids.unk = findToken(tokens[i], tokenName("unk_token", "<unk>"));
       list.ids.bos = findToken(tokens[i], tokenName("bos_token", "<s>"));
       if (list.ids.eos < 0 || list.ids.eos != ids.eos)
-        throw Error(listFile[i] + ": has " + tokenName("eos_token", "</s>") + " at " + std::to_string(list.ids.eos) +
-                    ", and the list of the target at " + std::to_string(ids.eos) + "; expected the same in both");
+        throw Error(listFile[i] + ": has " + escaped(tokenName("eos_token", "</s>")) + " at " +
+                    std::to_string(list.ids.eos) + ", and the list of the target at " + std::to_string(ids.eos) +
+                    "; expected the same in both");
       list.tokens.resize(static_cast<size_t>(std::max<int64_t>(static_cast<int64_t>(list.tokens.size()), ids.pad + 1)));
       if (rows[i] > vocab[i])
         list.tokens[static_cast<size_t>(ids.pad)] = "<pad>";
@@ -735,7 +740,7 @@ private:
         list.frame.suffix = {list.ids.eos};
       if (i == 0 && list.pieces.empty() && !list.frame.prefix.empty())
         notes.push_back(list.file + ": a list of words puts nothing before lines; begin each source line with " +
-                        list.tokens[static_cast<size_t>(list.frame.prefix.front())]);
+                        escaped(list.tokens[static_cast<size_t>(list.frame.prefix.front())]));
       try {
         made[i] = vocabularyOf(list);
       } catch (const Error &error) {

@@ -9,6 +9,7 @@
 #include "Rebuilt.h"
 #include "support/Error.h"
 #include "support/Files.h"
+#include "support/Quoted.h"
 #include "tensors/Numbers.h"
 #include "text/TokenizerFiles.h"
 #include "tokenizers/Tokenizer.h"
@@ -167,7 +168,7 @@ private:
       aliases.emplace_back(name, first->second);
       return;
     }
-    const std::string where = model.file + ": '" + name + "'";
+    const std::string where = model.file + ": " + inQuotes(name);
     // CTranslate2 computes in integers with matrices only.
     if (quantization == "int8" && name.ends_with("/weight")) {
       const int64_t columns = shape.back();
@@ -263,8 +264,8 @@ void check(const OurModel &model, const Form &form) {
         return std::string(stackNames[decoder]) + ".layers." + std::to_string(i) + ".self_attn.distance_bias.weight";
       };
       if (ours.parameter(name(layer)) != ours.parameter(name(0)))
-        throw Error("share: '" + name(layer) + "' is a table of its own, where CTranslate2 has '" + name(0) +
-                    "' in all layers");
+        throw Error("share: " + inQuotes(name(layer)) + " is a table of its own, where CTranslate2 has " +
+                    inQuotes(name(0)) + " in all layers");
     }
 }
 
@@ -304,8 +305,8 @@ public:
     // CTranslate2 knows the tokens with a meaning by one name for both languages.
     const auto eos = static_cast<size_t>(description.tokens.eos);
     if (lists[0].at(eos) != lists[1].at(eos))
-      throw Error(model.file + ": the vocabulary of the source calls eos \"" + lists[0][eos] +
-                  "\", and that of the target \"" + lists[1][eos] + "\", where CTranslate2 has one name for both");
+      throw Error(model.file + ": the vocabulary of the source calls eos " + inQuotes(lists[0][eos]) +
+                  ", and that of the target " + inQuotes(lists[1][eos]) + ", where CTranslate2 has one name for both");
   }
 
   bool readsText() const { return tokenizers[0] != nullptr; }

@@ -2,6 +2,7 @@
 #include "Ctranslate2Model.h"
 #include "support/Error.h"
 #include "support/Files.h"
+#include "support/Quoted.h"
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -58,7 +59,7 @@ Type typeOf(uint8_t code, bool isSize, const Reader &reader, const std::string &
       if (types[known].bytes == code)
         return types[known];
   if (isSize || code >= std::size(types))
-    reader.fail("'" + variable + "' has an unknown type, " + std::to_string(code));
+    reader.fail(inQuotes(variable) + " has an unknown type, " + std::to_string(code));
   return types[code];
 }
 
@@ -78,7 +79,7 @@ Ctranslate2Model Ctranslate2Model::parse(std::string_view contents, const std::s
   const uint32_t count = reader.number<uint32_t>("the number of variables");
   for (uint32_t i = 0; i < count; ++i) {
     const std::string name = reader.name("the name of variable " + std::to_string(i));
-    const std::string what = "'" + name + "'";
+    const std::string what = inQuotes(name);
     TensorView variable{name, {}, {}, {}};
     uint64_t elements = 1;
     for (int rank = reader.number<uint8_t>("the rank of " + what); rank > 0; --rank) {
@@ -103,15 +104,15 @@ Ctranslate2Model Ctranslate2Model::parse(std::string_view contents, const std::s
     const uint32_t aliases = reader.number<uint32_t>("the number of aliases");
     for (uint32_t i = 0; i < aliases; ++i) {
       const std::string alias = reader.name("the name of alias " + std::to_string(i));
-      const std::string of = reader.name("what '" + alias + "' stands for");
+      const std::string of = reader.name("what " + inQuotes(alias) + " stands for");
       for (const char *part : {"", "_scale"})
         if (auto found = model.variables.find(of + part); found != model.variables.end()) {
           TensorView same = found->second;
           same.name = alias + part;
           if (!model.variables.emplace(alias + part, std::move(same)).second && !*part)
-            reader.fail("the alias '" + alias + "' appears twice");
+            reader.fail("the alias " + inQuotes(alias) + " appears twice");
         } else if (!*part) {
-          reader.fail("'" + alias + "' stands for '" + of + "', which does not exist");
+          reader.fail(inQuotes(alias) + " stands for " + inQuotes(of) + ", which does not exist");
         }
     }
   }
@@ -141,8 +142,8 @@ void writeCtranslate2(const std::string &file, const std::string &specification,
   for (const Ctranslate2Variable &variable : variables) {
     const std::string bytes = variable.bytes();
     if (bytes.size() > std::numeric_limits<uint32_t>::max())
-      throw Error(file + ": '" + variable.name + "' " + textOf(variable.shape) + " of " + variable.type + " has " +
-                  std::to_string(bytes.size()) +
+      throw Error(file + ": " + inQuotes(variable.name) + " " + textOf(variable.shape) + " of " + variable.type +
+                  " has " + std::to_string(bytes.size()) +
                   " bytes, but a variable of CTranslate2 has at most 2^32 - 1; choose a smaller --quantization");
     append(part, variable.name);
     append(part, static_cast<uint8_t>(variable.shape.size()));

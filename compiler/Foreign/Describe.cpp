@@ -1,6 +1,7 @@
 // Describes a model as other programs do.
 #include "Describe.h"
 #include "Import/StepKinds.h"
+#include "support/Quoted.h"
 #include <algorithm>
 #include <cmath>
 
@@ -160,7 +161,7 @@ private:
     if (a.kind != b.kind)
       return a.jsonPath + ": " + a.kind->title() + where(b.kind->title());
     if (a.name != b.name)
-      return a.jsonPath + ".name: \"" + a.name + "\"" + where("\"" + b.name + "\"");
+      return a.jsonPath + ".name: " + inQuotes(a.name) + where(inQuotes(b.name));
     for (const Option &option : a.kind->options) {
       if (option.name == "dropout" || option.name == "return_weights")
         continue;
@@ -183,8 +184,8 @@ private:
         for (const std::string &name : parameter.aliases) {
           const std::string ours = owner(model, name), theirs = owner(other, name);
           if (ours != theirs)
-            return "share: '" + name + "' is " + (ours == name ? "untied" : "tied to '" + ours + "'") +
-                   where(theirs == name ? "it untied" : "it tied to '" + theirs + "'");
+            return "share: " + inQuotes(name) + " is " + (ours == name ? "untied" : "tied to " + inQuotes(ours)) +
+                   where(theirs == name ? "it untied" : "it tied to " + inQuotes(theirs));
         }
     return "";
   }

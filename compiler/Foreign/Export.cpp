@@ -1,6 +1,7 @@
 // The formats that a model of ours can be exported to.
 #include "Export.h"
 #include "support/Error.h"
+#include "support/Quoted.h"
 #include <algorithm>
 
 namespace xfc {
@@ -18,7 +19,7 @@ ForeignExport exportForeign(const ExportOptions &options) {
     std::string known;
     for (const ExportFormat &each : exportFormats())
       known += (known.empty() ? "" : " or ") + each.name;
-    throw Error("--to: '" + options.format + "' is no format; expected " + known);
+    throw Error("--to: " + inQuotes(options.format) + " is no format; expected " + known);
   }
   return format->write(options);
 }

@@ -60,7 +60,7 @@ void checkNumbers(const TensorViews &tensors, const ForeignFiles &files) {
   const auto name = std::find_if(files.model.tensors.begin(), files.model.tensors.end(),
                                  [&](const TensorName &each) { return each.ours == bad->name; });
   const TensorView *theirs = files.weights.find(name->theirs);
-  throw Error(files.weights.fileOf(*theirs) + ": '" + theirs->name + "'" + what +
+  throw Error(files.weights.fileOf(*theirs) + ": " + inQuotes(theirs->name) + what +
               "; the weights are damaged, or their training diverged; expected finite numbers");
 }
 
@@ -80,14 +80,14 @@ TensorViews tensorsOf(const Description &description, const ForeignFiles &files)
       expected.insert(expected.begin(), 1);
     const TensorView *tensor = weights.find(name.theirs);
     if (!tensor)
-      throw Error(weights.name() + ": '" + name.theirs + "' " + textOf(expected) + " is missing but required by " +
-                  files.describedBy + weights.namesOf("; "));
+      throw Error(weights.name() + ": " + inQuotes(name.theirs) + " " + textOf(expected) +
+                  " is missing but required by " + files.describedBy + weights.namesOf("; "));
     if (tensor->shape != expected)
-      throw Error(weights.fileOf(*tensor) + ": '" + tensor->name + "' has shape " + textOf(tensor->shape) + ", but " +
-                  files.describedBy + " requires " + textOf(expected));
+      throw Error(weights.fileOf(*tensor) + ": " + inQuotes(tensor->name) + " has shape " + textOf(tensor->shape) +
+                  ", but " + files.describedBy + " requires " + textOf(expected));
     const std::set<std::string> types = {"F32", "F64", "F16", "BF16"};
     if (!types.contains(tensor->type))
-      throw Error(weights.fileOf(*tensor) + ": '" + tensor->name + "' has type " + tensor->type +
+      throw Error(weights.fileOf(*tensor) + ": " + inQuotes(tensor->name) + " has type " + tensor->type +
                   "; expected F32, F64, F16 or BF16");
     used.insert(tensor);
     tensors.push_back({parameter.name, tensor->type, parameter.shape, tensor->bytes});
@@ -99,7 +99,7 @@ TensorViews tensorsOf(const Description &description, const ForeignFiles &files)
                            tensor->name == "lm_head.weight";
     if (!used.contains(tensor) && !std::any_of(model.redundant.begin(), model.redundant.end(), endsIt) &&
         !(embedding && std::any_of(used.begin(), used.end(), isSame)))
-      throw Error(weights.fileOf(*tensor) + ": '" + tensor->name + "' " + textOf(tensor->shape) +
+      throw Error(weights.fileOf(*tensor) + ": " + inQuotes(tensor->name) + " " + textOf(tensor->shape) +
                   " is not part of the model that " + files.describedBy +
                   " describes; expected only the weights of that model");
   }

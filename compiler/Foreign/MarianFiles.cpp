@@ -9,6 +9,7 @@
 #include "support/Error.h"
 #include "support/Files.h"
 #include <algorithm>
+#include "support/Quoted.h"
 #include <cmath>
 #include <filesystem>
 #include <optional>
@@ -104,15 +105,15 @@ private:
   std::unique_ptr<Yaml> readOptions() const {
     if (const TensorView *inside = npz->find(optionsArray)) {
       if (inside->shape.size() != 1 || static_cast<size_t>(inside->shape[0]) > mostTextBytes)
-        throw Error(file + ": '" + optionsArray + "' has shape " + textOf(inside->shape) + "; expected at most " +
-                    std::to_string(mostTextBytes) + " bytes of options");
+        throw Error(file + ": " + inQuotes(optionsArray) + " has shape " + textOf(inside->shape) +
+                    "; expected at most " + std::to_string(mostTextBytes) + " bytes of options");
       std::string_view text = npz->read(optionsArray).bytes;
       text = text.substr(0, text.find('\0')); // the text ends in a zero
       return std::make_unique<Yaml>(text, file + ": " + optionsArray);
     }
     const std::string beside = file + ".yml";
     if (!exists(beside))
-      throw Error(file + ": has no array '" + optionsArray + "', and " + beside +
+      throw Error(file + ": has no array " + inQuotes(optionsArray) + ", and " + beside +
                   " does not exist; expected a model written by Marian, with its options");
     return std::make_unique<Yaml>(readFile(beside), beside);
   }
@@ -125,8 +126,8 @@ private:
     std::vector<std::string> shown;
     shown.reserve(known.size());
     for (const std::string &name : known)
-      shown.push_back("'" + name + "'");
-    options->fail(key, "'" + value + "' cannot be imported; expected " + listed(shown));
+      shown.push_back(inQuotes(name));
+    options->fail(key, inQuotes(value) + " cannot be imported; expected " + listed(shown));
   }
 
   void checkOptions() {
@@ -199,7 +200,7 @@ private:
   }
 
   [[noreturn]] void wrongShape(const TensorView &array, const std::vector<int64_t> &expected) const {
-    throw Error(file + ": '" + array.name + "' has shape " + textOf(array.shape) + ", but " + options->name() +
+    throw Error(file + ": " + inQuotes(array.name) + " has shape " + textOf(array.shape) + ", but " + options->name() +
                 " requires " + textOf(expected));
   }
 
@@ -207,11 +208,12 @@ private:
   TensorView array(const std::string &name, const std::vector<int64_t> &expected) {
     const TensorView *found = npz->find(name);
     if (!found)
-      throw Error(file + ": '" + name + "' " + textOf(expected) + " is missing but required by " + options->name());
+      throw Error(file + ": " + inQuotes(name) + " " + textOf(expected) + " is missing but required by " +
+                  options->name());
     if (found->shape != expected)
       wrongShape(*found, expected);
     if (found->type != "F32" && found->type != "F64" && found->type != "F16")
-      throw Error(file + ": '" + name + "' has type " + found->type + "; expected F32, F64 or F16");
+      throw Error(file + ": " + inQuotes(name) + " has type " + found->type + "; expected F32, F64 or F16");
     used.insert(name);
     return npz->read(name);
   }
@@ -323,7 +325,7 @@ private:
   void checkAllUsed() const {
     for (const auto &[name, array] : npz->arrays())
       if (!used.contains(name) && !name.starts_with("special:") && name != "decoder_c_mt") // left by old versions
-        throw Error(file + ": '" + name + "' " + textOf(array.shape) + " is not part of the model that " +
+        throw Error(file + ": " + inQuotes(name) + " " + textOf(array.shape) + " is not part of the model that " +
                     options->name() + " describes; expected only the weights of that model");
   }
 
@@ -409,8 +411,8 @@ private:
         if (static_cast<size_t>(id) >= result.tokens.size())
           result.tokens.resize(static_cast<size_t>(id) + 1);
         if (!result.tokens[static_cast<size_t>(id)].empty())
-          list.fail(entry.key, std::to_string(id) + " is also the id of '" + result.tokens[static_cast<size_t>(id)] +
-                                   "'; expected each id once");
+          list.fail(entry.key, std::to_string(id) + " is also the id of " +
+                                   inQuotes(result.tokens[static_cast<size_t>(id)]) + "; expected each id once");
         result.tokens[static_cast<size_t>(id)] = entry.key;
       }
       result.pieces = firstOf(folder, {target ? "target.spm" : "source.spm"});

@@ -1,6 +1,7 @@
 // Reads the arrays of an .npz file.
 #include "Npz.h"
 #include "support/Error.h"
+#include "support/Quoted.h"
 #include <charconv>
 #include <cstring>
 
@@ -24,11 +25,11 @@ public:
       else if (key == "shape")
         readShape();
       else
-        fail("'" + key + "' is not one of its keys");
+        fail(inQuotes(key) + " is not one of its keys");
       takes(',');
     }
     if (peek() != 0)
-      fail("'" + std::string(rest.substr(0, 20)) + "' follows its end");
+      fail(inQuotes(rest, 20) + " follows its end");
     if (type.empty() || !hasShape)
       fail("'descr' or 'shape' is missing");
   }
@@ -138,7 +139,8 @@ Beginning parseBeginning(std::string_view beginning, uint64_t size, const std::s
       {"<i2", {"I16", 2}}, {"<i4", {"I32", 4}}, {"<i8", {"I64", 8}}, {"|b1", {"BOOL", 1}}, {"|S1", {"U8", 1}}};
   const auto type = types.find(header.type);
   if (type == types.end())
-    throw Error(where + ": has the type '" + header.type + "'; expected little-endian numbers, '<f4' for weights");
+    throw Error(where + ": has the type " + inQuotes(header.type) +
+                "; expected little-endian numbers, '<f4' for weights");
   if (header.columnsFirst && header.shape.size() > 1)
     throw Error(where + ": is stored by columns (fortran_order); expected storage by rows");
   const uint64_t rest = size - begin - headerSize;
@@ -152,7 +154,7 @@ Beginning parseBeginning(std::string_view beginning, uint64_t size, const std::s
       break;
   }
   if (bytes != rest)
-    throw Error(where + ": its header says " + textOf(header.shape) + " of '" + header.type + "', but " +
+    throw Error(where + ": its header says " + textOf(header.shape) + " of " + inQuotes(header.type) + ", but " +
                 std::to_string(rest) + " bytes follow");
   return {{name, type->second.first, header.shape, {}}, begin + headerSize};
 }
@@ -176,10 +178,10 @@ void Npz::readHeaders(std::string_view archive) {
   std::string room;
   for (const auto &[member, how] : zip->members()) {
     if (!member.ends_with(suffix))
-      throw Error(name + ": '" + member + "' is not an array; expected .npy files, as numpy.savez writes them");
+      throw Error(name + ": " + inQuotes(member) + " is not an array; expected .npy files, as numpy.savez writes them");
     const std::string array = member.substr(0, member.size() - suffix.size());
     const std::string_view beginning = zip->readBeginning(member, headerOfVersion2 + longestHeader, room);
-    byName.emplace(array, parseBeginning(beginning, how.size, array, name + ": '" + array + "'").array);
+    byName.emplace(array, parseBeginning(beginning, how.size, array, name + ": " + inQuotes(array)).array);
   }
 }
 
@@ -199,7 +201,7 @@ TensorView Npz::read(const std::string &array) {
     if (zip->members().at(member).deflated)
       contents = decompressed.emplace(array, std::move(room)).first->second;
   }
-  return parseNpy(contents, array, name + ": '" + array + "'");
+  return parseNpy(contents, array, name + ": " + inQuotes(array));
 }
 
 } // namespace xfc

@@ -4,6 +4,7 @@
 #include "Rebuilt.h"
 #include "support/Error.h"
 #include "support/Files.h"
+#include "support/Quoted.h"
 #include "tensors/Identity.h"
 #include "tensors/Numbers.h"
 #include "text/Vocabulary.h"
@@ -37,10 +38,10 @@ std::map<std::string, TensorView> tensorsOf(const Description &description, cons
     names.insert(names.end(), parameter.aliases.begin(), parameter.aliases.end());
     const auto name = std::find_if(names.begin(), names.end(), [&](const auto &each) { return byName.contains(each); });
     if (name == names.end())
-      throw Error(file + ": '" + parameter.name + "' is missing; expected the weights of this model");
+      throw Error(file + ": " + inQuotes(parameter.name) + " is missing; expected the weights of this model");
     const TensorView &tensor = byName.at(*name);
     if (tensor.shape != parameter.shape)
-      throw Error(file + ": '" + *name + "' has shape " + textOf(tensor.shape) + ", but the model requires " +
+      throw Error(file + ": " + inQuotes(*name) + " has shape " + textOf(tensor.shape) + ", but the model requires " +
                   textOf(parameter.shape));
     tensors[parameter.name] = tensor;
     used.push_back(&tensor);

@@ -3,6 +3,7 @@
 #include "Config.h"
 #include "Pickles.h"
 #include "support/Error.h"
+#include "support/Quoted.h"
 #include <algorithm>
 #include <filesystem>
 #include <set>
@@ -53,7 +54,7 @@ Weights::Weights(const std::string &folder) {
       addFile(folder + "/" + shard);
     auto found = entries.find(tensor);
     if (found == entries.end() || found->second.file != folder + "/" + shard)
-      entry.fail("'" + tensor + "' is not in " + folder + "/" + shard);
+      entry.fail(inQuotes(tensor) + " is not in " + folder + "/" + shard);
   }
   leaveOutWrappers();
 }
@@ -84,7 +85,7 @@ std::string Weights::namesOf(const std::string &before) const {
   const std::string prefix = commonPrefix();
   return prefix.empty() || prefix == "model."
              ? ""
-             : before + "all names of the file begin with '" + prefix + "', which the model's do not";
+             : before + "all names of the file begin with " + inQuotes(prefix) + ", which the model's do not";
 }
 
 void Weights::addFile(const std::string &file) {
@@ -102,7 +103,7 @@ void Weights::addTensor(TensorView tensor, const std::string &file) {
   const std::string name = tensor.name;
   auto [other, isNew] = entries.emplace(name, Entry{std::move(tensor), file});
   if (!isNew)
-    throw Error(file + ": '" + name + "' is also in " + other->second.file + "; expected each tensor once");
+    throw Error(file + ": " + inQuotes(name) + " is also in " + other->second.file + "; expected each tensor once");
 }
 
 void Weights::add(TensorView tensor) { addTensor(std::move(tensor), source); }

@@ -2,6 +2,7 @@
 // words in vocabularies, which other parsers take for numbers, nulls or comments, are read verbatim.
 #include "Yaml.h"
 #include "support/Error.h"
+#include "support/Quoted.h"
 #include <charconv>
 #include <cmath>
 
@@ -134,7 +135,7 @@ private:
   void expectEnd(std::string_view rest) const {
     rest = withoutBlanks(rest);
     if (!rest.empty() && rest.front() != '#')
-      fail("'" + std::string(rest.substr(0, 40)) + "' after the end of a value");
+      fail(inQuotes(rest, 40) + " after the end of a value");
   }
 
   // Takes one scalar from the front of the text. The scalar is all of the text unless it is a key or in a list.
@@ -146,7 +147,7 @@ private:
       return value;
     }
     if (!key && !text.empty() && std::string_view("{&*!|>@`%").find(text.front()) != std::string_view::npos)
-      fail("'" + std::string(text.substr(0, 40)) + "' is YAML that Marian does not write; expected a plain value");
+      fail(inQuotes(text, 40) + " is YAML that Marian does not write; expected a plain value");
     size_t end = text.size();
     if (key) {
       end = text.find(": ");
@@ -163,7 +164,7 @@ private:
     // An anchor, an alias or a tag before the key. A token may begin with the same character, but contains no blank.
     if (key && !value.empty() && std::string_view("&*!").find(value.front()) != std::string_view::npos &&
         value.find(' ') != std::string::npos)
-      fail("'" + std::string(value.substr(0, 40)) + "' is YAML that Marian does not write; expected a plain key");
+      fail(inQuotes(value, 40) + " is YAML that Marian does not write; expected a plain key");
     if (value.empty() && inList)
       fail("an empty list item");
     text.remove_prefix(end);
@@ -236,7 +237,7 @@ Yaml::Yaml(std::string_view text, std::string name) : file(std::move(name)) {
   Lines(file, list).read(text);
   for (size_t i = 0; i < list.size(); ++i)
     if (!byKey.emplace(list[i].key, i).second)
-      throw Error(file + ":" + std::to_string(list[i].line) + ": '" + list[i].key + "' is already on line " +
+      throw Error(file + ":" + std::to_string(list[i].line) + ": " + inQuotes(list[i].key) + " is already on line " +
                   std::to_string(list[byKey.at(list[i].key)].line) + "; expected each key once");
 }
 
@@ -247,7 +248,7 @@ const Yaml::Entry *Yaml::find(const std::string &key) const {
 
 void Yaml::fail(const std::string &key, const std::string &what) const {
   const Entry *entry = find(key);
-  throw Error(file + (entry ? ":" + std::to_string(entry->line) : "") + ": " + key + ": " + what);
+  throw Error(file + (entry ? ":" + std::to_string(entry->line) : "") + ": " + escaped(key) + ": " + what);
 }
 
 std::string Yaml::string(const std::string &key, const std::string &otherwise) const {
@@ -262,7 +263,7 @@ std::string Yaml::string(const std::string &key, const std::string &otherwise) c
 bool Yaml::boolean(const std::string &key, bool otherwise) const {
   const std::string text = string(key, otherwise ? "true" : "false");
   if (text != "true" && text != "false")
-    fail(key, "expected true or false, found '" + text + "'");
+    fail(key, "expected true or false, found " + inQuotes(text));
   return text == "true";
 }
 
@@ -270,8 +271,8 @@ int64_t Yaml::asInteger(const std::string &key, const std::string &text, int64_t
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < low || value > high)
-    fail(key, "expected a whole number from " + std::to_string(low) + " to " + std::to_string(high) + ", found '" +
-                  text + "'");
+    fail(key, "expected a whole number from " + std::to_string(low) + " to " + std::to_string(high) + ", found " +
+                  inQuotes(text));
   return value;
 }
 
@@ -287,7 +288,7 @@ double Yaml::number(const std::string &key, double low, double high, double othe
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || !(value >= low && value <= high))
     fail(key,
-         "expected a number from " + std::to_string(low) + " to " + std::to_string(high) + ", found '" + text + "'");
+         "expected a number from " + std::to_string(low) + " to " + std::to_string(high) + ", found " + inQuotes(text));
   return value;
 }
 

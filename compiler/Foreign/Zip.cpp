@@ -2,6 +2,7 @@
 // checked to lie inside the archive before it is used.
 #include "Zip.h"
 #include "support/Error.h"
+#include "support/Quoted.h"
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -93,23 +94,23 @@ Zip::Zip(std::string_view contents, std::string name) : file(std::move(name)) {
       extra.remove_prefix(4 + length);
     }
     if (flags & 1)
-      throw Error(file + ": '" + name + "' is encrypted; expected an archive without encryption");
+      throw Error(file + ": " + inQuotes(name) + " is encrypted; expected an archive without encryption");
     if (method != 0 && method != 8)
-      throw Error(file + ": '" + name + "' is compressed with method " + std::to_string(method) +
+      throw Error(file + ": " + inQuotes(name) + " is compressed with method " + std::to_string(method) +
                   "; expected a file that is stored or deflated");
     if (place > begin || begin - place < memberSize || at<uint32_t>(contents, place) != memberMark)
-      damaged("'" + name + "' is not where its directory says");
+      damaged(inQuotes(name) + " is not where its directory says");
     const uint64_t before = memberSize + at<uint16_t>(contents, place + 26) + at<uint16_t>(contents, place + 28);
     if (begin - place < before || packed > begin - place - before)
-      damaged("'" + name + "' lies outside it");
+      damaged(inQuotes(name) + " lies outside it");
     // Deflate shrinks nothing to less than about a thousandth, so a larger size cannot be true.
     if (method == 0 ? whole != packed : whole / 1040 > packed)
-      damaged("'" + name + "' cannot have the " + std::to_string(whole) + " bytes that its directory says");
+      damaged(inQuotes(name) + " cannot have the " + std::to_string(whole) + " bytes that its directory says");
     if (!byName
              .emplace(name,
                       Member{contents.substr(place + before, packed), whole, at<uint32_t>(directory, 16), method == 8})
              .second)
-      damaged("'" + name + "' appears twice");
+      damaged(inQuotes(name) + " appears twice");
     extents.push_back({place, place + before + packed, name});
     directory.remove_prefix(entrySize + nameSize + extraSize + commentSize);
   }
@@ -119,7 +120,7 @@ Zip::Zip(std::string_view contents, std::string name) : file(std::move(name)) {
   std::ranges::stable_sort(extents, {}, &Extent::begin);
   for (size_t i = 1; i < extents.size(); ++i)
     if (extents[i].begin < extents[i - 1].end)
-      damaged("'" + extents[i - 1].name + "' and '" + extents[i].name + "' overlap");
+      damaged(inQuotes(extents[i - 1].name) + " and " + inQuotes(extents[i].name) + " overlap");
 }
 
 // Fills the room with the first bytes of a member; with all of them, if the room is as long as the member.
@@ -127,7 +128,7 @@ void Zip::inflateInto(std::string &room, const std::string &name, const Member &
   constexpr size_t most = std::numeric_limits<uInt>::max();
   z_stream stream{};
   if (inflateInit2(&stream, -MAX_WBITS) != Z_OK)
-    throw Error(file + ": not enough memory to decompress '" + name + "'");
+    throw Error(file + ": not enough memory to decompress " + inQuotes(name));
   const bool whole = room.size() == member.size;
   int status = Z_OK;
   size_t taken = 0, made = 0;
@@ -144,7 +145,7 @@ void Zip::inflateInto(std::string &room, const std::string &name, const Member &
   }
   inflateEnd(&stream);
   if ((status != Z_STREAM_END && (whole || status != Z_OK)) || made != room.size())
-    damaged("'" + name + "' does not decompress to the size that its directory says");
+    damaged(inQuotes(name) + " does not decompress to the size that its directory says");
 }
 
 std::string_view Zip::readBeginning(const std::string &name, size_t most, std::string &room) const {
@@ -172,7 +173,7 @@ std::string_view Zip::read(const std::string &name, std::string &room) const {
     rest.remove_prefix(part);
   }
   if (sum != member.checksum)
-    damaged("the bytes of '" + name + "' do not match their checksum");
+    damaged("the bytes of " + inQuotes(name) + " do not match their checksum");
   return whole;
 }
 

@@ -1,6 +1,7 @@
 // Values of JSON files that know their path in the file.
 #include "Json.h"
 #include "support/Error.h"
+#include "support/Quoted.h"
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -75,7 +76,8 @@ std::string suggestion(std::string_view name, const std::vector<std::string> &kn
 }
 
 void JsonValue::fail(const std::string &what) const {
-  throw Error(std::string(file) + ": " + (where.empty() ? "" : where + ": ") + what);
+  constexpr size_t longest = 1000; // of the path to a step, which may be deep inside others
+  throw Error(std::string(file) + ": " + (where.empty() ? "" : escaped(where, longest) + ": ") + what);
 }
 
 void JsonValue::failInside(const std::string &place, const std::string &what) const {

@@ -98,11 +98,12 @@ TensorViews parseSafetensors(std::string_view contents, const std::string &file,
     auto numbers = [&, &name = name, &entry = entry](const char *key) {
       auto list = entry.is_object() ? entry.find(key) : entry.end();
       if (list == entry.end() || !list->is_array())
-        bad(inQuotes(name) + " has no list '" + key + "'");
+        bad(inQuotes(name) + " has no list " + inQuotes(key));
       std::vector<int64_t> result;
       for (const nlohmann::json &number : *list) {
         if (!number.is_number_unsigned() || number.get<uint64_t>() > std::numeric_limits<int64_t>::max())
-          bad(inQuotes(name) + " has " + shownJson(number) + " in '" + key + "', which takes whole numbers from 0");
+          bad(inQuotes(name) + " has " + shownJson(number) + " in " + inQuotes(key) +
+              ", which takes whole numbers from 0");
         result.push_back(number.get<int64_t>());
       }
       return result;

@@ -65,6 +65,15 @@ class Gates(unittest.TestCase):
             self.assertEqual(gate.returncode, 1, line)
             self.assertRegex(gate.stdout, rf"compiler/b.cpp:[23]: .*{found}", line)
 
+    def test_quotes(self):
+        line = """  throw Error(file + ": '" + name + "' is missing");\n"""
+        self.write("compiler/other.cpp", line)
+        self.assertEqual(self.run_gate("readers.py").returncode, 0)
+        for folder, text in (("compiler/Foreign", line), ("runtime/tensors", line.replace("'", '\\"'))):
+            (self.root / folder).mkdir()
+            self.write(f"{folder}/b.cpp", text)
+            self.assertRegex(self.run_gate("readers.py").stdout, f"{folder}/b.cpp:[12]: .*inQuotes")
+
     def test_readers_that_are_listed(self):
         (self.root / "runtime/support").mkdir()
         self.write("runtime/support/Json.cpp", "  return nlohmann::json::parse(text);\n")

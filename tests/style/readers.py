@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Checks that files from outside are read in one way: no source but the readers calls the JSON library's parsers, or opens a file to read it.
+"""Checks that files from outside are read in one way: no source but the readers calls the JSON library's parsers, or opens a file to read it,
+and messages quote what the files say in one way.
 
     readers.py SOURCES
 
 runtime/support/Json.cpp bounds size and depth of what it parses; runtime/support/Files.cpp bounds sizes, refuses devices, and keeps outputs from
-replacing inputs. Whatever goes round them has none of that.
+replacing inputs. Whatever goes round them has none of that. runtime/support/Quoted.cpp bounds and escapes names that have any length and any
+character in foreign files.
 """
 import pathlib
 import re
@@ -31,6 +33,11 @@ OPENERS = {
     "runtime/app/BenchCommand.cpp": "reads /proc line by line",
 }
 
+# Quotation marks put round a value, in the folders that read names from foreign files.
+QUOTING = re.compile(r"""(?:'|\\")"\s*\+(?!\+)""")
+QUOTED = ("compiler/Foreign/", "runtime/tensors/")
+QUOTERS = {"compiler/Foreign/Weights.cpp": "shows a command with a path, to be copied"}
+
 
 def problems_of(root):
     used = set()
@@ -43,15 +50,16 @@ def problems_of(root):
             aliases = {alias for found in ALIAS.findall(text) for alias in found if alias}
             through = re.compile(r"\b(?:%s)\s*(?:::\s*\w+\s*::|::|\.)\s*(?:parse|accept|sax_parse)\s*\(" % "|".join(map(re.escape, aliases))) if aliases else None
             for pattern, allowed, instead in ((PARSER, PARSERS, "parseJson() of support/Json.h"), (through, PARSERS, "parseJson() of support/Json.h"),
-                                              (OPENING, OPENERS, "readFile(), MappedFile or LineReader of support/Files.h")):
+                                              (OPENING, OPENERS, "readFile(), MappedFile or LineReader of support/Files.h"),
+                                              (QUOTING if name.startswith(QUOTED) else None, QUOTERS, "inQuotes() of support/Quoted.h")):
                 for found in pattern.finditer(text) if pattern else ():
                     if name in allowed:
                         used.add(name)
                     else:
                         yield f"{name}:{text.count(chr(10), 0, found.start()) + 1}: '{found.group().strip()}': use {instead}"
-    for name in sorted((PARSERS | OPENERS.keys()) - used):
+    for name in sorted((PARSERS | OPENERS.keys() | QUOTERS.keys()) - used):
         if (root / name).exists():
-            yield f"{name}: is listed in readers.py, and reads nothing itself; take it off the list"
+            yield f"{name}: is listed in readers.py, and neither reads nor quotes anything itself; take it off the list"
 
 
 def main():
