@@ -117,10 +117,9 @@ private:
     if (name != specification && name != "TransformerBase" && name != "TransformerBig")
       throw Error(file + ": is a model of " + inQuotes(name) + "; expected " + inQuotes(specification) +
                   ", an encoder and a decoder");
-    constexpr uint32_t first = 2;
-    if (model.revision < first || model.revision > revision)
-      throw Error(file + ": is of revision " + std::to_string(model.revision) + " of its specification; expected " +
-                  std::to_string(first) + " to " + std::to_string(revision) +
+    if (model.revision < 1 || model.revision > revision)
+      throw Error(file + ": is of revision " + std::to_string(model.revision) +
+                  " of its specification; expected 1 to " + std::to_string(revision) +
                   "; convert the model again by CTranslate2's converter");
     if (config && config->number("quantization_type", 0, 1e6, false, 0) != 0)
       config->fail("quantization_type",

@@ -63,6 +63,29 @@ Type typeOf(uint8_t code, bool isSize, const Reader &reader, const std::string &
   return types[code];
 }
 
+// Today's name of a variable of revision 1, which has the name that OpenNMT-tf gave it.
+std::string nameOfToday(std::string name) {
+  const auto rename = [&](std::string_view from, std::string_view to) {
+    if (const size_t at = name.find(from); at != std::string::npos)
+      name.replace(at, from.size(), to);
+  };
+  rename("transformer/", "");
+  rename(":0", "");
+  rename("w_embs", "embeddings/weight");
+  rename("kernel", "weight");
+  rename("LayerNorm", "layer_norm");
+  rename("dense", "projection");
+  rename("conv1d_", "linear_");
+  rename("conv1d", "linear_0");
+  if (name.starts_with("encoder")) {
+    rename("multi_head", "self_attention");
+  } else {
+    rename("masked_multi_head", "self_attention");
+    rename("multi_head", "attention");
+  }
+  return name;
+}
+
 } // namespace
 
 Ctranslate2Model Ctranslate2Model::parse(std::string_view contents, const std::string &file) {
@@ -78,7 +101,9 @@ Ctranslate2Model Ctranslate2Model::parse(std::string_view contents, const std::s
   }
   const uint32_t count = reader.number<uint32_t>("the number of variables");
   for (uint32_t i = 0; i < count; ++i) {
-    const std::string name = reader.name("the name of variable " + std::to_string(i));
+    std::string name = reader.name("the name of variable " + std::to_string(i));
+    if (model.revision == 1)
+      name = nameOfToday(std::move(name));
     const std::string what = inQuotes(name);
     TensorView variable{name, {}, {}, {}};
     uint64_t elements = 1;

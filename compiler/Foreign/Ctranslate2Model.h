@@ -18,8 +18,9 @@ namespace xfc {
 
 struct Ctranslate2Model {
   uint32_t version = 0, revision = 1;
-  std::string specification;
-  // Variables have types of safetensors. Aliases, and scales under the names of aliases, are among them.
+  std::string specification = "TransformerBase"; // what models of version 1 are
+  // Variables have types of safetensors. Aliases, and scales under the names of aliases, are among them. Those of
+  // revision 1, which OpenNMT-tf named, have the names that later revisions give them.
   std::map<std::string, TensorView> variables;
 
   // The variables are views of `contents`; `file` is for messages. Throws an Error if the contents are truncated, not

@@ -4,6 +4,7 @@
 #include "Foreign/Npz.h"
 #include "Foreign/Yaml.h"
 #include "Foreign/Zip.h"
+#include "bytes.h"
 #include "runtime/folder.h"
 #include "support/Files.h"
 #include <cstring>
@@ -14,12 +15,6 @@ using namespace xfc;
 using Shape = std::vector<int64_t>;
 
 namespace {
-
-template <typename Number> std::string little(Number number) {
-  return {reinterpret_cast<const char *>(&number), sizeof number};
-}
-std::string u16(size_t number) { return little(static_cast<uint16_t>(number)); }
-std::string u32(size_t number) { return little(static_cast<uint32_t>(number)); }
 
 std::string errorOf(const std::function<void()> &run) {
   try {
@@ -37,10 +32,6 @@ void expectTruncatedRefused(const std::string &whole, const std::function<void(c
     const std::string part = whole.substr(0, size); // a copy, so that a sanitizer detects reads past its end
     EXPECT_NE(errorOf([&] { read(part); }), "no error") << size << " of " << whole.size() << " bytes";
   }
-}
-
-std::string npy(const std::string &header, const std::string &data) {
-  return std::string("\x93NUMPY\x01\x00", 8) + u16(header.size()) + header + data;
 }
 
 TEST(Npy, HeadersSayTypeAndShape) {
@@ -75,45 +66,6 @@ TEST(Npy, WhatIsNoMatrixOfNumbersIsRefused) {
                              "{'descr': '<f4', 'shape': (1}", "{'descr': '<f4', 'shape': (1,)} x", "{'more': 1}",
                              "{'descr': '<f4', 'shape': (99999999999999999999,)}"})
     EXPECT_NE(error(header, "1234").find("its header is not a valid array header"), std::string::npos) << header;
-}
-
-// CRC-32 by the definition of the zip format, bit by bit.
-uint32_t crc(const std::string &bytes) {
-  uint32_t sum = ~0u;
-  for (const unsigned char byte : bytes) {
-    sum ^= byte;
-    for (int bit = 0; bit < 8; ++bit)
-      sum = sum >> 1 ^ (sum & 1 ? 0xEDB88320u : 0);
-  }
-  return ~sum;
-}
-
-// A stored block of the deflate format.
-std::string deflated(const std::string &bytes) { return "\x01" + u16(bytes.size()) + u16(~bytes.size()) + bytes; }
-
-struct ZipMember {
-  std::string name, whole;
-  bool deflate = false, wide = false; // wide: 64-bit sizes in an extra field, as numpy writes them
-  size_t size = 0;                    // if not 0, recorded in place of the true size
-};
-
-std::string zip(const std::vector<ZipMember> &members, const std::string &comment = "") {
-  std::string contents, directory;
-  for (const ZipMember &member : members) {
-    const std::string packed = member.deflate ? deflated(member.whole) : member.whole;
-    const size_t size = member.size ? member.size : member.whole.size(), offset = contents.size();
-    const std::string common = u16(20) + u16(0) + u16(member.deflate ? 8 : 0) + u32(0) + u32(crc(member.whole));
-    const std::string sizes64 = u16(1) + u16(16) + little<uint64_t>(size) + little<uint64_t>(packed.size());
-    contents += "PK\x03\x04" + common + (member.wide ? u32(~0u) + u32(~0u) : u32(packed.size()) + u32(size)) +
-                u16(member.name.size()) + u16(member.wide ? sizes64.size() : 0) + member.name +
-                (member.wide ? sizes64 : "") + packed;
-    directory += "PK\x01\x02" + u16(20) + common +
-                 (member.wide ? u32(~0u) + u32(~0u) : u32(packed.size()) + u32(size)) + u16(member.name.size()) +
-                 u16(member.wide ? sizes64.size() : 0) + u16(0) + u16(0) + u16(0) + u32(0) + u32(offset) + member.name +
-                 (member.wide ? sizes64 : "");
-  }
-  return contents + directory + "PK\x05\x06" + u16(0) + u16(0) + u16(members.size()) + u16(members.size()) +
-         u32(directory.size()) + u32(contents.size()) + u16(comment.size()) + comment;
 }
 
 std::map<std::string, std::string> unzipped(const std::string &contents) {
@@ -237,8 +189,6 @@ TEST_F(NpzFile, LongHeadersAreRefused) {
             "f.npz: 'x': has a header of " + std::to_string(header.size()) + " bytes; expected at most 65535");
 }
 
-std::string named(const std::string &name) { return u16(name.size() + 1) + name + '\0'; }
-
 // A file in this version of the format with one variable [2, 3] of one byte per element, one scalar, and an alias.
 std::string ctranslate2(uint32_t version) {
   std::string contents = u32(version);
@@ -257,7 +207,7 @@ TEST(Ctranslate2Model, VariablesOfEveryVersion) {
     const std::string whole = ctranslate2(version);
     const Ctranslate2Model model = Ctranslate2Model::parse(whole, "f");
     EXPECT_EQ(model.version, version);
-    EXPECT_EQ(model.specification, version >= 2 ? "TransformerSpec" : "");
+    EXPECT_EQ(model.specification, version >= 2 ? "TransformerSpec" : "TransformerBase");
     EXPECT_EQ(model.revision, version >= 2 ? 5u : 1u);
     const TensorView &weight = model.variables.at("a/weight"), &scale = model.variables.at("a/weight_scale");
     EXPECT_EQ(weight.type, "I8");
@@ -363,6 +313,28 @@ TEST(Yaml, WhatMarianDoesNotWriteIsRefused) {
   for (const char *line : {": 1", ":", ": "})
     EXPECT_EQ(error(std::string(line) + "\n"), "f:1: a ':' without a key before it; expected 'key: value'") << line;
   EXPECT_EQ(error("\ta: 1\n"), "f:1: a tab before a key; expected spaces");
+}
+
+// A name is shown on one line, and not whole, whatever a file calls its parts.
+TEST(ForeignNames, AreShownEscapedAndShort) {
+  const std::string name = "\x1b[31m" + std::string(10000, 'n'), variable = named(name) + '\0' + '\1' + u32(1) + "1";
+  const std::pair<const char *, std::function<void()>> reads[] = {
+      {"twice", [&] { unzipped(zip({{name, "a"}, {name, "b"}})); }},
+      {"is not an array", [&] { Npz array(zip({{name, "a"}}), "f.npz"); }},
+      {"cut off", [&] { Npz array(zip({{name + ".npy", "a"}}), "f.npz"); }},
+      {"already", [&] { Yaml twice(name + ": 1\n" + name + ": 2\n", "f"); }},
+      {"whole number", [&] { Yaml(name + ": " + name + "\n", "f").integer(name, 0, 9, 0); }},
+      {"twice", [&] { Ctranslate2Model::parse(u32(6) + named("S") + u32(1) + u32(2) + variable + variable, "f"); }},
+      {"unknown type",
+       [&] { Ctranslate2Model::parse(u32(6) + named("S") + u32(1) + u32(1) + named(name) + '\0' + '\7', "f"); }},
+  };
+  for (const auto &[what, read] : reads) {
+    const std::string message = errorOf(read);
+    EXPECT_NE(message.find(what), std::string::npos) << message;
+    EXPECT_NE(message.find("\\x1b[31mnnn"), std::string::npos) << message;
+    EXPECT_LT(message.size(), 600u) << message;
+    EXPECT_EQ(message.find('\x1b'), std::string::npos) << message;
+  }
 }
 
 } // namespace

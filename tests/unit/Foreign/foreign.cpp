@@ -5,6 +5,7 @@
 #include "Foreign/Export.h"
 #include "Foreign/JsonText.h"
 #include "Import/Description.h"
+#include "bytes.h"
 #include "runtime/folder.h"
 #include "support/Files.h"
 #include "tensors/Safetensors.h"
@@ -1195,6 +1196,74 @@ TEST_F(Foreign, Ctranslate2KeysHaveAnEffect) {
   outcome();
   EXPECT_EQ(endsLines(), true);
   EXPECT_EQ(Json::parse(readFile(in("back/model.json")))["tokens"]["start"], 0);
+}
+
+// Files of version 1 have neither a specification nor options, and the names of OpenNMT-tf.
+TEST_F(FolderTest, Ctranslate2OfTheFirstVersion) {
+  std::string old;
+  uint32_t count = 0;
+  std::vector<Ctranslate2Variable> today;
+  const auto add = [&](const std::string &name, const std::string &theirs, const Shape &shape, bool rounded = false) {
+    std::string stored, floats;
+    int64_t elements = 1;
+    old += named(theirs) + static_cast<char>(shape.size());
+    for (const int64_t extent : shape) {
+      old += u32(static_cast<size_t>(extent));
+      elements *= extent;
+    }
+    for (int64_t i = 0; i < elements; ++i) {
+      const float value = static_cast<float>(i + count) / (rounded ? 1000.f : 64.f);
+      floats += little(value);
+      stored += rounded ? u16(static_cast<size_t>(i + count)) : little(value);
+    }
+    old += static_cast<char>(rounded ? 2 : 4) + u32(static_cast<size_t>(elements)) + stored;
+    ++count;
+    today.push_back({name, "F32", shape, [floats] { return floats; }});
+  };
+  const auto addLinear = [&](const std::string &name, const std::string &theirs, int64_t out, int64_t in) {
+    add(name + "/weight", theirs + "/kernel:0", {out, in}, theirs.ends_with("conv1d_1"));
+    add(name + "/bias", theirs + "/bias:0", {out});
+  };
+  const auto addNorm = [&](const std::string &name, const std::string &theirs) {
+    for (const std::string part : {"/beta", "/gamma"})
+      add(name + "/layer_norm" + part, theirs + "/LayerNorm" + part + ":0", {16});
+  };
+  add("encoder/embeddings_0/weight", "transformer/encoder/w_embs:0", {6, 16});
+  add("decoder/embeddings/weight", "transformer/decoder/w_embs:0", {5, 16});
+  addLinear("decoder/projection", "transformer/decoder/dense", 5, 16);
+  for (const std::string stack : {"encoder", "decoder"}) {
+    const std::string layer = stack + "/layer_0/", own = layer + "self_attention", theirs = "transformer/" + layer,
+                      theirOwn = theirs + (stack == "decoder" ? "masked_multi_head" : "multi_head");
+    addLinear(own + "/linear_0", theirOwn + "/conv1d", 48, 16);
+    addLinear(own + "/linear_1", theirOwn + "/conv1d_1", 16, 16);
+    addNorm(own, theirOwn);
+    if (stack == "decoder") {
+      addLinear(layer + "attention/linear_0", theirs + "multi_head/conv1d", 16, 16);
+      addLinear(layer + "attention/linear_1", theirs + "multi_head/conv1d_1", 32, 16);
+      addLinear(layer + "attention/linear_2", theirs + "multi_head/conv1d_2", 16, 16);
+      addNorm(layer + "attention", theirs + "multi_head");
+    }
+    addLinear(layer + "ffn/linear_0", theirs + "ffn/conv1d", 24, 16);
+    addLinear(layer + "ffn/linear_1", theirs + "ffn/conv1d_1", 16, 24);
+    addNorm(layer + "ffn", theirs + "ffn");
+    addNorm(stack, "transformer/" + stack);
+    const std::pair<const char *, std::string> options[] = {
+        {"num_heads", {"\x8\0", 2}}, {"pre_norm", "\1"}, {"activation", {"\0", 1}}};
+    for (const auto &[name, bytes] : options)
+      today.push_back({stack + "/" + name, bytes.size() == 2 ? "I16" : "I8", {}, [bytes = bytes] { return bytes; }});
+  }
+  for (const char *which : {"old", "today"}) {
+    std::filesystem::create_directories(in(which) + "/ct2");
+    writeFile(in(which) + "/ct2/source_vocabulary.txt", "<blank>\n<s>\n</s>\na\nb\n");
+    writeFile(in(which) + "/ct2/target_vocabulary.txt", "<blank>\n<s>\n</s>\nc\n");
+  }
+  writeFile(in("old/ct2/model.bin"), u32(1) + u32(count) + old);
+  writeCtranslate2(in("today/ct2/model.bin"), "TransformerSpec", 7, today, {});
+  importForeign({in("today/ct2"), in("today/out")});
+  const ForeignImport done = importForeign({in("old/ct2"), in("old/out")});
+  EXPECT_EQ(done.parameters, 50u);
+  for (const char *file : {"/model.json", "/model.safetensors", "/vocab.model", "/target-vocab.model"})
+    EXPECT_TRUE(readFile(in("old/out") + file) == readFile(in("today/out") + file)) << file;
 }
 
 // A row of zeros that is the last one and only begins translations is not a token there.
