@@ -317,8 +317,7 @@ private:
     }
     if (exists(given.from + "/tokenizer.json")) // says itself what surrounds a line
       return;
-    const std::string tokenizer = firstOf(
-        given.from, {"tokenizer_config.json", "special_tokens_map.json", "sentencepiece.bpe.model", "spiece.model"});
+    const std::string tokenizer = tokenizerOfTransformers();
     // OpenNMT's models begin with <s>, those of transformers with another token.
     sourceEos = !tokenizer.empty() || zeroStart || start != ids.bos;
     notes.push_back(
@@ -330,6 +329,13 @@ private:
              : "translations begin with " + escaped(tokens[1][static_cast<size_t>(start)]) +
                    ", as in models of OpenNMT, so source lines do not end with eos") +
         "; source_eos of model.json, or the vocabulary, says so");
+  }
+
+  // A file by which the folder shows that a tokenizer of transformers reads and writes its text; empty if there is
+  // none.
+  std::string tokenizerOfTransformers() const {
+    return firstOf(given.from,
+                   {"tokenizer_config.json", "special_tokens_map.json", "sentencepiece.bpe.model", "spiece.model"});
   }
 
   int32_t languageToken(int which, const std::string &language) const {
@@ -702,6 +708,12 @@ private:
   //===-- vocabularies
   //------------------------------------------------------------------------------------------------===//
 
+  // CTranslate2 returns pieces. Its callers decode them by SentencePiece, if not by a tokenizer of transformers.
+  bool stripsTranslations() const {
+    const bool transformers = !tokenizerOfTransformers().empty();
+    return config ? config->boolean(ourStrip, transformers) : transformers;
+  }
+
   void readVocabularies() {
     // The token lists lack the padding token if readTable() added one.
     const std::string pieces[2] = {firstOf(given.from, {"source.spm", "sentencepiece.bpe.model", "spiece.model",
@@ -714,8 +726,9 @@ private:
       return;
     }
     std::string made[2];
+    const bool strip = !pieces[1].empty() && stripsTranslations();
     for (const int i : {0, 1}) {
-      TokenList list{listFile[i], tokens[i], pieces[i], ids, {}};
+      TokenList list{listFile[i], tokens[i], pieces[i], ids, {}, strip};
       list.ids.eos = findToken(tokens[i], tokenName("eos_token", "</s>"));
       list.ids.unk = findToken(tokens[i], tokenName("unk_token", "<unk>"));
       list.ids.bos = findToken(tokens[i], tokenName("bos_token", "<s>"));

@@ -12,6 +12,7 @@
 #include "support/Quoted.h"
 #include "tensors/Numbers.h"
 #include "text/TokenizerFiles.h"
+#include "tokenizers/MappedSentencePiece.h"
 #include "tokenizers/Tokenizer.h"
 #include <algorithm>
 #include <cmath>
@@ -333,6 +334,8 @@ public:
                  {"multi_query_attention", false},     {"unk_token", named(ids.unk, "<unk>")}};
     if (!eos && !whole)
       json[ourSourceEos] = false;
+    if (stripsLines(vocabularies.target.empty() ? vocabularies.source : vocabularies.target))
+      json[ourStrip] = true;
     return json;
   }
 

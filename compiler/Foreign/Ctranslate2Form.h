@@ -74,9 +74,10 @@ template <typename Visit> void eachOption(Attention &attention, int64_t dim, int
   visit("rotary_base", "F32", attention.rotaryBase, 10000);
 }
 
-// A key of config.json that only we write, for our own import: whether source lines end with eos, if CTranslate2 is not
-// asked to add it.
-inline constexpr const char *ourSourceEos = "source_eos";
+// Keys of config.json that only we write, for our own import: whether source lines end with eos, if CTranslate2 is not
+// asked to add it, and whether the vocabulary strips the lines that it decodes, if it is a SentencePiece model, which
+// does not.
+inline constexpr const char *ourSourceEos = "source_eos", *ourStrip = "strip";
 
 // An option that only an attention with a bias by distance has, and must have.
 inline constexpr const char *maxDistanceOption = "relative_attention_max_distance";

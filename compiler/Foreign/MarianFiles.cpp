@@ -398,7 +398,7 @@ private:
 
   // The tokens of a vocabulary by id, and its SentencePiece model, which is the vocabulary itself or a file beside it.
   TokenList readVocabulary(const std::string &from, bool target) {
-    TokenList result{from, {}, "", {}, {}};
+    TokenList result{from, {}, "", {}, {}, /*strip=*/false}; // Marian decodes by SentencePiece
     if (from.ends_with(".spm")) {
       result.pieces = from;
       const std::unique_ptr<Tokenizer> pieces = makeTokenizer(readFile(from, mostLargeBytes), from);

@@ -44,6 +44,7 @@ std::string vocabularyOf(const TokenList &list) {
     map.tags = std::any_of(list.tokens.begin(), list.tokens.end(),
                            [](const std::string &token) { return token.starts_with(">>") && token.ends_with("<<"); });
     map.frame = list.frame;
+    map.strip = list.strip;
     contents = map.written();
   }
   makeTokenizer(contents, list.pieces.empty() ? list.file : list.pieces); // throws if it cannot be read

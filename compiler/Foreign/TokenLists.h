@@ -13,7 +13,8 @@ struct TokenList {
   std::vector<std::string> tokens;
   std::string pieces; // the file of a SentencePiece model; empty: the text is tokens separated by spaces
   SpecialTokens ids;
-  Frame frame; // of every line: a language before it, eos after it; lists of words have none
+  Frame frame;        // of every line: a language before it, eos after it; lists of words have none
+  bool strip = false; // as in MappedSentencePiece
 };
 
 // The id of a token, or -1 if there is none.

@@ -82,7 +82,7 @@ public:
         text += ' ';
       at = next + space.size();
     }
-    return stripped(text);
+    return strip ? stripped(text) : text;
   }
 
   std::string piece(int32_t id) const override { return std::string(table.text(id)); }
@@ -118,6 +118,8 @@ private:
     list("prefix", [&](int32_t found) { around.prefix.push_back(found); });
     list("suffix", [&](int32_t found) { around.suffix.push_back(found); });
     tags = map.has("tags") && map.at("tags").boolean();
+    if (map.has("strip"))
+      strip = map.at("strip").boolean();
     if (map.has("punctuation"))
       punctuation = map.string("punctuation");
   }
@@ -150,7 +152,7 @@ private:
   SpecialTokens tokens;
   std::vector<bool> isSpecial; // by id
   Trie whole;                  // the special tokens
-  bool tags = false;
+  bool tags = false, strip = true;
   std::string punctuation;
   Frame around;
   std::unique_ptr<sentencepiece::SentencePieceProcessor> model;
@@ -165,6 +167,8 @@ std::string MappedSentencePiece::written() const {
       map[key] = ids.*token;
   if (tags)
     map["tags"] = true;
+  if (!strip)
+    map["strip"] = false;
   if (!punctuation.empty())
     map["punctuation"] = punctuation;
   map["prefix"] = frame.prefix;
@@ -190,6 +194,13 @@ std::string punctuationOf(std::string_view contents) {
     return "";
   const JsonFields map = JsonFields::parsed(partsOf(contents).first);
   return map.has("punctuation") ? map.string("punctuation") : "";
+}
+
+bool stripsLines(std::string_view contents) {
+  if (!contents.starts_with(mappedSentencePieceMagic))
+    return false;
+  const JsonFields map = JsonFields::parsed(partsOf(contents).first);
+  return !map.has("strip") || map.at("strip").boolean();
 }
 
 std::unique_ptr<Tokenizer> mappedSentencePiece(std::string_view contents) {

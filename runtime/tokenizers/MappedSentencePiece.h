@@ -2,8 +2,8 @@
 // for Marian, M2M100, and all models whose ids are shifted against those of their SentencePiece model.
 //
 // The file is a magic line, a line of JSON, and the bytes of the SentencePiece model. The JSON has the members of
-// MappedSentencePiece under their names, except `model`; `pad` to `eos` are present only if there are such tokens, and
-// `punctuation` only if it is not empty.
+// MappedSentencePiece under their names, except `model`; `pad` to `eos` are present only if there are such tokens,
+// `punctuation` only if it is not empty, and `tags` and `strip` only if they are not the default.
 #pragma once
 
 #include "tokenizers/Tokenizer.h"
@@ -21,6 +21,9 @@ struct MappedSentencePiece {
   // language.
   bool tags = false;
   Frame frame;
+  // Whether decoding removes white space at both ends of a line, as transformers does, or leaves it, as SentencePiece
+  // does, by which Marian and the callers of CTranslate2 decode.
+  bool strip = true;
   std::string punctuation; // the language by whose rules lines are normalized first (Punctuation.h); empty: none
 
   std::string written() const;
@@ -30,5 +33,7 @@ struct MappedSentencePiece {
 std::string withPunctuation(std::string_view contents, const std::string &language);
 // The `punctuation` of a vocabulary; empty for those of other kinds.
 std::string punctuationOf(std::string_view contents);
+// Whether the contents are of this kind, and decoding strips lines.
+bool stripsLines(std::string_view contents);
 
 } // namespace xfc

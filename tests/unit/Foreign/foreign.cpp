@@ -9,6 +9,7 @@
 #include "runtime/folder.h"
 #include "support/Files.h"
 #include "tensors/Safetensors.h"
+#include "tokenizers/Tokenizer.h"
 #include <array>
 #include <cstring>
 #include <gtest/gtest.h>
@@ -1264,6 +1265,41 @@ TEST_F(FolderTest, Ctranslate2OfTheFirstVersion) {
   EXPECT_EQ(done.parameters, 50u);
   for (const char *file : {"/model.json", "/model.safetensors", "/vocab.model", "/target-vocab.model"})
     EXPECT_TRUE(readFile(in("old/out") + file) == readFile(in("today/out") + file)) << file;
+}
+
+// The bytes of a SentencePiece model of an unknown token and these pieces.
+std::string sentencePieces(const std::vector<std::string> &pieces) {
+  const auto sized = [](const std::string &text) { return static_cast<char>(text.size()) + text; };
+  std::string model = "\n" + sized("\n" + sized("<unk>") + "\x15" + little(0.f) + "\x18\2");
+  for (const std::string &piece : pieces)
+    model += "\n" + sized("\n" + sized(piece) + "\x15" + little(-1.f));
+  return model;
+}
+
+// CTranslate2 returns pieces, which SentencePiece decodes; but a folder of transformers' files is decoded by those.
+TEST_F(Foreign, Ctranslate2IsDecodedAsItsFolderSays) {
+  import();
+  exportForeign(toCtranslate2(in("out"), in("ct2")));
+  writeFile(in("ct2/shared_vocabulary.json"), Json({"0", "1", "\u2581a", "\u2581", "b", "c", "<pad>"}).dump());
+  writeFile(in("ct2/sentencepiece.model"), sentencePieces({"\u2581a", "\u2581", "b", "c"}));
+  const auto vocabulary = [&](const std::string &from, const std::string &to) {
+    importForeign({in(from), in(to)});
+    return readFile(in(to + "/vocab.model"));
+  };
+  const auto decoded = [](const std::string &contents) {
+    return makeTokenizer(contents, "vocabulary")->decode(std::vector<int32_t>{2, 4, 3});
+  };
+  const std::string pieces = vocabulary("ct2", "pieces");
+  EXPECT_EQ(decoded(pieces), "ab ");
+  writeFile(in("ct2/tokenizer_config.json"), "{}");
+  const std::string stripped = vocabulary("ct2", "stripped");
+  EXPECT_EQ(decoded(stripped), "ab");
+  // Our own folders have no such file, and say what is meant.
+  for (const auto &[from, contents] : {std::pair<std::string, std::string>("pieces", pieces), {"stripped", stripped}}) {
+    exportForeign(toCtranslate2(in(from), in(from + ".ct2")));
+    EXPECT_EQ(Json::parse(readFile(in(from + ".ct2/config.json"))).value("strip", false), from == "stripped");
+    EXPECT_TRUE(vocabulary(from + ".ct2", from + ".again") == contents) << from;
+  }
 }
 
 // A row of zeros that is the last one and only begins translations is not a token there.

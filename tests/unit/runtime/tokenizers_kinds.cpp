@@ -158,6 +158,13 @@ TEST(Tokenizers, SentencePieceWithIdsOfItsOwn) {
   EXPECT_EQ(tokenizer->encode(">>de<< the"), (Ids{1, 3})); // a language that the model does not have
   EXPECT_EQ(tokenizer->encode("the</s>the"), (Ids{3, 0, 3}));
   EXPECT_EQ(tokenizer->decode(Ids{3, 1, 3, 0}), "the the");
+  EXPECT_EQ(tokenizer->decode(Ids{4, 3, 4}), "the");
+  map.strip = false;
+  EXPECT_EQ(makeTokenizer(map.written(), "file")->decode(Ids{4, 3, 4}), "the "); // as SentencePiece does
+  EXPECT_TRUE(stripsLines(contents));
+  EXPECT_FALSE(stripsLines(map.written()));
+  EXPECT_FALSE(stripsLines(map.model));
+  map.strip = true;
   EXPECT_EQ(tokenizer->frame()->suffix, (Ids{0}));
   EXPECT_EQ(tokenizer->special().eos, 0);
   EXPECT_FALSE(tokenizer->fillsTables());
