@@ -70,7 +70,7 @@ void Config::tellUnknown(const std::set<std::string> &harmless, const nlohmann::
   for (const auto &[key, value] : json.items())
     if (!used.contains(key) && !harmless.contains(key) && !value.is_null() &&
         !(neutral.contains(key) && neutral[key] == value))
-      notes.push_back(name + ": " + key + ": " + JsonValue(json, name, key).find(key)->shown() +
+      notes.push_back(name + ": " + escaped(key) + ": " + JsonValue(json, name, key).find(key)->shown() +
                       " is not known here and is ignored");
 }
 

@@ -1,6 +1,7 @@
 // Reads Marian's own files: an .npz of the weights with the model's options as YAML inside and, if they exist beside
 // it, the settings of the decoder and the vocabularies.
 #include "Kinds.h"
+#include "MarianKeys.h"
 #include "Npz.h"
 #include "Rebuilt.h"
 #include "TokenLists.h"
@@ -8,8 +9,8 @@
 #include "plan/Generation.h"
 #include "support/Error.h"
 #include "support/Files.h"
-#include <algorithm>
 #include "support/Quoted.h"
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <optional>
@@ -46,7 +47,8 @@ class Marian {
 public:
   explicit Marian(const ForeignOptions &options)
       : given(options), file(archiveOf(options.from)), folder(folderOf(file)), npz(std::make_shared<Npz>(file)),
-        options(readOptions()), weights(file, npz) {}
+        options(readOptions()), training(readIfThere({file + ".yml"})),
+        settings(readIfThere({file + ".decoder.yml", folder + "/decoder.yml"})), weights(file, npz) {}
 
   ForeignFiles read() {
     checkOptions();
@@ -93,7 +95,9 @@ public:
       setNormEps(model.description[stack], 1e-6); // Marian's
     model.notes.insert(model.notes.end(), notes.begin(), notes.end());
     Json generation = generationOf(model.notes);
-    return {options->name(), std::move(weights), std::move(model), std::move(generation), std::move(vocabularies)};
+    tellUnknown(model.notes);
+    return {options->name(),       std::move(weights),      std::move(model),
+            std::move(generation), std::move(vocabularies), asked()};
   }
 
 private:
@@ -116,6 +120,43 @@ private:
       throw Error(file + ": has no array " + inQuotes(optionsArray) + ", and " + beside +
                   " does not exist; expected a model written by Marian, with its options");
     return std::make_unique<Yaml>(readFile(beside), beside);
+  }
+
+  // The first of the files that exists, if one does.
+  static std::optional<Yaml> readIfThere(const std::vector<std::string> &files) {
+    for (const std::string &beside : files)
+      if (exists(beside))
+        return Yaml(readFile(beside), beside);
+    return std::nullopt;
+  }
+
+  // The options of a training include those of the model, which may be in the same file.
+  void tellUnknown(std::vector<std::string> &to) const {
+    std::set<std::string> known = harmlessInMarianModel();
+    if (training) {
+      known.insert(harmlessInMarianTraining().begin(), harmlessInMarianTraining().end());
+      known.insert(options->asked().begin(), options->asked().end());
+      known.insert(training->asked().begin(), training->asked().end());
+      training->tellUnknown(known, neutralInMarianTraining(), to);
+    }
+    if (!training || options->name() != training->name())
+      options->tellUnknown(harmlessInMarianModel(), {}, to);
+    if (settings)
+      settings->tellUnknown(harmlessInMarianDecoder(), neutralInMarianDecoder(), to);
+  }
+
+  std::vector<std::string> asked() const {
+    std::vector<std::string> keys;
+    const auto add = [&](const Yaml &yaml) {
+      for (const std::string &key : yaml.asked())
+        keys.push_back(fs::path(yaml.name()).filename().string() + ": " + key);
+    };
+    add(*options);
+    if (training)
+      add(*training);
+    if (settings)
+      add(*settings);
+    return keys;
   }
 
   // Fails, with the name of the option, if its value is none of those that steps can compute.
@@ -153,6 +194,11 @@ private:
                             "transformer-pool", "transformer-disable-position-embeddings", "ulr"})
       if (options->boolean(key, false))
         options->fail(key, "true cannot be imported; expected false");
+    if (options->boolean("right-left", false))
+      options->fail("right-left", "true cannot be imported: it reads and writes lines from their end; expected false");
+    for (const std::string &type : options->strings("input-types"))
+      if (type != "sequence")
+        options->fail("input-types", inQuotes(type) + " cannot be imported; expected 'sequence'");
     if (!options->strings("transformer-tied-layers").empty())
       options->fail("transformer-tied-layers",
                     "layers that share their weights cannot be imported; expected an empty list");
@@ -331,36 +377,29 @@ private:
 
   // The options of training are not in the model but in a file beside it.
   void readTraining(Json &json) const {
-    const std::string beside = file + ".yml";
-    if (!exists(beside))
+    if (!training)
       return;
-    const Yaml training(readFile(beside), beside);
     const std::pair<const char *, const char *> rates[] = {{"dropout", "transformer-dropout"},
                                                            {"attention_dropout", "transformer-dropout-attention"},
                                                            {"activation_dropout", "transformer-dropout-ffn"}};
     for (auto [ours, theirs] : rates)
-      json[ours] = training.number(theirs, 0, 0.999, 0);
-    json["label_smoothing"] = training.number("label-smoothing", 0, 1, 0);
-  }
-
-  // The settings of the decoder, from a file beside the model.
-  std::optional<Yaml> decoderSettings() const {
-    for (const std::string &beside : {file + ".decoder.yml", folder + "/decoder.yml"})
-      if (exists(beside))
-        return Yaml(readFile(beside), beside);
-    return std::nullopt;
+      json[ours] = training->number(theirs, 0, 0.999, 0);
+    json["label_smoothing"] = training->number("label-smoothing", 0, 1, 0);
   }
 
   Json generationOf(std::vector<std::string> &to) const {
     Json json = {{"beam", 12}, {"length_penalty", 0.0}, {"length_penalty_form", "power"}, {"early_stopping", true}};
     bool unknown = false;
-    if (const std::optional<Yaml> settings = decoderSettings()) {
+    if (settings) {
       json["beam"] = settings->integer("beam-size", 1, 65536, 12);
       const std::string normalize = settings->string("normalize", "0");
       json["length_penalty"] = normalize.empty() ? 1.0 : settings->number("normalize", 0, mostLengthPenalty, 0);
       unknown = settings->boolean("allow-unk", false);
       if (settings->number("word-penalty", -1e6, 1e6, 0) != 0)
         to.push_back(settings->name() + ": word-penalty: is not supported by the search and is ignored");
+      if (const size_t models = settings->strings("models").size(); models > 1)
+        to.push_back(settings->name() + ": models: are " + std::to_string(models) + ", of which only " + file +
+                     " is imported");
     }
     if (!unknown)
       json["suppress"] = {unk};
@@ -370,7 +409,7 @@ private:
   // The files of the two vocabularies: those that the decoder's settings name, or those with the usual names.
   std::vector<std::string> vocabularyFiles() const {
     std::vector<std::string> files;
-    if (const std::optional<Yaml> settings = decoderSettings()) {
+    if (settings) {
       for (const std::string &name : settings->strings("vocabs"))
         if (const std::string beside = folder + "/" + fs::path(name).filename().string(); exists(beside))
           files.push_back(beside);
@@ -457,6 +496,7 @@ private:
   std::string file, folder;
   std::shared_ptr<Npz> npz;
   std::unique_ptr<Yaml> options;
+  std::optional<Yaml> training, settings; // of the training and of the decoder, from files beside the model
   Weights weights;
   std::set<std::string> used;
   std::vector<std::string> notes;

@@ -31,7 +31,7 @@ std::string activationStep(const Config &config, const std::string &key, const s
   for (const auto &[theirs, ours] : steps)
     if (isStep(ours))
       known.push_back(theirs);
-  config.fail(key, "\"" + name + "\" is not a supported activation; known: " + listed(known));
+  config.fail(key, config.at(key, "").shown() + " is not a supported activation; known: " + listed(known));
 }
 
 std::string tiedTensor(const Weights &weights, const std::string &own, const std::vector<std::string> &tied) {

@@ -242,6 +242,7 @@ Yaml::Yaml(std::string_view text, std::string name) : file(std::move(name)) {
 }
 
 const Yaml::Entry *Yaml::find(const std::string &key) const {
+  used.insert(key);
   auto found = byKey.find(key);
   return found == byKey.end() ? nullptr : &list[found->second];
 }
@@ -302,6 +303,22 @@ std::vector<int64_t> Yaml::integers(const std::string &key, int64_t low, int64_t
   for (const std::string &text : strings(key))
     values.push_back(asInteger(key, text, low, high));
   return values;
+}
+
+void Yaml::tellUnknown(const std::set<std::string> &harmless,
+                       const std::map<std::string, std::set<std::string>> &neutral,
+                       std::vector<std::string> &notes) const {
+  for (const Entry &entry : list) {
+    const std::string value = entry.items.empty() ? "" : entry.items.front();
+    const bool hasValue = entry.items.size() > 1 || !(value.empty() || value == "~" || value == "null");
+    const auto without = neutral.find(entry.key);
+    if (!hasValue || used.contains(entry.key) || harmless.contains(entry.key) ||
+        (without != neutral.end() && entry.items.size() == 1 && without->second.contains(value)))
+      continue;
+    notes.push_back(file + ":" + std::to_string(entry.line) + ": " + escaped(entry.key) + ": " +
+                    (entry.list ? "a list of " + std::to_string(entry.items.size()) : escaped(value)) +
+                    " is not known here and is ignored");
+  }
 }
 
 } // namespace xfc

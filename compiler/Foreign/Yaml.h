@@ -1,7 +1,10 @@
-// Parses the part of YAML that Marian writes: a map from scalars to scalars and to lists of scalars.
+// Parses the part of YAML that Marian writes: a map from scalars to scalars and to lists of scalars. As Config.h does,
+// it remembers which keys were asked for, so that the others can be told.
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -24,7 +27,7 @@ public:
 
   const std::string &name() const { return file; }
   const std::vector<Entry> &entries() const { return list; } // in the order of the file
-  bool has(const std::string &key) const { return byKey.contains(key); }
+  bool has(const std::string &key) const { return find(key) != nullptr; }
   // "NAME:LINE: KEY: what", or without a line if there is no such key.
   [[noreturn]] void fail(const std::string &key, const std::string &what) const;
 
@@ -36,13 +39,22 @@ public:
   std::vector<std::string> strings(const std::string &key) const; // empty if the key is missing
   std::vector<int64_t> integers(const std::string &key, int64_t low, int64_t high) const;
 
+  // The keys that were asked for so far, whether or not the file has them.
+  const std::set<std::string> &asked() const { return used; }
+  // Adds a note for each key of the file that was not asked for, unless it has no value, is one of `harmless`, or has
+  // one of its values in `neutral`, which have no effect there.
+  void tellUnknown(const std::set<std::string> &harmless, const std::map<std::string, std::set<std::string>> &neutral,
+                   std::vector<std::string> &notes) const;
+
 private:
+  // Notes that the key was asked for.
   const Entry *find(const std::string &key) const;
   int64_t asInteger(const std::string &key, const std::string &text, int64_t low, int64_t high) const;
 
   std::string file;
   std::vector<Entry> list;
   std::unordered_map<std::string, size_t> byKey;
+  mutable std::set<std::string> used;
 };
 
 } // namespace xfc
