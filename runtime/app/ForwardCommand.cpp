@@ -26,17 +26,17 @@ public:
   explicit Input(const std::string &file) : file(file), tensors(readSafetensors(file)) {}
   bool has(const std::string &name) const { return tensors.count(name) != 0; }
 
-  Rectangle ids(const std::string &name, int64_t vocabulary) const {
+  Rectangle ids(const std::string &name, const Module &module, int64_t vocabulary) const {
     const StoredTensor &tensor = find(name, "int32 [batch, tokens]");
     if ((tensor.type != "I32" && tensor.type != "I64") || tensor.shape.size() != 2)
       fail(name, tensor, "int32 [batch, tokens]");
     Rectangle result{tensor.shape[0], tensor.shape[1], {}, {}};
     for (int64_t i = 0; i < result.batch * result.columns; ++i) {
       int64_t id = tensor.type == "I64" ? value<int64_t>(tensor, i) : value<int32_t>(tensor, i);
-      if (id < 0 || id >= vocabulary)
+      if (id < leastId(module) || id >= vocabulary)
         throw Error(file + ": '" + name + "'[" + std::to_string(i / result.columns) + ", " +
-                    std::to_string(i % result.columns) + "] is " + std::to_string(id) +
-                    ", but the vocabulary has the ids 0 to " + std::to_string(vocabulary - 1));
+                    std::to_string(i % result.columns) + "] is " + std::to_string(id) + ", " +
+                    rangeOfIds(leastId(module), vocabulary));
       result.ids.push_back(static_cast<int32_t>(id));
     }
     return result;
@@ -77,8 +77,8 @@ private:
   Tensors tensors;
 };
 
-Rectangle read(const Input &input, const char *name, int64_t vocabulary, int64_t features) {
-  return vocabulary > 0 ? input.ids(name, vocabulary) : input.numbers(name, features);
+Rectangle read(const Input &input, const Module &module, const char *name, int64_t vocabulary, int64_t features) {
+  return vocabulary > 0 ? input.ids(name, module, vocabulary) : input.numbers(name, features);
 }
 
 // A model without parameters needs no weights.
@@ -96,11 +96,11 @@ void run(const ForwardOptions &options) {
   std::unique_ptr<Engine> engine = engineFor(options.model);
   const Module &module = engine->module();
   Rectangle target, labels;
-  Rectangle source = read(input, names::source, module.sourceVocab, module.sourceDim);
+  Rectangle source = read(input, module, names::source, module.sourceVocab, module.sourceDim);
   if (module.hasDecoder) {
-    target = read(input, names::target, module.targetVocab, module.targetDim);
+    target = read(input, module, names::target, module.targetVocab, module.targetDim);
     if (input.has(names::labels))
-      labels = input.ids(names::labels, module.targetVocab);
+      labels = input.ids(names::labels, module, module.targetVocab);
   }
   Forward forward(*engine, std::move(source), std::move(target), std::move(labels));
   forward.run(options.attention);

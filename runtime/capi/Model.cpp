@@ -86,12 +86,12 @@ void open(const char *path, const char *const *words, OpenModel &opened) {
   opened.model = std::move(model);
 }
 
-// Throws Error for an id that the vocabulary does not have.
-void checkIds(std::span<const int32_t> ids, int64_t vocabulary, const char *name) {
+// Throws Error for an id that is below the least, or that the vocabulary does not have.
+void checkIds(std::span<const int32_t> ids, int32_t least, int64_t vocabulary, const char *name) {
   for (size_t i = 0; i < ids.size(); ++i)
-    if (ids[i] < 0 || ids[i] >= vocabulary)
-      throw Error("'" + std::string(name) + "': number " + std::to_string(i) + " is " + std::to_string(ids[i]) +
-                  ", but the vocabulary has the ids 0 to " + std::to_string(vocabulary - 1));
+    if (ids[i] < least || ids[i] >= vocabulary)
+      throw Error("'" + std::string(name) + "': number " + std::to_string(i) + " is " + std::to_string(ids[i]) + ", " +
+                  rangeOfIds(least, vocabulary));
 }
 
 const Vocabulary &vocabularyOf(const OpenModel &opened, xfc_side side) {
@@ -99,12 +99,13 @@ const Vocabulary &vocabularyOf(const OpenModel &opened, xfc_side side) {
   return side == XFC_SIDE_SOURCE ? *opened.model.source : *opened.model.target;
 }
 
-Rectangle rectangleOf(const int32_t *ids, size_t batch, size_t columns, int64_t vocabulary, const char *name) {
+Rectangle rectangleOf(const int32_t *ids, size_t batch, size_t columns, int32_t least, int64_t vocabulary,
+                      const char *name) {
   size_t count = 0;
   require(!__builtin_mul_overflow(batch, columns, &count) && count <= PTRDIFF_MAX / sizeof(float),
           "the batch has too many ids");
   const std::span<const int32_t> all(ids, count);
-  checkIds(all, vocabulary, name);
+  checkIds(all, least, vocabulary, name);
   return {static_cast<int64_t>(batch), static_cast<int64_t>(columns), {all.begin(), all.end()}, {}};
 }
 
@@ -170,7 +171,7 @@ xfc_status xfc_decode(xfc_model *model, xfc_side side, const int32_t *ids, size_
   return guardedOpen(*model->open, [&] {
     const OpenModel &opened = *model->open;
     const Vocabulary &vocabulary = vocabularyOf(opened, side);
-    checkIds({ids, count}, vocabulary.size(), "ids");
+    checkIds({ids, count}, 0, vocabulary.size(), "ids");
     std::string line = vocabulary.decode({ids, ids + count}, opened.format);
     std::replace(line.begin(), line.end(), '\n', ' '); // decoded text stays on one line
     if (room > 0) {
@@ -214,8 +215,9 @@ xfc_status xfc_forward(xfc_model *model, size_t batch, const int32_t *source, si
   return guardedOpen(*model->open, [&] {
     Engine &engine = *model->open->model.engine;
     const Module &module = engine.module();
-    Forward forward(engine, rectangleOf(source, batch, source_columns, module.sourceVocab, names::source),
-                    rectangleOf(target, batch, target_columns, module.targetVocab, names::target));
+    Forward forward(engine,
+                    rectangleOf(source, batch, source_columns, leastId(module), module.sourceVocab, names::source),
+                    rectangleOf(target, batch, target_columns, leastId(module), module.targetVocab, names::target));
     forward.run(false);
     const auto result = forward.results.find(names::logits);
     if (result == forward.results.end())

@@ -70,7 +70,7 @@ typedef struct xfc_info {
   int64_t parameters;                           /* number of trained values */
   int64_t source_vocabulary, target_vocabulary; /* sizes; ids run from 0 to size - 1 */
   int64_t longest_source, longest_target;       /* in tokens; 0: unlimited */
-  int32_t pad, start, eos;                      /* ids */
+  int32_t pad, start, eos;                      /* ids; pad is -1 in a model without such a token */
 } xfc_info;
 
 XFC_API xfc_status xfc_describe(xfc_model *model, xfc_info *info);
@@ -124,8 +124,9 @@ XFC_API xfc_status xfc_score(xfc_model *model, const char *const *sources, const
                              double *log_probabilities);
 
 /* Logits as the verb `forward` gives them. `source` is [batch, source_columns]; `target`, which the decoder reads
- * (start first), is [batch, target_columns]; shorter lines are padded with pad. `logits` is
- * [batch, target_columns, target_vocabulary], with 0 at trailing pads. */
+ * (start first), is [batch, target_columns]; shorter lines are padded with pad as xfc_info has it, at their end if that
+ * is -1, which is no id anywhere else. `logits` is [batch, target_columns, target_vocabulary], with 0 at trailing
+ * pads. */
 XFC_API xfc_status xfc_forward(xfc_model *model, size_t batch, const int32_t *source, size_t source_columns,
                                const int32_t *target, size_t target_columns, float *logits);
 

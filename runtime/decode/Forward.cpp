@@ -3,6 +3,7 @@
 #include "decode/AlignmentLinks.h"
 #include "decode/LabelLists.h"
 #include "plan/Programs.h"
+#include <algorithm>
 #include <cstring>
 
 namespace xfc {
@@ -19,6 +20,11 @@ bool hasUnmasked(const Module &module, int relation, bool orCausal = false) {
 }
 
 } // namespace
+
+std::string rangeOfIds(int32_t least, int64_t vocabulary) {
+  return "but the vocabulary has the ids 0 to " + std::to_string(vocabulary - 1) +
+         (least < 0 ? ", and -1 is padding" : "");
+}
 
 Forward::Forward(Engine &engine, Rectangle givenSource, Rectangle givenTarget, Rectangle givenLabels)
     : engine(engine), module(engine.module()), source(std::move(givenSource)), target(std::move(givenTarget)),
@@ -37,9 +43,9 @@ Forward::Forward(Engine &engine, Rectangle givenSource, Rectangle givenTarget, R
   // An attention without a padding mask sees pads, so their rows must be there.
   bool keepSource = hasUnmasked(module, XFC_SOURCE_SOURCE) || hasUnmasked(module, XFC_TARGET_SOURCE, true);
   bool keepTarget = hasUnmasked(module, XFC_TARGET_TARGET) || hasUnmasked(module, XFC_TARGET_SOURCE);
-  makeRows(source, keepSource, nullptr, sourceIds, sources, sourceNumbers32, sourceNumbers64);
+  makeRows(names::source, source, keepSource, nullptr, sourceIds, sources, sourceNumbers32, sourceNumbers64);
   if (module.hasDecoder)
-    makeRows(target, keepTarget, &labels, targetIds, targets, targetNumbers32, targetNumbers64);
+    makeRows(names::target, target, keepTarget, &labels, targetIds, targets, targetNumbers32, targetNumbers64);
   batch.assign(sources, targets, module.pad, true);
 }
 
@@ -125,18 +131,21 @@ void Forward::check(const char *name, const Rectangle &rectangle, int64_t maxLen
                 " tokens per sentence, but the model's max_length is " + std::to_string(maxLength));
 }
 
-// Drops a sentence's trailing columns whose id and label are both pad, unless pads are visible.
-void Forward::makeRows(const Rectangle &from, bool keepAll, const Rectangle *labels,
+// Drops a sentence's trailing columns whose id and label are both pad, unless pads are tokens, and visible.
+void Forward::makeRows(const char *name, const Rectangle &from, bool keepAll, const Rectangle *labels,
                        std::vector<std::vector<int32_t>> &ids, std::vector<Sequence> &sequences,
                        std::vector<float> &narrow, std::vector<double> &wide) {
   for (int64_t b = 0; b < from.batch; ++b) {
     int64_t length = from.columns;
-    while (!keepAll && length > 0 && from.isPad(b * from.columns + length - 1, module.pad) &&
+    while (!(keepAll && module.pad >= 0) && length > 0 && from.isPad(b * from.columns + length - 1, module.pad) &&
            (!labels || labels->ids.empty() || labels->isPad(b * from.columns + length - 1, module.pad)))
       --length;
     ids.emplace_back();
     if (!from.ids.empty())
       ids.back().assign(from.ids.begin() + b * from.columns, from.ids.begin() + b * from.columns + length);
+    if (const auto pad = std::find(ids.back().begin(), ids.back().end(), -1); pad != ids.back().end())
+      throw Error("'" + std::string(name) + "'[" + std::to_string(b) + ", " + std::to_string(pad - ids.back().begin()) +
+                  "] is -1, padding, but tokens or a label follow; expected padding at the end of the line");
     sequences.push_back({{}, length, static_cast<uint32_t>(b)});
   }
   for (size_t b = 0; b < sequences.size(); ++b)

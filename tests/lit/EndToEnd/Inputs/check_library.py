@@ -117,6 +117,11 @@ run("train", "--source", "pa", "--target", "pb", "--format", "ids", "--out", "on
     "--lr", "0.01", "--quiet", *recipe)
 with xfc.Model(library, None, "--format", "ids") as fresh, xfc.Model(other, None, "--format", "ids") as unlike:
     assert (fresh.info().target_vocabulary, unlike.info().target_vocabulary) == (60, 30)
+    # Without a token for padding, -1 stands for it, and nothing but the end of a line.
+    alone, padded = unlike.forward([[7]], [[2, 4]]), unlike.forward([[5, 6, 8], [7, -1, -1]], [[2, 9, 10], [2, 4, -1]])
+    assert unlike.info().pad == -1 and list(padded)[90:150] == list(alone) and set(list(padded)[150:]) == {0.0}
+    fails(1, "'source'[1, 0] is -1, padding, but tokens or a label follow", unlike.forward, [[5, 6], [-1, 6]], [[2], [2]])
+    fails(1, "'target': number 1 is -2, but the vocabulary has the ids 0 to 29, and -1 is padding", unlike.forward, [[5]], [[2, -2]])
     fails(1, "'30' is not a token id; expected integers from 0 to 29", unlike.translate, ["30"])
     with fresh.train(*recipe) as training:
         losses = [training.step([pair[0]], [pair[1]], 0.01) for _ in range(3)]
