@@ -24,10 +24,10 @@ private:
   Values dots(Value last, const RowAt &keyRow, Value first);
   void clearState(Value count);
   void softmaxRow(HeadOfSequence &at, Value firstQuery, Value r, Value start, Value count);
-  void saveScores(HeadOfSequence &at, Value query, Value row, Value start, Value count);
+  void saveScores(HeadOfSequence &at, Value query, const View &row, Value start, Value count);
   void finish(HeadOfSequence &at, Value firstQuery, Value count);
-  Value area(int64_t elements) {
-    Value start = k.offset(k.scratch, size);
+  View area(int64_t elements) {
+    View start = k.scratch + size;
     size += (elements + 31) / 32 * 32;
     return start;
   }
@@ -41,7 +41,7 @@ private:
   bool wantsLse, wantsWeights;
   enum { q, key, value };
   int64_t size = 0; // elements of scratch
-  Value scores, queries, outputs, maxima, sums, factors;
+  View scores, queries, outputs, maxima, sums, factors;
   AttentionTiles::Right keysTransposed, values;
   std::optional<Distances> bias;
 };
@@ -59,12 +59,12 @@ Backend::KernelInfo AttentionKernel::emit() {
   HeadOfSequence at(k, heads, op.getK().getType().getSet() == RowSet::cache);
   at.shareKeys(k, heads / op.getKeyHeads());
   at.setReach(k, op.getReach());
-  scores = area(queryBlock * scoreStride);
-  queries = area(queryBlock * tiles.padded(keyDim));
+  scores = area(queryBlock * scoreStride).inRows(scoreStride);
+  queries = area(queryBlock * tiles.padded(keyDim)).inRows(tiles.padded(keyDim));
   auto elements = [&](int64_t count) { return area(count); };
   keysTransposed = tiles.right(elements, keyDim, keyBlock, scoreStride);
   values = tiles.right(elements, keyBlock, valueDim, tiles.padded(valueDim));
-  outputs = area(queryBlock * tiles.padded(valueDim));
+  outputs = area(queryBlock * tiles.padded(valueDim)).inRows(tiles.padded(valueDim));
   maxima = area(queryBlock);
   sums = area(queryBlock);
   factors = area(keyBlock);
@@ -75,7 +75,7 @@ Backend::KernelInfo AttentionKernel::emit() {
   }
   // A single query (decoding) reads keys and values in place: packing them would cost more than it saves.
   k.when(
-      k.equal(at.queries, k.index(1)), [&] { single(at); },
+      k.equal(at.queries, 1), [&] { single(at); },
       [&] {
         tiles.prepare(elements, queryBlock);
         blocks(at);
@@ -84,22 +84,21 @@ Backend::KernelInfo AttentionKernel::emit() {
 }
 
 void AttentionKernel::clearState(Value count) {
-  const int64_t width = tiles.padded(valueDim);
-  k.loop(k.index(0), count, 1, [&](Value r) {
-    k.store(k.scalar(lowest), k.offset(maxima, r));
-    k.store(k.scalar(0), k.offset(sums, r));
-    Value output = k.offset(outputs, k.mul(r, width));
-    k.features(width, [&](Value f, int64_t) { k.store(k.splat(0), k.offset(output, f)); });
+  k.loop(0, count, 1, [&](Value r) {
+    k.store(lowest, maxima + r);
+    k.store(0, sums + r);
+    View output = outputs.row(r);
+    k.features(tiles.padded(valueDim), [&](Value f, int64_t used) { k.storePart(0, output + f, used); });
   });
 }
 
 void AttentionKernel::blocks(HeadOfSequence &at) {
-  const int64_t queryStride = tiles.padded(keyDim), valueStride = tiles.padded(valueDim);
-  Value zero = k.index(0), block = k.index(keyBlock);
-  k.loop(zero, at.queries, queryBlock, [&](Value i) {
-    Value rows = k.min(k.index(queryBlock), k.sub(at.queries, i));
-    tiles.copyIn(queries, queryStride, at.rows(k, q, keyDim, k.add(at.firstQuery, i)), rows, keyDim,
-                 k.scalar(op.getScale().convertToDouble()));
+  const double scale = op.getScale().convertToDouble();
+  const int64_t valueVectors = tiles.padded(valueDim) / k.lanes();
+  Value zero = k.index(0);
+  k.loop(0, at.queries, queryBlock, [&](Value i) {
+    Value rows = k.min(queryBlock, k.sub(at.queries, i));
+    tiles.copyIn(queries, at.rows(k, q, keyDim, k.add(at.firstQuery, i)), rows, keyDim, scale);
     clearState(rows);
     Value most = at.largestLimit(k, i, rows), start = zero;
     // Blocks of keys are counted from the start of the list, regardless of the queries, so that a row's sums always
@@ -107,22 +106,21 @@ void AttentionKernel::blocks(HeadOfSequence &at) {
     if (at.reach)
       start = k.mul(k.div(at.first(k, i, zero), keyBlock), keyBlock);
     // The first block of queries packs the keys for all, even if it sees none itself.
-    most = k.max(most, k.select(k.equal(i, zero), k.min(at.keys, k.index(1)), zero));
+    Value packed = k.min(at.keys, 1);
+    most = k.max(most, k.select(k.equal(i, 0), packed, 0));
     k.loop(start, most, keyBlock, [&](Value j) {
-      Value count = k.min(block, k.sub(most, j)), several = k.less(block, at.keys);
+      Value count = k.min(keyBlock, k.sub(most, j)), several = k.less(keyBlock, at.keys);
       // Keys that fit in one block are packed once for all queries; of several blocks, what these queries see.
-      Value pack = k.either(k.equal(i, zero), several), all = k.select(several, count, at.keys);
+      Value pack = k.either(k.equal(i, 0), several), all = k.select(several, count, at.keys);
       k.when(pack, [&] {
-        tiles.transposeIn(keysTransposed.rows.data, scoreStride, at.listedRows(k, key, keyDim, j), all, keyDim);
-        tiles.copyIn(values.rows.data, valueStride, at.listedRows(k, value, valueDim, j), all, valueDim);
-        tiles.round(keysTransposed, k.index(keyDim), tiles.vectorsOf(all));
-        tiles.round(values, all, k.index(valueStride / k.lanes()));
+        tiles.transposeIn(keysTransposed.rows, at.listedRows(k, key, keyDim, j), all, keyDim);
+        tiles.copyIn(values.rows, at.listedRows(k, value, valueDim, j), all, valueDim);
+        tiles.round(keysTransposed, keyDim, tiles.vectorsOf(all));
+        tiles.round(values, all, valueVectors);
       });
-      tiles.product({queries, k.index(queryStride)}, false, keysTransposed, {scores, k.index(scoreStride)}, rows,
-                    tiles.vectorsOf(count), k.index(keyDim), k.boolean(false));
-      k.loop(zero, rows, 1, [&](Value r) { softmaxRow(at, i, r, j, count); });
-      tiles.product({scores, k.index(scoreStride)}, false, values, {outputs, k.index(valueStride)}, rows,
-                    k.index(valueStride / k.lanes()), count, k.boolean(true));
+      tiles.product(queries, false, keysTransposed, scores, rows, tiles.vectorsOf(count), keyDim, false);
+      k.loop(0, rows, 1, [&](Value r) { softmaxRow(at, i, r, j, count); });
+      tiles.product(scores, false, values, outputs, rows, valueVectors, count, true);
     });
     finish(at, i, rows);
   });
@@ -134,13 +132,14 @@ Values AttentionKernel::dots(Value last, const RowAt &keyRow, Value first) {
   const int64_t lanes = k.lanes();
   KernelBuilder::SumLanes wide(k);
   const int64_t keys = std::min(lanes, k.registers() * lanes / (2 * k.lanes()));
-  Values addresses, products(keys, k.splat(0));
+  SmallVector<View> rows;
   for (int64_t i = 0; i < keys; ++i)
-    addresses.push_back(keyRow(k.min(k.add(first, i), last)));
+    rows.push_back(keyRow(k.min(k.add(first, i), last)));
+  Values products(keys, k.splat(0));
   products = k.features(keyDim, products, [&](Value f, int64_t used, Values s) {
-    Value x = tiles.rounded(k.load(k.offset(queries, f), k.lanes()));
+    Value x = tiles.rounded(k.load(queries + f, k.lanes()));
     for (int64_t i = 0; i < keys; ++i)
-      s[i] = k.fma(x, tiles.rounded(k.loadPart(k.offset(addresses[i], f), used)), s[i]);
+      s[i] = k.fma(x, tiles.rounded(k.loadPart(rows[i] + f, used)), s[i]);
     return s;
   });
   // The first steps of the reduction tree in `single`, until a product fits a register.
@@ -153,18 +152,17 @@ Values AttentionKernel::dots(Value last, const RowAt &keyRow, Value first) {
 }
 
 void AttentionKernel::single(HeadOfSequence &at) {
-  const int64_t lanes = k.lanes(), queryStride = tiles.padded(keyDim);
+  const int64_t lanes = k.lanes();
   Value zero = k.index(0), one = k.index(1);
-  tiles.copyIn(queries, queryStride, at.rows(k, q, keyDim, at.firstQuery), one, keyDim,
-               k.scalar(op.getScale().convertToDouble()));
+  tiles.copyIn(queries, at.rows(k, q, keyDim, at.firstQuery), one, keyDim, op.getScale().convertToDouble());
   clearState(one);
   Value most = at.limit(k, zero, zero);
   k.loop(at.first(k, zero, zero), most, keyBlock, [&](Value j) {
-    Value count = k.min(k.index(keyBlock), k.sub(most, j)), last = k.sub(count, one);
+    Value count = k.min(keyBlock, k.sub(most, j)), last = k.sub(count, 1);
     RowAt keyRow = at.listedRows(k, key, keyDim, j), valueRow = at.listedRows(k, value, valueDim, j);
     // Processes as many keys at once as a vector has lanes: after a transposition, their horizontal sums are taken
     // together.
-    k.loop(zero, count, lanes, [&](Value c) {
+    k.loop(0, count, lanes, [&](Value c) {
       Values products;
       while (static_cast<int64_t>(products.size()) < lanes)
         products.append(dots(last, keyRow, k.add(c, products.size())));
@@ -172,22 +170,23 @@ void AttentionKernel::single(HeadOfSequence &at) {
       for (int64_t half = lanes / 2; half >= 1; half /= 2)
         for (int64_t i = 0; i < half; ++i)
           products[i] = k.addf(products[i], products[i + half]);
-      k.store(products[0], k.offset(scores, c));
+      k.store(products[0], scores + c);
     });
     softmaxRow(at, zero, zero, j, count);
     constexpr int64_t together = 8;
     for (int64_t f = 0; f < valueDim; f += together * lanes) {
       Values accumulators;
       for (int64_t g = f; g < std::min(valueDim, f + together * lanes); g += lanes)
-        accumulators.push_back(k.load(k.offset(outputs, g), lanes));
-      accumulators = k.loop(zero, count, 1, accumulators, [&](Value c, Values s) {
-        Value weight = tiles.rounded(k.broadcast(k.load(k.offset(scores, c)))), from = k.offset(valueRow(c), f);
+        accumulators.push_back(k.load(outputs + g, lanes));
+      accumulators = k.loop(0, count, 1, accumulators, [&](Value c, Values s) {
+        Value weight = tiles.rounded(k.broadcast(k.load(scores + c)));
+        View from = valueRow(c) + f;
         for (size_t g = 0; g < s.size(); ++g)
-          s[g] = k.fma(weight, tiles.rounded(k.load(k.offset(from, g * lanes), lanes)), s[g]);
+          s[g] = k.fma(weight, tiles.rounded(k.load(from + g * lanes, lanes)), s[g]);
         return s;
       });
       for (size_t g = 0; g < accumulators.size(); ++g)
-        k.store(accumulators[g], k.offset(outputs, f + g * lanes));
+        k.store(accumulators[g], outputs + (f + g * lanes));
     }
   });
   finish(at, zero, one);
@@ -198,82 +197,94 @@ void AttentionKernel::single(HeadOfSequence &at) {
 void AttentionKernel::softmaxRow(HeadOfSequence &at, Value firstQuery, Value r, Value start, Value count) {
   KernelBuilder::SumLanes wide(k);
   const int64_t lanes = k.lanes(), step = 2 * lanes;
-  Value query = k.add(firstQuery, r), row = k.offset(scores, k.mul(r, scoreStride)), zero = k.index(0);
+  Value query = k.add(firstQuery, r);
+  View row = scores.row(r);
   if (bias)
     bias->addTo(row, query, start, count);
   if (wantsWeights)
     saveScores(at, query, row, start, count);
   Value first = at.first(k, query, start), limit = at.limit(k, query, start), below = k.splat(lowest);
-  auto eachTwo = [&](ValueRange state, const std::function<void(Value, Value, Value &)> &body) {
-    return k.loop(zero, count, step, state, [&](Value j, Values s) {
+  auto eachTwo = [&](ValueRange state, const std::function<void(Value, const View &, Value &)> &body) {
+    return k.loop(0, count, step, state, [&](Value j, Values s) {
       for (int64_t u = 0; u < 2; ++u) {
         Value lane = k.add(j, u * lanes);
-        body(lane, k.offset(row, lane), s[u]);
+        body(lane, row + lane, s[u]);
       }
       return s;
     });
   };
-  Values largest = eachTwo({below, below}, [&](Value j, Value address, Value &s) {
-    Value x = at.seen(k, j, first, limit, k.load(address, lanes), below);
-    k.store(x, address);
+  Values largest = eachTwo({below, below}, [&](Value j, const View &place, Value &s) {
+    Value x = at.seen(k, j, first, limit, k.load(place, lanes), below);
+    k.store(x, place);
     s = k.maxf(x, s);
   });
-  Value before = k.load(k.offset(maxima, r)), sumBefore = k.load(k.offset(sums, r));
+  Value before = k.load(maxima + r), sumBefore = k.load(sums + r);
   Value maximum = k.maxf(k.largest(k.maxf(largest[0], largest[1])), before);
-  Value reference = softmaxReference(k, maximum), references = k.broadcast(reference);
-  Values sum = eachTwo({k.splat(0), k.splat(0)}, [&](Value, Value address, Value &s) {
-    Value x = k.exp(k.subf(k.load(address, lanes), references));
-    k.store(x, address);
+  Value reference = softmaxReference(k, maximum), references = k.broadcast(reference), zeros = k.splat(0);
+  Values sum = eachTwo({zeros, zeros}, [&](Value, const View &place, Value &s) {
+    Value x = k.exp(k.subf(k.load(place, lanes), references));
+    k.store(x, place);
     s = k.addf(s, x);
   });
   Value shrink = k.exp(k.broadcast(k.subf(before, reference)));
-  k.when(k.less(zero, start), [&] {
-    Value output = k.offset(outputs, k.mul(r, tiles.padded(valueDim)));
-    k.features(tiles.padded(valueDim), [&](Value f, int64_t) {
-      Value address = k.offset(output, f);
-      k.store(k.mulf(k.load(address, lanes), shrink), address);
-    });
+  auto scale = [&](const View &place, Value factors) { k.store(k.mulf(k.load(place, lanes), factors), place); };
+  k.when(k.less(0, start), [&] {
+    View output = outputs.row(r);
+    k.features(tiles.padded(valueDim), [&](Value f, int64_t) { scale(output + f, shrink); });
   });
-  k.store(maximum, k.offset(maxima, r));
-  k.store(k.fma(sumBefore, k.lane(shrink, 0), k.sum(k.addf(sum[0], sum[1]))), k.offset(sums, r));
+  k.store(maximum, maxima + r);
+  View sumAt = sums + r;
+  Value sumOfBlock = k.sum(k.addf(sum[0], sum[1]));
+  k.store(k.fma(sumBefore, k.lane(shrink, 0), sumOfBlock), sumAt);
   if (rate > 0)
     k.when(k.training(), [&] {
       tiles.keepFactors(factors, at, query, start, count, rate);
-      k.loop(zero, count, lanes, [&](Value j) {
-        Value address = k.offset(row, j);
-        k.store(k.mulf(k.load(address, lanes), k.load(k.offset(factors, j), lanes)), address);
+      k.loop(0, count, lanes, [&](Value j) {
+        View place = row + j;
+        Value kept = k.load(factors + j, lanes);
+        k.store(k.mulf(k.load(place, lanes), kept), place);
       });
     });
 }
 
-void AttentionKernel::saveScores(HeadOfSequence &at, Value query, Value row, Value start, Value count) {
-  Value block = k.offset(at.pairs(k, op.getWeights(), heads), k.add(k.mul(query, at.keys), start));
-  k.loop(k.index(0), count, k.lanes(), [&](Value j) {
-    k.storeMasked(k.load(k.offset(row, j), k.lanes()), k.offset(block, j), k.lanesBelow(j, count));
+void AttentionKernel::saveScores(HeadOfSequence &at, Value query, const View &row, Value start, Value count) {
+  Value pair = k.add(k.mul(query, at.keys), start);
+  View block = at.pairs(k, op.getWeights(), heads) + pair;
+  k.loop(0, count, k.lanes(), [&](Value j) {
+    Value used = k.lanesBelow(j, count);
+    View place = block + j;
+    k.storeMasked(k.load(row + j, k.lanes()), place, used);
   });
 }
 
 // Divides the outputs by their sums, and stores the log-sum-exp and the weights if they are read.
 void AttentionKernel::finish(HeadOfSequence &at, Value firstQuery, Value count) {
-  RowFactor inverse = [&](Value r) { return softmaxScale(k, k.load(k.offset(sums, r))); };
-  tiles.copyOut(at.rows(k, op.getResult(), valueDim, k.add(at.firstQuery, firstQuery)), outputs, tiles.padded(valueDim),
-                count, valueDim, inverse);
+  RowFactor inverse = [&](Value r) { return softmaxScale(k, k.load(sums + r)); };
+  tiles.copyOut(at.rows(k, op.getResult(), valueDim, k.add(at.firstQuery, firstQuery)), outputs, count, valueDim,
+                inverse);
   if (!wantsLse && !wantsWeights)
     return;
-  k.loop(k.index(0), count, 1, [&](Value r) {
-    Value sum = k.load(k.offset(sums, r)), query = k.add(firstQuery, r);
+  k.loop(0, count, 1, [&](Value r) {
+    Value sum = k.load(sums + r), query = k.add(firstQuery, r), zero = k.index(0);
     Value logSum = k.choose(
-        k.lessf(k.scalar(0), sum), [&]() -> Values { return {k.addf(k.load(k.offset(maxima, r)), k.log(sum))}; },
+        k.lessf(0, sum),
+        [&]() -> Values {
+          Value log = k.log(sum);
+          return {k.addf(k.load(maxima + r), log)};
+        },
         [&]() -> Values { return {k.scalar(0)}; })[0];
     if (wantsLse)
-      k.store(logSum, at.rows(k, op.getLse(), 1, k.add(at.firstQuery, query))(k.index(0)));
+      k.store(logSum, at.rows(k, op.getLse(), 1, k.add(at.firstQuery, query))(zero));
     if (!wantsWeights)
       return;
-    Value block = k.offset(at.pairs(k, op.getWeights(), heads), k.mul(query, at.keys)), reference = k.broadcast(logSum);
-    Value first = at.first(k, query, k.index(0)), limit = at.limit(k, query, k.index(0));
-    k.loop(k.index(0), at.keys, k.lanes(), [&](Value j) {
-      Value address = k.offset(block, j), p = k.exp(k.subf(k.load(address, k.lanes()), reference));
-      k.storeMasked(at.seen(k, j, first, limit, p, k.splat(0)), address, k.lanesBelow(j, at.keys));
+    Value pair = k.mul(query, at.keys);
+    View block = at.pairs(k, op.getWeights(), heads) + pair;
+    Value reference = k.broadcast(logSum), hidden = k.splat(0);
+    Value first = at.first(k, query, zero), limit = at.limit(k, query, zero);
+    k.loop(0, at.keys, k.lanes(), [&](Value j) {
+      View place = block + j;
+      Value p = k.exp(k.subf(k.load(place, k.lanes()), reference)), used = k.lanesBelow(j, at.keys);
+      k.storeMasked(at.seen(k, j, first, limit, p, hidden), place, used);
     });
   });
 }

@@ -18,12 +18,12 @@ public:
 private:
   void clearKeys(HeadOfSequence &at);
   void head(HeadOfSequence &at);
-  void clearScratch(Value data, int64_t width, Value count);
+  void clearScratch(const View &data, int64_t width, Value count);
   void packKeys(HeadOfSequence &at, Value start, Value count);
   void queryStep(HeadOfSequence &at, Value query, Value rows, Value start, Value count);
   void gradientRow(HeadOfSequence &at, Value firstQuery, Value r, Value start, Value count);
-  Value area(int64_t elements) {
-    Value begin = k.offset(k.scratch, size);
+  View area(int64_t elements) {
+    View begin = k.scratch + size;
     size += (elements + 31) / 32 * 32;
     return begin;
   }
@@ -37,7 +37,7 @@ private:
   bool wantsQ, wantsK, wantsV, wantsBias;
   enum { dOutput, q, key, value, output, lse };
   int64_t size = 0; // elements of scratch
-  Value probabilities, gradients, dQueries, dKeys, dValues, factors;
+  View probabilities, gradients, dQueries, dKeys, dValues, factors;
   AttentionTiles::Right queries, dOutputs, keys, keysTransposed, valuesTransposed;
   std::optional<Distances> bias, biasSums;
 };
@@ -60,17 +60,17 @@ AttentionGradKernel::AttentionGradKernel(KernelBuilder &k, AttentionGradOp op)
 Backend::KernelInfo AttentionGradKernel::emit() {
   HeadOfSequence at(k, keyHeads);
   at.setReach(k, op.getReach());
-  probabilities = area(queryBlock * pairStride);
-  gradients = area(queryBlock * pairStride);
+  probabilities = area(queryBlock * pairStride).inRows(pairStride);
+  gradients = area(queryBlock * pairStride).inRows(pairStride);
   auto elements = [&](int64_t count) { return area(count); };
   queries = tiles.right(elements, queryBlock, keyDim, keyStride);
   dOutputs = tiles.right(elements, queryBlock, valueDim, valueStride);
-  dQueries = area(queryBlock * keyStride);
+  dQueries = area(queryBlock * keyStride).inRows(keyStride);
   keys = tiles.right(elements, keyBlock, keyDim, keyStride);
   keysTransposed = tiles.right(elements, keyDim, keyBlock, pairStride);
   valuesTransposed = tiles.right(elements, valueDim, keyBlock, pairStride);
-  dKeys = area(keyBlock * keyStride);
-  dValues = area(keyBlock * valueStride);
+  dKeys = area(keyBlock * keyStride).inRows(keyStride);
+  dValues = area(keyBlock * valueStride).inRows(valueStride);
   factors = area(keyBlock);
   tiles.prepare(elements, keyBlock);
   if (op.getBias()) {
@@ -82,7 +82,7 @@ Backend::KernelInfo AttentionGradKernel::emit() {
   }
   clearKeys(at);
   if (rate > 0)
-    k.loop(k.index(0), k.index(keyBlock), k.lanes(), [&](Value j) { k.store(k.splat(1), k.offset(factors, j)); });
+    k.loop(0, keyBlock, k.lanes(), [&](Value j) { k.storePart(1, factors + j, k.lanes()); });
   at.eachSharing(k, sharing, [&] { head(at); });
   return {{Partition::Unit::Sequences, 1, keyHeads}, size * k.bytes()};
 }
@@ -110,66 +110,66 @@ void AttentionGradKernel::head(HeadOfSequence &at) {
   if (wantsQ)
     tiles.zeroOut(at.rows(k, op.getDq(), keyDim, at.firstQuery), at.queries, keyDim);
   Value zero = k.index(0);
-  k.loop(zero, at.keys, keyBlock, [&](Value j) {
-    Value all = k.min(k.index(keyBlock), k.sub(at.keys, j));
+  k.loop(0, at.keys, keyBlock, [&](Value j) {
+    Value all = k.min(keyBlock, k.sub(at.keys, j));
     packKeys(at, j, all);
     clearScratch(dKeys, keyStride, all);
     clearScratch(dValues, valueStride, all);
-    k.loop(zero, at.queries, queryBlock, [&](Value i) {
-      Value rows = k.min(k.index(queryBlock), k.sub(at.queries, i));
-      Value count = k.min(k.index(keyBlock), k.sub(at.largestLimit(k, i, rows), j)), any = k.less(zero, count);
-      if (at.reach)
-        any = k.both(any, k.less(at.first(k, i, zero), k.add(j, keyBlock)));
+    k.loop(0, at.queries, queryBlock, [&](Value i) {
+      Value rows = k.min(queryBlock, k.sub(at.queries, i));
+      Value count = k.min(keyBlock, k.sub(at.largestLimit(k, i, rows), j)), any = k.less(0, count);
+      if (at.reach) {
+        Value end = k.add(j, keyBlock);
+        any = k.both(any, k.less(at.first(k, i, zero), end));
+      }
       k.when(any, [&] { queryStep(at, i, rows, j, count); });
     });
     const bool add = sharing > 1;
     if (wantsK)
-      tiles.copyOut(at.listedRows(k, op.getDk(), keyDim, j), dKeys, keyStride, all, keyDim, {}, add);
+      tiles.copyOut(at.listedRows(k, op.getDk(), keyDim, j), dKeys, all, keyDim, {}, add);
     if (wantsV)
-      tiles.copyOut(at.listedRows(k, op.getDv(), valueDim, j), dValues, valueStride, all, valueDim, {}, add);
+      tiles.copyOut(at.listedRows(k, op.getDv(), valueDim, j), dValues, all, valueDim, {}, add);
   });
   if (biasSums)
     biasSums->copyOut(op.getDbias());
 }
 
-void AttentionGradKernel::clearScratch(Value data, int64_t width, Value count) {
-  k.loop(k.index(0), k.mul(count, width), k.lanes(), [&](Value i) { k.store(k.splat(0), k.offset(data, i)); });
+void AttentionGradKernel::clearScratch(const View &data, int64_t width, Value count) {
+  k.loop(0, k.mul(count, width), k.lanes(), [&](Value i) { k.storePart(0, data + i, k.lanes()); });
 }
 
 void AttentionGradKernel::packKeys(HeadOfSequence &at, Value start, Value count) {
-  tiles.copyIn(keys.rows.data, keyStride, at.listedRows(k, key, keyDim, start), count, keyDim);
-  tiles.transposeIn(keysTransposed.rows.data, pairStride, at.listedRows(k, key, keyDim, start), count, keyDim);
-  tiles.transposeIn(valuesTransposed.rows.data, pairStride, at.listedRows(k, value, valueDim, start), count, valueDim);
+  tiles.copyIn(keys.rows, at.listedRows(k, key, keyDim, start), count, keyDim);
+  tiles.transposeIn(keysTransposed.rows, at.listedRows(k, key, keyDim, start), count, keyDim);
+  tiles.transposeIn(valuesTransposed.rows, at.listedRows(k, value, valueDim, start), count, valueDim);
   if (wantsQ)
-    tiles.round(keys, count, k.index(keyStride / k.lanes()));
-  tiles.round(keysTransposed, k.index(keyDim), tiles.vectorsOf(count));
-  tiles.round(valuesTransposed, k.index(valueDim), tiles.vectorsOf(count));
+    tiles.round(keys, count, keyStride / k.lanes());
+  tiles.round(keysTransposed, keyDim, tiles.vectorsOf(count));
+  tiles.round(valuesTransposed, valueDim, tiles.vectorsOf(count));
 }
 
 // Processes a block of `rows` queries from `query` on, against `count` keys from `start` on.
 void AttentionGradKernel::queryStep(HeadOfSequence &at, Value query, Value rows, Value start, Value count) {
-  Value zero = k.index(0), no = k.boolean(false), yes = k.boolean(true), firstRow = k.add(at.firstQuery, query);
-  Value vectors = tiles.vectorsOf(count), pairs = k.index(pairStride);
-  auto whole = [&](int64_t width) { return k.index(width / k.lanes()); };
-  tiles.copyIn(queries.rows.data, keyStride, at.rows(k, q, keyDim, firstRow), rows, keyDim, k.scalar(scale));
-  tiles.copyIn(dOutputs.rows.data, valueStride, at.rows(k, dOutput, valueDim, firstRow), rows, valueDim);
-  AttentionTiles::Matrix p{probabilities, pairs}, dp{gradients, pairs}, dqs{dQueries, k.index(keyStride)};
-  tiles.product(queries.rows, false, keysTransposed, p, rows, vectors, k.index(keyDim), no);
-  tiles.product(dOutputs.rows, false, valuesTransposed, dp, rows, vectors, k.index(valueDim), no);
-  k.loop(zero, rows, 1, [&](Value r) { gradientRow(at, query, r, start, count); });
+  Value firstRow = k.add(at.firstQuery, query), vectors = tiles.vectorsOf(count);
+  const int64_t keyVectors = keyStride / k.lanes(), valueVectors = valueStride / k.lanes();
+  tiles.copyIn(queries.rows, at.rows(k, q, keyDim, firstRow), rows, keyDim, scale);
+  tiles.copyIn(dOutputs.rows, at.rows(k, dOutput, valueDim, firstRow), rows, valueDim);
+  tiles.product(queries.rows, false, keysTransposed, probabilities, rows, vectors, keyDim, false);
+  tiles.product(dOutputs.rows, false, valuesTransposed, gradients, rows, vectors, valueDim, false);
+  k.loop(0, rows, 1, [&](Value r) { gradientRow(at, query, r, start, count); });
   if (wantsV) {
-    tiles.round(dOutputs, rows, whole(valueStride));
-    tiles.product(p, true, dOutputs, {dValues, k.index(valueStride)}, count, whole(valueStride), rows, yes);
+    tiles.round(dOutputs, rows, valueVectors);
+    tiles.product(probabilities, true, dOutputs, dValues, count, valueVectors, rows, true);
   }
   if (wantsK) {
-    tiles.round(queries, rows, whole(keyStride));
-    tiles.product(dp, true, queries, {dKeys, k.index(keyStride)}, count, whole(keyStride), rows, yes);
+    tiles.round(queries, rows, keyVectors);
+    tiles.product(gradients, true, queries, dKeys, count, keyVectors, rows, true);
   }
   if (wantsQ) {
-    tiles.product(dp, false, keys, dqs, rows, whole(keyStride), count, no);
+    tiles.product(gradients, false, keys, dQueries, rows, keyVectors, count, false);
     Value factor = k.scalar(scale);
     tiles.copyOut(
-        at.rows(k, op.getDq(), keyDim, firstRow), dQueries, keyStride, rows, keyDim, [&](Value) { return factor; },
+        at.rows(k, op.getDq(), keyDim, firstRow), dQueries, rows, keyDim, [&](Value) { return factor; },
         /*accumulate=*/true);
   }
 }
@@ -180,26 +180,29 @@ void AttentionGradKernel::gradientRow(HeadOfSequence &at, Value firstQuery, Valu
   KernelBuilder::SumLanes wide(k);
   const int64_t lanes = k.lanes();
   Value query = k.add(firstQuery, r), row = k.add(at.firstQuery, query), zero = k.index(0);
-  Value pRow = k.offset(probabilities, k.mul(r, pairStride)), gRow = k.offset(gradients, k.mul(r, pairStride));
-  Value outputRow = at.rows(k, output, valueDim, row)(zero), dRow = k.offset(dOutputs.rows.data, k.mul(r, valueStride));
-  Values product = k.features(valueDim, ValueRange{k.splat(0)}, [&](Value f, int64_t used, Values s) -> Values {
-    return {k.fma(k.loadPart(k.offset(outputRow, f), used), tiles.rounded(k.load(k.offset(dRow, f), lanes)), s[0])};
+  View pRow = probabilities.row(r), gRow = gradients.row(r);
+  View outputRow = at.rows(k, output, valueDim, row)(zero), dRow = dOutputs.rows.row(r);
+  Values product = k.features(valueDim, k.splat(0), [&](Value f, int64_t used, Values s) -> Values {
+    Value d = tiles.rounded(k.load(dRow + f, lanes));
+    return {k.fma(k.loadPart(outputRow + f, used), d, s[0])};
   });
   Value inner = k.broadcast(k.sum(product[0]));
   Value logSum = k.broadcast(k.load(at.rows(k, lse, 1, row)(zero)));
   Value first = at.first(k, query, start), limit = at.limit(k, query, start);
-  if (rate > 0)
-    k.when(k.both(k.training(), k.less(zero, limit)),
-           [&] { tiles.keepFactors(factors, at, query, start, count, rate); });
+  if (rate > 0) {
+    Value seesAny = k.less(0, limit);
+    k.when(k.both(k.training(), seesAny), [&] { tiles.keepFactors(factors, at, query, start, count, rate); });
+  }
   if (bias)
     bias->addTo(pRow, query, start, count);
-  k.loop(zero, count, lanes, [&](Value j) {
-    Value pAt = k.offset(pRow, j), gAt = k.offset(gRow, j);
-    auto seen = [&](Value x) { return at.seen(k, j, first, limit, x, k.splat(0)); };
+  k.loop(0, count, lanes, [&](Value j) {
+    View pAt = pRow + j, gAt = gRow + j;
+    Value hidden = k.splat(0);
+    auto seen = [&](Value x) { return at.seen(k, j, first, limit, x, hidden); };
     Value p = seen(k.exp(k.subf(k.load(pAt, lanes), logSum))), dropped = p;
     Value g = k.load(gAt, lanes);
     if (rate > 0) {
-      Value m = k.load(k.offset(factors, j), lanes);
+      Value m = k.load(factors + j, lanes);
       dropped = k.mulf(p, m);
       g = k.mulf(g, m);
     }

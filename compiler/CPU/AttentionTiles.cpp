@@ -22,24 +22,25 @@ void AttentionTiles::prepare(const Area &area, int64_t rows) {
 }
 
 AttentionTiles::Right AttentionTiles::right(const Area &area, int64_t rows, int64_t columns, int64_t stride) const {
-  Right b{{area(rows * stride), k.index(stride)}, {}, 0};
+  Right b{area(rows * stride).inRows(stride)};
   if (tiling) {
     // An odd number of units, so that panels spread over the cache's sets.
     b.panelStride = (tiling->units(rows) + 1) * tiling->panel;
-    b.panels = area(tiling->panels(columns) * b.panelStride);
+    b.panels = area(tiling->panels(columns) * b.panelStride).inRows(b.panelStride);
   }
   return b;
 }
 
-void AttentionTiles::round(const Right &b, Value depth, Value vectors) {
+void AttentionTiles::round(const Right &b, const Term &depth, const Term &vectors) {
   if (!tiling)
     return;
   const std::string name = "round_right" + std::to_string(b.panelStride);
   k.helper(name, {k.ptr, k.i64, k.i64, k.i64, k.ptr}, [&](ValueRange args) {
-    packRight(k, *tiling, args[0], args[1], args[2], /*rounds=*/true, args[4], args[3], k.index(b.panelStride));
+    packRight(k, *tiling, k.at(args[0]).inRows(args[1]), args[2], /*rounds=*/true, k.at(args[4]).inRows(b.panelStride),
+              args[3]);
   });
   Value panels = k.div(k.add(k.mul(vectors, k.lanes()), tiling->panel - 1), tiling->panel);
-  k.invoke(name, {b.rows.data, b.rows.stride, depth, panels, b.panels});
+  k.invoke(name, {b.rows.data, k.index(b.rows.stride), k.index(depth), panels, b.panels.data});
 }
 
 int64_t AttentionTiles::padded(int64_t features) const {
@@ -50,7 +51,7 @@ int64_t AttentionTiles::padded(int64_t features) const {
 
 Value AttentionTiles::rounded(Value x) const { return tiling ? roundToBF16(k, x) : x; }
 
-Value AttentionTiles::vectorsOf(Value count) { return k.div(k.add(count, k.index(k.lanes() - 1)), k.lanes()); }
+Value AttentionTiles::vectorsOf(Value count) { return k.div(k.add(count, k.lanes() - 1), k.lanes()); }
 
 //===--------------------------------------------------------------------------------------------------------===//
 // Sequences and heads
@@ -64,9 +65,9 @@ HeadOfSequence::HeadOfSequence(KernelBuilder &k, int64_t heads, bool cached) : c
   queries = k.sub(k.loadI32(offsets, k.add(sequence, 1)), firstQuery);
   Value structure = k.keys();
   Value begin = k.loadI32(k.field(structure, offsetof(xfc_keys, begin), k.ptr), sequence);
-  keyList = k.offset(k.field(structure, offsetof(xfc_keys, keys), k.ptr), begin, k.i32);
+  keyList = k.at(k.field(structure, offsetof(xfc_keys, keys), k.ptr), k.i32) + begin;
   keys = k.loadI32(k.field(structure, offsetof(xfc_keys, count), k.ptr), sequence);
-  limits = k.offset(k.field(structure, offsetof(xfc_keys, limit), k.ptr), firstQuery, k.i32);
+  limits = k.at(k.field(structure, offsetof(xfc_keys, limit), k.ptr), k.i32) + firstQuery;
 }
 
 void HeadOfSequence::shareKeys(KernelBuilder &k, int64_t sharing) {
@@ -77,7 +78,7 @@ void HeadOfSequence::shareKeys(KernelBuilder &k, int64_t sharing) {
 void HeadOfSequence::eachSharing(KernelBuilder &k, int64_t sharing, const std::function<void()> &body) {
   if (sharing == 1)
     return body();
-  k.loop(k.index(0), k.index(sharing), 1, [&](Value i) {
+  k.loop(0, sharing, 1, [&](Value i) {
     head = k.add(k.mul(keyHead, sharing), i);
     body();
   });
@@ -93,11 +94,15 @@ void HeadOfSequence::setReach(KernelBuilder &k, std::optional<uint64_t> distance
 }
 
 Value HeadOfSequence::queryPosition(KernelBuilder &k, Value query) {
-  return k.loadI32(k.field(k.rows(), offsetof(xfc_rows, positions), k.ptr), k.add(firstQuery, query));
+  Value row = k.add(firstQuery, query);
+  return k.loadI32(k.field(k.rows(), offsetof(xfc_rows, positions), k.ptr), row);
 }
 
 Value HeadOfSequence::keyPosition(KernelBuilder &k, Value key) {
-  return cached ? key : k.loadI32(k.field(k.keyRows(), offsetof(xfc_rows, positions), k.ptr), k.loadI32(keyList, key));
+  if (cached)
+    return key;
+  Value row = k.loadIndex(keyList + key);
+  return k.loadI32(k.field(k.keyRows(), offsetof(xfc_rows, positions), k.ptr), row);
 }
 
 Value HeadOfSequence::keysBefore(KernelBuilder &k, Value position) {
@@ -107,14 +112,14 @@ Value HeadOfSequence::keysBefore(KernelBuilder &k, Value position) {
 Value HeadOfSequence::first(KernelBuilder &k, Value i, Value from) {
   if (!reach)
     return k.index(0);
-  return k.max(k.sub(keysBefore(k, k.sub(queryPosition(k, i), k.index(*reach))), from), k.index(0));
+  return k.max(k.sub(keysBefore(k, k.sub(queryPosition(k, i), *reach)), from), 0);
 }
 
 Value HeadOfSequence::limit(KernelBuilder &k, Value i, Value from) {
-  Value limit = k.min(k.loadI32(limits, i), keys);
+  Value limit = k.min(k.loadIndex(limits + i), keys);
   if (reach)
-    limit = k.min(limit, keysBefore(k, k.add(queryPosition(k, i), k.index(*reach + 1))));
-  return k.max(k.sub(limit, from), k.index(0));
+    limit = k.min(limit, keysBefore(k, k.add(queryPosition(k, i), *reach + 1)));
+  return k.max(k.sub(limit, from), 0);
 }
 
 Value HeadOfSequence::seen(KernelBuilder &k, Value j, Value first, Value limit, Value x, Value hidden) {
@@ -123,32 +128,37 @@ Value HeadOfSequence::seen(KernelBuilder &k, Value j, Value first, Value limit, 
 }
 
 Value HeadOfSequence::largestLimit(KernelBuilder &k, Value from, Value count) {
-  return k.loop(from, k.add(from, count), 1, ValueRange{k.index(0)},
-                [&](Value i, Values s) -> Values { return {k.max(s[0], limit(k, i, k.index(0)))}; })[0];
+  Value end = k.add(from, count), zero = k.index(0);
+  return k.loop(from, end, 1, zero, [&](Value i, Values s) -> Values { return {k.max(s[0], limit(k, i, zero))}; })[0];
+}
+
+// The rows of a buffer, from the first feature of a head on.
+static View ofHead(KernelBuilder &k, BufferIndex buffer, Value head, int64_t width) {
+  Value first = k.mul(head, width);
+  View data = k.buffer(buffer) + first;
+  return data.inRows(k.stride(buffer));
 }
 
 RowAt HeadOfSequence::rows(KernelBuilder &k, BufferIndex buffer, int64_t width, Value first) {
-  Value data = k.offset(k.buffer(buffer), k.mul(head, width)), stride = k.stride(buffer);
-  return [&k, data, stride, first](Value j) { return k.offset(data, k.mul(k.add(first, j), stride)); };
+  return [&k, data = ofHead(k, buffer, head, width), first](Value j) { return data.row(k.add(first, j)); };
 }
 
 RowAt HeadOfSequence::listedRows(KernelBuilder &k, BufferIndex buffer, int64_t width, Value start) {
-  Value data = k.offset(k.buffer(buffer), k.mul(keyHead, width)), stride = k.stride(buffer);
-  Value list = k.offset(keyList, start, k.i32);
-  return [&k, data, stride, list](Value j) { return k.offset(data, k.mul(k.loadI32(list, j), stride)); };
+  View data = ofHead(k, buffer, keyHead, width), list = keyList + start;
+  return [&k, data, list](Value j) { return data.row(k.loadIndex(list + j)); };
 }
 
 void HeadOfSequence::clearRowsThatAreNoKeys(KernelBuilder &k, BufferIndex buffer, int64_t width) {
   Value offsets = k.field(k.keyRows(), offsetof(xfc_rows, offsets), k.ptr);
   Value first = k.loadI32(offsets, sequence), count = k.sub(k.loadI32(offsets, k.add(sequence, 1)), first);
-  Value data = k.offset(k.buffer(buffer), k.mul(keyHead, width)), stride = k.stride(buffer);
-  RowAt row = [&](Value j) { return k.offset(data, k.mul(k.add(first, j), stride)); };
+  View data = ofHead(k, buffer, keyHead, width);
+  RowAt row = [&](Value j) { return data.row(k.add(first, j)); };
   k.when(k.less(keys, count), [&] { AttentionTiles(k).zeroOut(row, count, width); });
 }
 
 View HeadOfSequence::pairs(KernelBuilder &k, BufferIndex buffer, int64_t heads) {
   Value before = k.loadI64(k.field(k.keys(), offsetof(xfc_keys, pair_offsets), k.ptr), sequence);
-  Value first = k.add(k.mul(before, heads), k.mul(head, k.mul(queries, keys)));
+  Value ofHeads = k.mul(head, k.mul(queries, keys)), first = k.add(k.mul(before, heads), ofHeads);
   return k.buffer(buffer) + first;
 }
 
@@ -156,129 +166,133 @@ View HeadOfSequence::pairs(KernelBuilder &k, BufferIndex buffer, int64_t heads) 
 // Distances
 //===--------------------------------------------------------------------------------------------------------===//
 
-Distances::Distances(KernelBuilder &k, HeadOfSequence &at, Value line, int64_t distances)
-    : k(k), at(at), middle(k.offset(line, distances - 1)), distances(distances) {}
+Distances::Distances(KernelBuilder &k, HeadOfSequence &at, const View &line, int64_t distances)
+    : k(k), at(at), middle(line + (distances - 1)), distances(distances) {}
 
 // A sequence has as many distances as rows. A query of a cached sequence sees only itself and the keys before it.
 void Distances::copyIn(BufferIndex table, int64_t heads) {
-  Value from = k.offset(k.buffer(table), k.mul(at.head, 2)), zero = k.index(0), one = k.index(1);
-  Value before = k.add(at.queryPosition(k, k.sub(at.queries, one)), one), after = at.cached ? at.keys : at.queries;
-  auto entry = [&](Value t, int64_t direction) {
-    return k.load(k.offset(from, k.add(k.mul(t, 2 * heads), direction)));
+  Value first = k.mul(at.head, 2);
+  View from = k.buffer(table) + first;
+  Value before = k.add(at.queryPosition(k, k.sub(at.queries, 1)), 1), after = at.cached ? at.keys : at.queries;
+  auto copy = [&](Value t, int64_t direction, const View &to) {
+    k.store(k.load(from + k.add(k.mul(t, 2 * heads), direction)), to);
   };
-  k.loop(zero, before, 1, [&](Value t) { k.store(entry(t, 0), k.offset(middle, k.sub(zero, t))); });
-  k.loop(one, k.min(after, k.index(distances)), 1, [&](Value t) { k.store(entry(t, 1), k.offset(middle, t)); });
+  k.loop(0, before, 1, [&](Value t) { copy(t, 0, middle + k.sub(0, t)); });
+  k.loop(1, k.min(after, distances), 1, [&](Value t) { copy(t, 1, middle + t); });
 }
 
 void Distances::clear() {
-  k.loop(k.sub(k.index(1), at.queries), at.queries, 1, [&](Value t) { k.store(k.scalar(0), k.offset(middle, t)); });
+  k.loop(k.sub(1, at.queries), at.queries, 1, [&](Value t) { k.store(0, middle + t); });
 }
 
 void Distances::copyOut(BufferIndex rows) {
   RowAt row = at.rows(k, rows, 2, at.firstQuery);
-  k.loop(k.index(0), at.queries, 1, [&](Value t) {
-    Value isAfter = k.less(k.index(0), t), after = k.load(k.offset(middle, t)), to = row(t);
-    k.store(k.load(k.offset(middle, k.sub(k.index(0), t))), to);
-    k.store(k.select(isAfter, after, k.scalar(0)), k.offset(to, 1)); // no key is 0 positions after the query
+  k.loop(0, at.queries, 1, [&](Value t) {
+    Value isAfter = k.less(0, t), after = k.load(middle + t);
+    View to = row(t);
+    k.store(k.load(middle + k.sub(0, t)), to);
+    View second = to + 1;
+    k.store(k.select(isAfter, after, 0), second); // no key is 0 positions after the query
   });
 }
 
-// Runs body(index from `start` on, address in the line, lanes): by vectors for keys at consecutive positions, which is
+// Runs body(index from `start` on, place in the line, lanes): by vectors for keys at consecutive positions, which is
 // the usual case (no pad tokens among them), and otherwise key by key.
-void Distances::each(Value query, Value start, Value count, const std::function<void(Value, Value, int64_t)> &body) {
-  Value zero = k.index(0), last = k.sub(count, k.index(1)), first = at.keyPosition(k, start);
-  Value line = k.offset(middle, k.sub(zero, at.queryPosition(k, query)));
+void Distances::each(Value query, Value start, Value count,
+                     const std::function<void(Value, const View &, int64_t)> &body) {
+  Value last = k.sub(count, 1), first = at.keyPosition(k, start);
+  View line = middle + k.sub(0, at.queryPosition(k, query));
   auto vectors = [&] {
-    Value from = k.offset(line, first);
-    k.loop(zero, count, k.lanes(), [&](Value j) { body(j, k.offset(from, j), k.lanes()); });
+    View from = line + first;
+    k.loop(0, count, k.lanes(), [&](Value j) { body(j, from + j, k.lanes()); });
   };
   if (at.cached)
     return vectors();
-  k.when(k.equal(k.sub(at.keyPosition(k, k.add(start, last)), first), last), vectors, [&] {
-    k.loop(zero, count, 1, [&](Value j) { body(j, k.offset(line, at.keyPosition(k, k.add(start, j))), 1); });
-  });
+  k.when(k.equal(k.sub(at.keyPosition(k, k.add(start, last)), first), last), vectors,
+         [&] { k.loop(0, count, 1, [&](Value j) { body(j, line + at.keyPosition(k, k.add(start, j)), 1); }); });
 }
 
-void Distances::addTo(Value row, Value query, Value start, Value count) {
-  each(query, start, count, [&](Value j, Value address, int64_t lanes) {
-    Value to = k.offset(row, j);
-    auto load = [&](Value p) { return lanes == 1 ? k.load(p) : k.load(p, lanes); };
-    k.store(k.addf(load(to), load(address)), to);
-  });
+// to += from, for a scalar or a vector.
+static void addTogether(KernelBuilder &k, const View &to, const View &from, int64_t lanes) {
+  auto load = [&](const View &p) { return lanes == 1 ? k.load(p) : k.load(p, lanes); };
+  Value more = load(from);
+  k.store(k.addf(load(to), more), to);
 }
 
-void Distances::addFrom(Value row, Value query, Value start, Value count) {
-  each(query, start, count, [&](Value j, Value address, int64_t lanes) {
-    auto load = [&](Value p) { return lanes == 1 ? k.load(p) : k.load(p, lanes); };
-    k.store(k.addf(load(address), load(k.offset(row, j))), address);
-  });
+void Distances::addTo(const View &row, Value query, Value start, Value count) {
+  each(query, start, count, [&](Value j, const View &place, int64_t lanes) { addTogether(k, row + j, place, lanes); });
+}
+
+void Distances::addFrom(const View &row, Value query, Value start, Value count) {
+  each(query, start, count, [&](Value j, const View &place, int64_t lanes) { addTogether(k, place, row + j, lanes); });
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
 // Copies
 //===--------------------------------------------------------------------------------------------------------===//
 
-void AttentionTiles::copyIn(Value scratch, int64_t stride, const RowAt &row, Value count, int64_t features,
-                            Value factor) {
+void AttentionTiles::copyIn(const View &scratch, const RowAt &row, Value count, int64_t features,
+                            std::optional<double> factor) {
   KernelBuilder::SumLanes wide(k);
   const int64_t lanes = k.lanes();
-  Value factors = factor ? k.broadcast(factor) : Value();
-  k.loop(k.index(0), count, 1, [&](Value j) {
-    Value from = row(j), to = k.offset(scratch, k.mul(j, k.index(stride)));
+  k.loop(0, count, 1, [&](Value j) {
+    View from = row(j), to = scratch.row(j);
     for (int64_t f = 0; f < features; f += lanes) {
-      Value x = k.loadPart(k.offset(from, f), std::min(lanes, features - f));
-      k.store(factor ? k.mulf(x, factors) : x, k.offset(to, f));
+      Value x = k.loadPart(from + f, std::min(lanes, features - f));
+      View place = to + f;
+      k.store(factor ? k.mulf(x, *factor) : x, place);
     }
   });
 }
 
-void AttentionTiles::transposeIn(Value scratch, int64_t stride, const RowAt &row, Value count, int64_t features) {
+void AttentionTiles::transposeIn(const View &scratch, const RowAt &row, Value count, int64_t features) {
   const int64_t lanes = k.lanes();
-  Value last = k.sub(count, k.index(1));
-  k.loop(k.index(0), count, lanes, [&](Value j) {
-    SmallVector<Value> from;
+  Value last = k.sub(count, 1);
+  k.loop(0, count, lanes, [&](Value j) {
+    SmallVector<View> from;
     for (int64_t i = 0; i < lanes; ++i)
-      from.push_back(row(k.min(k.add(j, k.index(i)), last)));
-    Value to = k.offset(scratch, j);
+      from.push_back(row(k.min(k.add(j, i), last)));
+    View to = scratch + j;
     auto block = [&](Value f, int64_t used) {
       SmallVector<Value> tile;
-      for (Value address : from)
-        tile.push_back(k.load(k.offset(address, f), lanes));
+      for (const View &start : from)
+        tile.push_back(k.load(start + f, lanes));
       k.transpose(tile);
-      Value out = k.offset(to, k.mul(f, k.index(stride)));
+      View out = to.row(f);
       for (int64_t i = 0; i < used; ++i)
-        k.store(tile[i], k.offset(out, i * stride));
+        k.store(tile[i], out.row(i));
     };
     int64_t whole = features / lanes * lanes;
-    k.loop(k.index(0), k.index(whole), lanes, [&](Value f) { block(f, lanes); });
+    k.loop(0, whole, lanes, [&](Value f) { block(f, lanes); });
     if (whole < features)
       block(k.index(whole), features - whole);
   });
 }
 
-void AttentionTiles::copyOut(const RowAt &row, Value scratch, int64_t stride, Value count, int64_t features,
+void AttentionTiles::copyOut(const RowAt &row, const View &scratch, Value count, int64_t features,
                              const RowFactor &factor, bool accumulate) {
   const int64_t lanes = k.lanes();
-  k.loop(k.index(0), count, 1, [&](Value j) {
-    Value to = row(j), from = k.offset(scratch, k.mul(j, k.index(stride)));
+  k.loop(0, count, 1, [&](Value j) {
+    View to = row(j), from = scratch.row(j);
     Value factors = factor ? k.broadcast(factor(j)) : Value();
     for (int64_t f = 0; f < features; f += lanes) {
-      Value x = k.load(k.offset(from, f), lanes), address = k.offset(to, f);
+      Value x = k.load(from + f, lanes);
+      View place = to + f;
       if (factor)
         x = k.mulf(x, factors);
       if (accumulate)
-        x = k.addf(k.load(address, lanes), x);
-      k.storePart(x, address, std::min(lanes, features - f));
+        x = k.addf(k.load(place, lanes), x);
+      k.storePart(x, place, std::min(lanes, features - f));
     }
   });
 }
 
 void AttentionTiles::zeroOut(const RowAt &row, Value count, int64_t features) {
   const int64_t lanes = k.lanes();
-  k.loop(k.index(0), count, 1, [&](Value j) {
-    Value to = row(j);
+  k.loop(0, count, 1, [&](Value j) {
+    View to = row(j);
     for (int64_t f = 0; f < features; f += lanes)
-      k.storePart(k.splat(0), k.offset(to, f), std::min(lanes, features - f));
+      k.storePart(0, to + f, std::min(lanes, features - f));
   });
 }
 
@@ -296,38 +310,38 @@ std::string AttentionTiles::tile(bool transposed, int64_t rows, int64_t columns)
   Type ptr = k.ptr, i64 = k.i64;
   k.helper(name, {ptr, i64, ptr, i64, ptr, i64, i64, k.i1}, [&](ValueRange args) {
     const int64_t lanes = k.lanes(), unroll = 4;
-    Value a = args[0], aStride = args[1], b = args[2], bStride = args[3], c = args[4], cStride = args[5];
-    Value depth = args[6], accumulate = args[7];
-    SmallVector<Value> aRows{a}, cRows{c};
+    View a = k.at(args[0]), b = k.at(args[2]), c = k.at(args[4]);
+    Value aStride = args[1], bStride = args[3], cStride = args[5], depth = args[6], accumulate = args[7];
+    SmallVector<View> aRows{a}, cRows{c};
     for (int64_t r = 1; r < rows; ++r) {
-      aRows.push_back(transposed ? k.offset(a, r) : k.offset(aRows.back(), aStride));
-      cRows.push_back(k.offset(cRows.back(), cStride));
+      aRows.push_back(transposed ? a + r : aRows.back() + aStride);
+      cRows.push_back(cRows.back() + cStride);
     }
     // The loop state: the accumulators, the address of b's row and, if transposed, that of a's row.
     Values state(rows * columns, k.splat(0));
-    state.push_back(b);
+    state.push_back(b.data);
     if (transposed)
-      state.push_back(a);
+      state.push_back(a.data);
     auto steps = [&](Value i, Values s, int64_t count) {
       const int64_t n = rows * columns;
       for (int64_t u = 0; u < count; ++u) {
+        View bRow = k.at(s[n]), aRow = transposed ? k.at(s[n + 1]) : View();
         SmallVector<Value> bs;
         for (int64_t j = 0; j < columns; ++j)
-          bs.push_back(k.load(k.offset(s[n], j * lanes), lanes));
+          bs.push_back(k.load(bRow + j * lanes, lanes));
         for (int64_t r = 0; r < rows; ++r) {
-          Value address = transposed ? k.offset(s[n + 1], r) : k.offset(k.offset(aRows[r], i), u);
-          Value x = k.broadcast(k.load(address));
+          Value x = k.broadcast(k.load(transposed ? aRow + r : aRows[r] + i + u));
           for (int64_t j = 0; j < columns; ++j)
             s[r * columns + j] = k.fma(x, bs[j], s[r * columns + j]);
         }
-        s[n] = k.offset(s[n], bStride);
+        s[n] = (bRow + bStride).data;
         if (transposed)
-          s[n + 1] = k.offset(s[n + 1], aStride);
+          s[n + 1] = (aRow + aStride).data;
       }
       return s;
     };
-    Value whole = k.mul(k.div(depth, unroll), k.index(unroll));
-    state = k.loop(k.index(0), whole, unroll, state, [&](Value i, Values s) { return steps(i, std::move(s), unroll); });
+    Value whole = k.mul(k.div(depth, unroll), unroll);
+    state = k.loop(0, whole, unroll, state, [&](Value i, Values s) { return steps(i, std::move(s), unroll); });
     state = k.loop(whole, depth, 1, state, [&](Value i, Values s) { return steps(i, std::move(s), 1); });
     state.resize(rows * columns);
     state = k.choose(
@@ -336,13 +350,13 @@ std::string AttentionTiles::tile(bool transposed, int64_t rows, int64_t columns)
           Values sums;
           for (int64_t r = 0; r < rows; ++r)
             for (int64_t j = 0; j < columns; ++j)
-              sums.push_back(k.addf(k.load(k.offset(cRows[r], j * lanes), lanes), state[r * columns + j]));
+              sums.push_back(k.addf(k.load(cRows[r] + j * lanes, lanes), state[r * columns + j]));
           return sums;
         },
         [&] { return state; });
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t j = 0; j < columns; ++j)
-        k.store(state[r * columns + j], k.offset(cRows[r], j * lanes));
+        k.store(state[r * columns + j], cRows[r] + j * lanes);
   });
   return name;
 }
@@ -353,23 +367,22 @@ std::string AttentionTiles::driver(bool transposed) {
   Type ptr = k.ptr, i64 = k.i64;
   k.helper(name, {ptr, i64, ptr, i64, ptr, i64, i64, i64, i64, k.i1}, [&](ValueRange args) {
     const int64_t lanes = k.lanes(), most = tileRows(k);
-    Value a = args[0], aStride = args[1], b = args[2], bStride = args[3], c = args[4], cStride = args[5];
+    View a = k.at(args[0]).inRows(args[1]), b = k.at(args[2]), c = k.at(args[4]).inRows(args[5]);
     Value rows = args[6], vectors = args[7], depth = args[8], accumulate = args[9];
-    Value whole = k.mul(k.div(rows, most), k.index(most)), rest = k.sub(rows, whole);
+    Value whole = k.mul(k.div(rows, most), most), rest = k.sub(rows, whole);
     auto columnsAt = [&](Value vector, int64_t columns) {
-      Value f = k.mul(vector, k.index(lanes));
+      Value f = k.mul(vector, lanes);
       auto call = [&](Value row, int64_t count) {
-        Value aRow = k.offset(a, transposed ? row : k.mul(row, aStride));
+        View left = transposed ? a + row : a.row(row), right = b + f, sums = c(row, f);
         k.invoke(tile(transposed, count, columns),
-                 {aRow, aStride, k.offset(b, f), bStride, k.offset(k.offset(c, k.mul(row, cStride)), f), cStride, depth,
-                  accumulate});
+                 {left.data, args[1], right.data, args[3], sums.data, args[5], depth, accumulate});
       };
-      k.loop(k.index(0), whole, most, [&](Value row) { call(row, most); });
+      k.loop(0, whole, most, [&](Value row) { call(row, most); });
       for (int64_t count = 1; count < most; ++count)
-        k.when(k.equal(rest, k.index(count)), [&] { call(whole, count); });
+        k.when(k.equal(rest, count), [&] { call(whole, count); });
     };
-    Value pairs = k.mul(k.div(vectors, 2), k.index(2));
-    k.loop(k.index(0), pairs, 2, [&](Value vector) { columnsAt(vector, 2); });
+    Value pairs = k.mul(k.div(vectors, 2), 2);
+    k.loop(0, pairs, 2, [&](Value vector) { columnsAt(vector, 2); });
     k.when(k.less(pairs, vectors), [&] { columnsAt(pairs, 1); });
   });
   return name;
@@ -383,41 +396,45 @@ std::string AttentionTiles::roundingDriver(bool transposed) {
   Type ptr = k.ptr, i64 = k.i64;
   k.helper(name, {ptr, i64, ptr, i64, ptr, i64, i64, i64, i64, k.i1, ptr}, [&](ValueRange args) {
     const int64_t lanes = k.lanes();
-    Value a = args[0], aStride = args[1], b = args[2], bStride = args[3], c = args[4], cStride = args[5];
-    Value rows = args[6], vectors = args[7], depth = args[8], accumulate = args[9], as = args[10];
-    Value zero = k.index(0), units = t.units(k, depth);
+    View a = k.at(args[0]).inRows(args[1]), b = k.at(args[2]).inRows(args[3]), c = k.at(args[4]).inRows(args[5]);
+    Value rows = args[6], vectors = args[7], depth = args[8], accumulate = args[9];
+    View as = k.at(args[10]).inRows(t.stride);
+    Value units = t.units(k, depth);
     if (transposed)
-      transposeLeft(k, t, a, aStride, depth, rows, as, {});
+      transposeLeft(k, t, a, depth, rows, as, {});
     else
-      k.loop(zero, rows, 1, [&](Value row) {
-        Value from = k.offset(a, k.mul(row, aStride)), to = k.offset(as, k.mul(row, t.stride));
+      k.loop(0, rows, 1, [&](Value row) {
+        View from = a.row(row), to = as.row(row);
         auto convert = [&](Value u, llvm::function_ref<Value(Value f)> load) {
           Value f = k.mul(u, t.pair), first = load(f), second = load(k.add(f, lanes));
-          k.store(adjacentPairsOfBF16(k, first, second), k.offset(to, u));
+          View place = to + u;
+          k.store(adjacentPairsOfBF16(k, first, second), place);
         };
         Value whole = k.mul(k.div(depth, 2 * lanes), lanes); // units of vectors without padding
-        k.loop(zero, whole, lanes,
-               [&](Value u) { convert(u, [&](Value f) { return k.load(k.offset(from, f), lanes); }); });
+        k.loop(0, whole, lanes, [&](Value u) { convert(u, [&](Value f) { return k.load(from + f, lanes); }); });
         k.loop(whole, units, lanes, [&](Value u) {
-          convert(u, [&](Value f) { return k.loadMasked(k.offset(from, f), k.lanesBelow(f, depth)); });
+          convert(u, [&](Value f) {
+            Value mask = k.lanesBelow(f, depth);
+            return k.loadMasked(from + f, mask);
+          });
         });
       });
-    k.loop(zero, k.mul(vectors, lanes), t.panel, [&](Value column) {
-      const xfc::Right panel{k.offset(b, k.mul(k.div(column, t.panel), bStride)), zero, {}, {}};
-      multiplyPanels(k, t, {as, k.index(t.stride), 1, {}}, panel, 1, units, k.offset(c, column), cStride, rows,
-                     accumulate, [](Value, int64_t) {});
+    k.loop(0, k.mul(vectors, lanes), t.panel, [&](Value column) {
+      const xfc::Right panel{b.row(k.div(column, t.panel)).inRows(0)};
+      multiplyPanels(k, t, {as, 1}, panel, 1, units, c + column, rows, accumulate, [](Value, int64_t) {});
     });
   });
   return name;
 }
 
-void AttentionTiles::product(Matrix a, bool transposed, const Right &b, Matrix c, Value rows, Value vectors,
-                             Value depth, Value accumulate) {
-  const Matrix of = tiling ? Matrix{b.panels, k.index(b.panelStride)} : b.rows;
-  SmallVector<Value> arguments = {a.data,   a.stride, of.data, of.stride, c.data,
-                                  c.stride, rows,     vectors, depth,     accumulate};
+void AttentionTiles::product(const View &a, bool transposed, const Right &b, const View &c, Value rows,
+                             const Term &vectors, const Term &depth, bool accumulate) {
+  SmallVector<Value> arguments;
+  for (const View &matrix : {a, tiling ? b.panels : b.rows, c})
+    arguments.append({matrix.data, k.index(matrix.stride)});
+  arguments.append({rows, k.index(vectors), k.index(depth), k.boolean(accumulate)});
   if (tiling)
-    arguments.push_back(left);
+    arguments.push_back(left.data);
   k.invoke(tiling ? roundingDriver(transposed) : driver(transposed), arguments);
 }
 
@@ -428,38 +445,41 @@ void AttentionTiles::product(Matrix a, bool transposed, const Right &b, Matrix c
 // Sixteen Philox counters give the numbers of 64 positions. Keys at consecutive positions that start at a multiple of
 // 64, which is the usual case (no pad tokens among them), therefore need only a quarter of the counters that keys at
 // arbitrary positions need.
-void AttentionTiles::keepFactors(Value factors, HeadOfSequence &at, Value query, Value start, Value count,
+void AttentionTiles::keepFactors(const View &factors, HeadOfSequence &at, Value query, Value start, Value count,
                                  double rate) {
   const int64_t lanes = k.lanes();
   Value queryRow = k.add(at.firstQuery, query);
   Value position = k.loadI32(k.field(k.rows(), offsetof(xfc_rows, positions), k.ptr), queryRow);
   Value sentence = k.loadI32(k.field(k.rows(), offsetof(xfc_rows, sentences), k.ptr), at.sequence);
-  Value keyPositions = k.field(k.keyRows(), offsetof(xfc_rows, positions), k.ptr);
-  KernelBuilder::DropoutKey key = k.dropoutKey(k.immediate(0), position, sentence, k.add(at.head, 1));
-  auto positionOf = [&](Value j) { return k.loadI32(keyPositions, k.loadI32(at.keyList, k.add(start, j))); };
-  Value last = k.sub(count, k.index(1)), first = positionOf(k.index(0));
-  Value consecutive = k.both(k.equal(k.sub(positionOf(last), first), last), k.equal(k.rem(first, 64), k.index(0)));
+  Value keyPositions = k.field(k.keyRows(), offsetof(xfc_rows, positions), k.ptr), headPlusOne = k.add(at.head, 1);
+  KernelBuilder::DropoutKey key = k.dropoutKey(k.immediate(0), position, sentence, headPlusOne);
+  auto positionOf = [&](Value j) { return k.loadI32(keyPositions, k.loadIndex(at.keyList + k.add(start, j))); };
+  Value last = k.sub(count, 1), first = positionOf(k.index(0)), aligned = k.equal(k.rem(first, 64), 0);
+  Value consecutive = k.both(k.equal(k.sub(positionOf(last), first), last), aligned);
   k.when(
       consecutive,
       [&] {
-        k.loop(k.index(0), count, 64, [&](Value j) {
+        k.loop(0, count, 64, [&](Value j) {
           Value counter = k.broadcast(k.truncated(k.div(k.add(first, j), 4)));
           for (int64_t i = 0; i < 16; i += lanes) {
-            Value counters = k.add(counter, k.add(k.iota(lanes), k.broadcast(k.i32Of(i))));
-            for (auto [word, numbers] : llvm::enumerate(k.philox(key, counters)))
-              k.store(k.keepFactor(numbers, rate), k.offset(k.offset(factors, j), word * 16 + i));
+            Value counters = k.add(counter, k.add(k.iota(lanes), i));
+            for (auto [word, numbers] : llvm::enumerate(k.philox(key, counters))) {
+              View place = factors + j + (word * 16 + i);
+              k.store(k.keepFactor(numbers, rate), place);
+            }
           }
         });
       },
       [&] {
-        k.loop(k.index(0), count, 1, [&](Value j) {
-          Value f = positionOf(j);
-          Value counter = k.add(k.mul(k.div(f, 64), 16), k.rem(f, 16)), word = k.div(k.rem(f, 64), 16);
+        k.loop(0, count, 1, [&](Value j) {
+          Value f = positionOf(j), within = k.rem(f, 16);
+          Value counter = k.add(k.mul(k.div(f, 64), 16), within), word = k.div(k.rem(f, 64), 16);
           auto numbers = k.philox(key, k.broadcast(k.truncated(counter)));
           Value number = numbers[3];
           for (int64_t w = 2; w >= 0; --w)
-            number = k.select(k.equal(word, k.index(w)), numbers[w], number);
-          k.store(k.lane(k.keepFactor(number, rate), 0), k.offset(factors, j));
+            number = k.select(k.equal(word, w), numbers[w], number);
+          View place = factors + j;
+          k.store(k.lane(k.keepFactor(number, rate), 0), place);
         });
       });
 }

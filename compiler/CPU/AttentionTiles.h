@@ -8,7 +8,7 @@
 
 namespace xfc {
 
-// Returns the address of row j of a matrix, wherever its rows are in memory.
+// Returns row j of a matrix, wherever its rows are in memory.
 using RowAt = std::function<View(mlir::Value)>;
 using RowFactor = std::function<mlir::Value(mlir::Value)>;
 
@@ -19,8 +19,9 @@ struct HeadOfSequence {
   mlir::Value sequence, head;
   mlir::Value keyHead;             // head of keys and values; equals `head` unless several query heads share it
   mlir::Value firstQuery, queries; // first row and number of rows in the query set
-  mlir::Value keyList, keys;       // row numbers in the key set (i32), and their count
-  mlir::Value limits;              // key limits (i32) of the queries from `firstQuery` on
+  View keyList;                    // row numbers in the key set (i32)
+  mlir::Value keys;                // and their count
+  View limits;                     // key limits (i32) of the queries from `firstQuery` on
 
   // Sets `keyHead` from the query head `head`: every `sharing` consecutive query heads share a key head.
   void shareKeys(KernelBuilder &k, int64_t sharing);
@@ -66,7 +67,7 @@ private:
 // distances are below `distances`.
 class Distances {
 public:
-  Distances(KernelBuilder &k, HeadOfSequence &at, mlir::Value line, int64_t distances);
+  Distances(KernelBuilder &k, HeadOfSequence &at, const View &line, int64_t distances);
   // Elements of scratch that a line needs.
   static int64_t size(int64_t distances) { return 2 * distances + 64; }
 
@@ -78,15 +79,15 @@ public:
   // addTo: row[c] += line[distance of key start + c] for c < count; addFrom: line[distance of key start + c] += row[c].
   // Elements of the row and of the line up to the next whole vector may be read and written, too; for addFrom, those of
   // the row must be 0.
-  void addTo(mlir::Value row, mlir::Value query, mlir::Value start, mlir::Value count);
-  void addFrom(mlir::Value row, mlir::Value query, mlir::Value start, mlir::Value count);
+  void addTo(const View &row, mlir::Value query, mlir::Value start, mlir::Value count);
+  void addFrom(const View &row, mlir::Value query, mlir::Value start, mlir::Value count);
 
 private:
   void each(mlir::Value query, mlir::Value start, mlir::Value count,
-            const std::function<void(mlir::Value, mlir::Value, int64_t)> &body);
+            const std::function<void(mlir::Value, const View &, int64_t)> &body);
   KernelBuilder &k;
   HeadOfSequence &at;
-  mlir::Value middle; // the address of distance 0
+  const View middle; // from distance 0 on
   const int64_t distances;
 };
 
@@ -100,8 +101,8 @@ public:
   static bool computesIn(const KernelBuilder &k, std::optional<ComputeType> compute) {
     return !compute || productsFor(k, compute) == Products::Tiles;
   }
-  // Returns the address of so many elements of scratch.
-  using Area = std::function<mlir::Value(int64_t)>;
+  // Returns so many elements of scratch.
+  using Area = std::function<View(int64_t)>;
   // Called once in a kernel, before its products, which have at most `rows` rows.
   void prepare(const Area &area, int64_t rows);
 
@@ -113,41 +114,38 @@ public:
   // The number of vectors that `count` elements take.
   mlir::Value vectorsOf(mlir::Value count);
 
-  // scratch[j] = factor * row(j), padded with zeros to a whole vector; a null factor is 1.
-  void copyIn(mlir::Value scratch, int64_t stride, const RowAt &row, mlir::Value count, int64_t features,
-              mlir::Value factor = {});
+  // scratch[j] = factor * row(j), padded with zeros to a whole vector.
+  void copyIn(const View &scratch, const RowAt &row, mlir::Value count, int64_t features,
+              std::optional<double> factor = {});
   // scratch[f][j] = row(j)[f]; columns from `count` to the next whole vector repeat the last row.
-  void transposeIn(mlir::Value scratch, int64_t stride, const RowAt &row, mlir::Value count, int64_t features);
+  void transposeIn(const View &scratch, const RowAt &row, mlir::Value count, int64_t features);
   // row(j) (+)= scratch[j] * factor(j).
-  void copyOut(const RowAt &row, mlir::Value scratch, int64_t stride, mlir::Value count, int64_t features,
-               const RowFactor &factor = {}, bool accumulate = false);
+  void copyOut(const RowAt &row, const View &scratch, mlir::Value count, int64_t features, const RowFactor &factor = {},
+               bool accumulate = false);
   void zeroOut(const RowAt &row, mlir::Value count, int64_t features);
 
-  struct Matrix {
-    mlir::Value data, stride;
-  };
   // The right operand of products: rows in scratch and, with a compute type, the same rows rounded, as panels of pairs.
   struct Right {
-    Matrix rows;
-    mlir::Value panels = {};
+    View rows;
+    View panels = {};
     int64_t panelStride = 0;
   };
   // A right operand of up to `rows` rows and `columns` columns, whose rows are `stride` apart.
   Right right(const Area &area, int64_t rows, int64_t columns, int64_t stride) const;
   // With a compute type, rounds the first `depth` rows of b, each of `vectors` vectors, and reads up to the next
   // multiple of 32 columns. To be called when b's rows have been written, before it is multiplied.
-  void round(const Right &b, mlir::Value depth, mlir::Value vectors);
+  void round(const Right &b, const Term &depth, const Term &vectors);
   // c [rows, vectors x lanes] = a b, or c += a b; a is [rows, depth], or [depth, rows] if transposed. Each element
   // is one chain of fused multiply-adds over `depth`, however the rows and columns are tiled. With a compute type,
   // tiles of 16 rows and 32 columns are computed as a whole: operands are read and c is overwritten up to the next
   // multiple, but no number beyond `depth`, the rows and the columns counts within them. b may have more rounded rows
   // than `depth`; those up to the next multiple of 32 are multiplied by zeros, so they must be finite.
-  void product(Matrix a, bool transposed, const Right &b, Matrix c, mlir::Value rows, mlir::Value vectors,
-               mlir::Value depth, mlir::Value accumulate);
+  void product(const View &a, bool transposed, const Right &b, const View &c, mlir::Value rows, const Term &vectors,
+               const Term &depth, bool accumulate);
 
   // factors[j] = the dropout factor (0 or 1/(1-rate)) of key `start` + j for the query, j < count. Elements up to the
   // next multiple of 64 may be overwritten with meaningless numbers.
-  void keepFactors(mlir::Value factors, HeadOfSequence &at, mlir::Value query, mlir::Value start, mlir::Value count,
+  void keepFactors(const View &factors, HeadOfSequence &at, mlir::Value query, mlir::Value start, mlir::Value count,
                    double rate);
 
 private:
@@ -156,7 +154,7 @@ private:
   std::string roundingDriver(bool transposed);
   KernelBuilder &k;
   std::optional<Tiling> tiling; // of products that round
-  mlir::Value left;             // their left operand: rows of pairs
+  View left;                    // their left operand: rows of pairs
 };
 
 } // namespace xfc

@@ -58,11 +58,11 @@ Value bitsOf(KernelBuilder &k, ArrayRef<Value> truths) {
 
 // Calls body(index of the bit, list) for each bit that is set, lowest first.
 List forEachBit(KernelBuilder &k, Value bits, const List &list, const std::function<List(Value, const List &)> &body) {
-  Values state = k.loop(k.index(0), math::CtPopOp::create(k.b, bits), 1, {bits, list.tokens, list.numbers},
-                        [&](Value, Values s) -> Values {
-                          List next = body(math::CountTrailingZerosOp::create(k.b, s[0]), {s[1], s[2]});
-                          return {arith::AndIOp::create(k.b, s[0], k.sub(s[0], k.index(1))), next.tokens, next.numbers};
-                        });
+  Values state =
+      k.loop(0, math::CtPopOp::create(k.b, bits), 1, {bits, list.tokens, list.numbers}, [&](Value, Values s) -> Values {
+        List next = body(math::CountTrailingZerosOp::create(k.b, s[0]), {s[1], s[2]});
+        return {arith::AndIOp::create(k.b, s[0], k.sub(s[0], 1)), next.tokens, next.numbers};
+      });
   return {state[1], state[2]};
 }
 
@@ -72,7 +72,8 @@ struct Largest {
   Value first, second;
   Largest with(KernelBuilder &k, Value x) const { return {k.maxf(x, first), k.maxf(k.minf(first, x), second)}; }
   Largest with(KernelBuilder &k, const Largest &other) const {
-    return {k.maxf(other.first, first), k.maxf(k.minf(first, other.first), k.maxf(other.second, second))};
+    Value most = k.maxf(other.first, first), seconds = k.maxf(other.second, second);
+    return {most, k.maxf(k.minf(first, other.first), seconds)};
   }
   // A bound that at least `count` of the numbers seen reach. Lanes are merged into the fewest groups that have `count`
   // numbers, two per group; the bound is the smallest of the groups' second numbers.
@@ -101,7 +102,7 @@ Largest largestOf(KernelBuilder &k, const View &row, Value width) {
   Values state;
   for (int64_t c = 0; c < chains; ++c)
     state.append({k.splat(-INFINITY), k.splat(-INFINITY)});
-  state = k.loop(k.index(0), width, candidateGroup, state, [&](Value f, Values s) {
+  state = k.loop(0, width, candidateGroup, state, [&](Value f, Values s) {
     for (int64_t i = 0; i < candidateGroup; i += k.lanes()) {
       const int64_t c = i / k.lanes() % chains * 2;
       Largest next = Largest{s[c], s[c + 1]}.with(k, k.load(row + f + i, k.lanes()));
@@ -117,18 +118,16 @@ Largest largestOf(KernelBuilder &k, const View &row, Value width) {
 List select(KernelBuilder &k, const View &row, Value width, Value first, Value bound, int64_t count) {
   Value bounds = k.broadcast(bound);
   List none = emptyList(k, count);
-  Values state =
-      k.loop(k.index(0), width, candidateGroup, {none.tokens, none.numbers}, [&](Value f, Values s) -> Values {
-        SmallVector<Value> reached;
-        for (int64_t i = 0; i < candidateGroup; i += k.lanes())
-          reached.push_back(
-              arith::CmpFOp::create(k.b, arith::CmpFPredicate::OGE, k.load(row + f + i, k.lanes()), bounds));
-        List list = forEachBit(k, bitsOf(k, reached), {s[0], s[1]}, [&](Value bit, const List &list) {
-          Value column = k.add(f, bit);
-          return insert(k, list, k.truncated(k.add(first, column)), k.load(row + column));
-        });
-        return {list.tokens, list.numbers};
-      });
+  Values state = k.loop(0, width, candidateGroup, {none.tokens, none.numbers}, [&](Value f, Values s) -> Values {
+    SmallVector<Value> reached;
+    for (int64_t i = 0; i < candidateGroup; i += k.lanes())
+      reached.push_back(arith::CmpFOp::create(k.b, arith::CmpFPredicate::OGE, k.load(row + f + i, k.lanes()), bounds));
+    List list = forEachBit(k, bitsOf(k, reached), {s[0], s[1]}, [&](Value bit, const List &list) {
+      Value column = k.add(f, bit), number = k.load(row + column);
+      return insert(k, list, k.truncated(k.add(first, column)), number);
+    });
+    return {list.tokens, list.numbers};
+  });
   return {state[0], state[1]};
 }
 
@@ -141,11 +140,6 @@ List normalized(KernelBuilder &k, const List &list, Value lse) {
 }
 
 int64_t widthOf(Value rows) { return cast<RowsType>(rows.getType()).getFeatures(); }
-
-View rowOf(KernelBuilder &k, BufferIndex buffer, Value i) {
-  Value first = k.mul(i, k.stride(buffer));
-  return k.buffer(buffer) + first;
-}
 
 } // namespace
 
@@ -161,14 +155,16 @@ SlabCandidates emitSlabCandidates(KernelBuilder &k, const View &row, Value width
   KernelBuilder::SumLanes wide(k);
   const int64_t lanes = k.lanes(), room = spare ? excludedRoom(k, excluded) : 0;
   for (int64_t i = 0; i < room; i += lanes)
-    k.store(k.splat(-INFINITY), spare + i);
+    k.storePart(-INFINITY, spare + i, lanes);
   for (auto [i, token] : llvm::enumerate(excluded)) {
-    Value column = k.sub(k.index(token), first);
-    k.when(k.both(k.less(k.index(-1), column), k.less(column, width)), [&, i = i] {
+    Value column = k.sub(token, first);
+    k.when(k.within(column, width), [&, i = i] {
       View from = row + column;
-      if (spare)
-        k.store(k.load(from), spare + static_cast<int64_t>(i));
-      k.store(k.scalar(-INFINITY), from);
+      if (spare) {
+        View place = spare + static_cast<int64_t>(i);
+        k.store(k.load(from), place);
+      }
+      k.store(-INFINITY, from);
     });
   }
   Largest largest = largestOf(k, row, width);
@@ -180,14 +176,15 @@ SlabCandidates emitSlabCandidates(KernelBuilder &k, const View &row, Value width
   Value maximum = k.largest(maxima), reference = k.broadcast(maximum);
   constexpr int64_t chains = 4;
   auto add = [&](Value sum, const View &p) { return k.addf(sum, k.exp(k.subf(k.load(p, lanes), reference))); };
-  Values sums = k.loop(k.index(0), width, candidateGroup, Values(chains, k.splat(0)), [&](Value f, Values s) {
+  Values sums = k.loop(0, width, candidateGroup, Values(chains, k.splat(0)), [&](Value f, Values s) {
     for (int64_t i = 0; i < candidateGroup; i += lanes)
       s[i / lanes % chains] = add(s[i / lanes % chains], row + f + i);
     return s;
   });
   for (int64_t i = 0; i < room; i += lanes)
     sums[i / lanes % chains] = add(sums[i / lanes % chains], spare + i);
-  Value lse = k.addf(maximum, k.log(k.sum(k.addf(k.addf(sums[0], sums[1]), k.addf(sums[2], sums[3])))));
+  Value second = k.addf(sums[2], sums[3]), sum = k.sum(k.addf(k.addf(sums[0], sums[1]), second));
+  Value lse = k.addf(maximum, k.log(sum));
 
   List list = select(k, row, width, first, largest.bound(k, count), count);
   return {list.tokens, list.numbers, lse};
@@ -199,17 +196,19 @@ static Backend::KernelInfo emitCandidates(KernelBuilder &k, CandidatesOp op) {
                 width = (vocabulary + candidateGroup - 1) / candidateGroup * candidateGroup;
   const int64_t per = rowsPerChunk(vocabulary), count = widthOf(op.getTokens()), lanes = k.lanes();
   k.eachRow(per, [&](Value row) {
-    View from = rowOf(k, op.getLogProbsMutable(), row), copy = k.at(k.scratch);
+    View from = k.rowOf(op.getLogProbsMutable(), row), copy = k.scratch;
     const Value none = k.splat(-INFINITY);
     k.features(vocabulary, [&](Value f, int64_t used) {
       Value x = k.load(from + f, lanes);
-      k.store(used < lanes ? k.select(k.lanesBelow(k.index(0), k.index(used)), x, none) : x, copy + f);
+      View place = copy + f;
+      k.store(used < lanes ? k.select(k.lanesBelow(0, used), x, none) : x, place);
     });
     for (int64_t f = (vocabulary + lanes - 1) / lanes * lanes; f < width; f += lanes)
       k.store(none, copy + f);
     for (int64_t token : op.getExcluded())
-      k.store(k.scalar(-INFINITY), copy + token);
-    List list = select(k, copy, k.index(width), k.index(0), largestOf(k, copy, k.index(width)).bound(k, count), count);
+      k.store(-INFINITY, copy + token);
+    Value end = k.index(width), zero = k.index(0), bound = largestOf(k, copy, end).bound(k, count);
+    List list = select(k, copy, end, zero, bound, count);
     Value wanted = k.load(from + k.loadIndex(k.buffer(op.getWantedMutable()) + row));
     if (op.getRenormalize()) {
       Value lse = emitLogSumExp(k, copy, width);
@@ -217,11 +216,11 @@ static Backend::KernelInfo emitCandidates(KernelBuilder &k, CandidatesOp op) {
       wanted = k.subf(wanted, lse);
     }
     if (!op.getTokens().use_empty())
-      storeTokens(k, list.tokens, rowOf(k, op.getTokens(), row));
+      storeTokens(k, list.tokens, k.rowOf(op.getTokens(), row));
     if (!op.getBest().use_empty())
-      k.store(list.numbers, rowOf(k, op.getBest(), row));
+      k.store(list.numbers, k.rowOf(op.getBest(), row));
     if (!op.getWantedLogProb().use_empty())
-      k.store(wanted, rowOf(k, op.getWantedLogProb(), row));
+      k.store(wanted, k.rowOf(op.getWantedLogProb(), row));
   });
   return {{Partition::Unit::Rows, per, 1}, width * k.bytes()};
 }
@@ -229,26 +228,27 @@ static Backend::KernelInfo emitCandidates(KernelBuilder &k, CandidatesOp op) {
 static Backend::KernelInfo emitMergeCandidates(KernelBuilder &k, MergeCandidatesOp op) {
   const int64_t slabs = widthOf(op.getLse()), count = widthOf(op.getTokens()), per = rowsPerChunk(slabs * count);
   k.eachRow(per, [&](Value row) {
-    View tokens = rowOf(k, op.getSlabTokensMutable(), row), numbers = rowOf(k, op.getLargestMutable(), row);
-    Value lse = emitLogSumExp(k, rowOf(k, op.getLseMutable(), row), slabs);
+    View tokens = k.rowOf(op.getSlabTokensMutable(), row), numbers = k.rowOf(op.getLargestMutable(), row);
+    Value lse = emitLogSumExp(k, k.rowOf(op.getLseMutable(), row), slabs);
     List none = emptyList(k, count);
-    Values state = k.loop(
-        k.index(0), k.index(slabs * count), count, {none.tokens, none.numbers}, [&](Value from, Values s) -> Values {
-          Value last = vector::BroadcastOp::create(k.b, s[1].getType(), k.lane(s[1], count - 1));
-          Value better = k.lessf(last, k.load(numbers + from, count));
-          List list = forEachBit(k, bitsOf(k, {better}), {s[0], s[1]}, [&](Value bit, const List &list) {
-            Value at = k.add(from, bit);
-            return insert(k, list, k.truncated(k.loadIndex(tokens + at)), k.load(numbers + at));
-          });
-          return {list.tokens, list.numbers};
-        });
+    Values state = k.loop(0, slabs * count, count, {none.tokens, none.numbers}, [&](Value from, Values s) -> Values {
+      Value last = vector::BroadcastOp::create(k.b, s[1].getType(), k.lane(s[1], count - 1));
+      Value better = k.lessf(last, k.load(numbers + from, count));
+      List list = forEachBit(k, bitsOf(k, {better}), {s[0], s[1]}, [&](Value bit, const List &list) {
+        Value at = k.add(from, bit), number = k.load(numbers + at);
+        return insert(k, list, k.truncated(k.loadIndex(tokens + at)), number);
+      });
+      return {list.tokens, list.numbers};
+    });
     List best = normalized(k, {state[0], state[1]}, lse);
     if (!op.getTokens().use_empty())
-      storeTokens(k, best.tokens, rowOf(k, op.getTokens(), row));
+      storeTokens(k, best.tokens, k.rowOf(op.getTokens(), row));
     if (!op.getBest().use_empty())
-      k.store(best.numbers, rowOf(k, op.getBest(), row));
-    if (!op.getWantedLogProb().use_empty())
-      k.store(k.subf(k.load(rowOf(k, op.getWantedLogitMutable(), row)), lse), rowOf(k, op.getWantedLogProb(), row));
+      k.store(best.numbers, k.rowOf(op.getBest(), row));
+    if (!op.getWantedLogProb().use_empty()) {
+      View place = k.rowOf(op.getWantedLogProb(), row);
+      k.store(k.subf(k.load(k.rowOf(op.getWantedLogitMutable(), row)), lse), place);
+    }
   });
   return {{Partition::Unit::Rows, per, 1}, 0};
 }

@@ -27,7 +27,8 @@ static Backend::KernelInfo overRows(KernelBuilder &k, int64_t width, ArrayRef<Bu
       SmallVector<Value> xs;
       for (const View &start : ArrayRef(starts).drop_back())
         xs.push_back(k.load(start + f, k.lanes()));
-      k.storePart(compute(xs), starts.back() + f, used);
+      View place = starts.back() + f;
+      k.storePart(compute(xs), place, used);
     });
   });
   return {{Partition::Unit::Rows, per, 1}, 0};
@@ -39,7 +40,9 @@ static void overElements(KernelBuilder &k, ArrayRef<View> data, Value from, Valu
     SmallVector<Value> xs;
     for (const View &operand : data.drop_back())
       xs.push_back(k.load(operand + i, k.lanes()));
-    k.storeMasked(compute(xs), data.back() + i, k.lanesBelow(i, to));
+    Value used = k.lanesBelow(i, to);
+    View place = data.back() + i;
+    k.storeMasked(compute(xs), place, used);
   });
 }
 
@@ -49,8 +52,9 @@ static Backend::KernelInfo overPairs(KernelBuilder &k, PairsType type, ArrayRef<
   SmallVector<View> data;
   for (BufferIndex buffer : buffers)
     data.push_back(k.buffer(buffer));
-  overElements(k, data, k.mul(k.loadI64(offsets, k.chunk), type.getHeads()),
-               k.mul(k.loadI64(offsets, k.add(k.chunk, 1)), type.getHeads()), compute);
+  auto pairsBefore = [&](Value sequence) { return k.mul(k.loadI64(offsets, sequence), type.getHeads()); };
+  Value to = pairsBefore(k.add(k.chunk, 1)), from = pairsBefore(k.chunk);
+  overElements(k, data, from, to, compute);
   return {{Partition::Unit::Sequences, 1, 1}, 0};
 }
 
@@ -59,8 +63,8 @@ static Backend::KernelInfo overTensors(KernelBuilder &k, ArrayRef<BufferIndex> b
   SmallVector<View> data;
   for (BufferIndex buffer : buffers)
     data.push_back(k.buffer(buffer));
-  Value from = k.mul(k.chunk, part);
-  overElements(k, data, from, k.min(k.add(from, part), k.immediate(0)), compute);
+  Value from = k.mul(k.chunk, part), count = k.immediate(0);
+  overElements(k, data, from, k.min(k.add(from, part), count), compute);
   return {{Partition::Unit::Elements, part, 1}, 0};
 }
 
@@ -87,22 +91,23 @@ static Backend::KernelInfo dropRows(KernelBuilder &k, DropoutOp op, int64_t widt
   Value sequenceOf = k.field(k.rows(), offsetof(xfc_rows, sequence_of), k.ptr);
   auto group = [&](const KernelBuilder::DropoutKey &key, const View &from, const View &to, Value f, int64_t used) {
     for (int64_t i = 0; i < std::min<int64_t>(16, used); i += lanes) {
-      Value counters = k.add(k.broadcast(k.truncated(k.div(f, 4))), k.add(k.iota(lanes), k.broadcast(k.i32Of(i))));
-      for (auto [word, numbers] : llvm::enumerate(k.philox(key, counters))) {
+      for (auto [word, numbers] : llvm::enumerate(k.philox(key, k.counters(f, i)))) {
         const int64_t at = word * 16 + i;
-        if (at < used)
-          k.storePart(k.mulf(k.load(from + f + at, lanes), k.keepFactor(numbers, rate)), to + f + at,
-                      std::min(lanes, used - at));
+        if (at >= used)
+          continue;
+        View place = to + f + at;
+        Value factor = k.keepFactor(numbers, rate);
+        k.storePart(k.mulf(k.load(from + f + at, lanes), factor), place, std::min(lanes, used - at));
       }
     }
   };
   auto drop = [&] {
     k.eachRow(per, [&](Value row) {
       View from = x.row(row), to = y.row(row);
-      auto key = k.dropoutKey(k.immediate(0), k.loadI32(positions, row),
-                              k.loadI32(sentences, k.loadI32(sequenceOf, row)), k.index(0));
+      Value sentence = k.loadI32(sentences, k.loadI32(sequenceOf, row)), position = k.loadI32(positions, row);
+      auto key = k.dropoutKey(k.immediate(0), position, sentence, 0);
       const int64_t whole = width / 64 * 64;
-      k.loop(k.index(0), k.index(whole), 64, [&](Value f) { group(key, from, to, f, 64); });
+      k.loop(0, whole, 64, [&](Value f) { group(key, from, to, f, 64); });
       if (whole < width)
         group(key, from, to, k.index(whole), width - whole);
     });
@@ -128,7 +133,7 @@ static Backend::KernelInfo emitZeros(KernelBuilder &k, ZerosOp op) {
   View y = k.rowsOf(op.getResult());
   k.eachRow(per, [&](Value row) {
     View to = y.row(row);
-    k.features(width, [&](Value f, int64_t used) { k.storePart(k.splat(0), to + f, used); });
+    k.features(width, [&](Value f, int64_t used) { k.storePart(0, to + f, used); });
   });
   return {{Partition::Unit::Rows, per, 1}, 0};
 }
@@ -139,7 +144,10 @@ static Backend::KernelInfo emitCacheWrite(KernelBuilder &k, CacheWriteOp op) {
   Value slots = k.field(k.shape(), offsetof(xfc_shape, slots), k.ptr);
   k.eachRow(per, [&](Value row) {
     View from = rows.row(row), to = cache.row(k.loadI32(slots, row));
-    k.features(width, [&](Value f, int64_t used) { k.storePart(k.load(from + f, k.lanes()), to + f, used); });
+    k.features(width, [&](Value f, int64_t used) {
+      View place = to + f;
+      k.storePart(k.load(from + f, k.lanes()), place, used);
+    });
   });
   return {{Partition::Unit::Rows, per, 1}, 0};
 }
@@ -153,7 +161,7 @@ static Backend::KernelInfo emitAddPositions(KernelBuilder &k, AddPositionsOp op)
     View from = x.row(row), to = y.row(row);
     View entry = table + k.mul(k.loadI32(positions, row), width);
     k.features(width, [&](Value f, int64_t used) {
-      Value sum = k.addf(k.load(from + f, k.lanes()), k.load(entry + f, k.lanes()));
+      Value position = k.load(entry + f, k.lanes()), sum = k.addf(k.load(from + f, k.lanes()), position);
       k.storePart(sum, to + f, used);
     });
   });
@@ -175,7 +183,7 @@ static Backend::KernelInfo emitRotate(KernelBuilder &k, RotateOp op) {
   View x = k.rowsOf(op.getXMutable()), y = k.rowsOf(op.getResult());
   View table = k.buffer(op.getTableMutable());
   Value positions = k.field(k.rows(), offsetof(xfc_rows, positions), k.ptr);
-  auto negated = [&](Value v) { return k.subf(k.constant(0, v), v); };
+  auto negated = [&](Value v) { return k.subf(0, v); };
   auto halves = [&](const View &from, const View &to, const View &angles) {
     k.features(half, [&](Value f, int64_t used) {
       auto at = [&](const View &p) { return p + f; };
@@ -183,8 +191,10 @@ static Backend::KernelInfo emitRotate(KernelBuilder &k, RotateOp op) {
       Value plus = op.getInverse() ? negated(sine) : sine, minus = op.getInverse() ? sine : negated(sine);
       View second = from + half;
       Value a = k.loadPart(at(from), used), b = k.loadPart(at(second), used);
-      k.storePart(k.fma(a, cosine, k.mulf(b, minus)), at(to), used);
-      k.storePart(k.fma(b, cosine, k.mulf(a, plus)), at(to + half), used);
+      View first = at(to);
+      k.storePart(k.fma(a, cosine, k.mulf(b, minus)), first, used);
+      View last = at(to + half);
+      k.storePart(k.fma(b, cosine, k.mulf(a, plus)), last, used);
     });
   };
   auto interleaved = [&](const View &from, const View &to, const View &angles) {
@@ -196,20 +206,23 @@ static Backend::KernelInfo emitRotate(KernelBuilder &k, RotateOp op) {
     k.features(rotated, [&](Value f, int64_t used) {
       auto at = [&](const View &p) { return p + f; };
       Value pairs = k.loadPart(at(from), used), turn = k.loadPart(at(angles), used);
-      Value sine = inPairs(k, turn, 0), other = k.mulf(inPairs(k, pairs), k.select(mask, negated(sine), sine));
-      k.storePart(k.fma(pairs, inPairs(k, turn, 1), other), at(to), used);
+      Value sine = inPairs(k, turn, 0), sines = k.select(mask, negated(sine), sine);
+      Value other = k.mulf(inPairs(k, pairs), sines);
+      View place = at(to);
+      k.storePart(k.fma(pairs, inPairs(k, turn, 1), other), place, used);
     });
   };
   k.eachRow(per, [&](Value row) {
     View from = x.row(row), to = y.row(row);
     View angles = table + k.mul(k.loadI32(positions, row), rotated);
-    k.loop(k.index(0), k.index(heads), 1, [&](Value head) {
+    k.loop(0, heads, 1, [&](Value head) {
       Value begin = k.mul(head, width);
       View in = from + begin, out = to + begin;
       op.getHalves() ? halves(in, out, angles) : interleaved(in, out, angles);
       k.features(width - rotated, [&](Value f, int64_t used) {
         auto rest = [&](const View &p) { return p + rotated + f; };
-        k.storePart(k.loadPart(rest(in), used), rest(out), used);
+        View place = rest(out);
+        k.storePart(k.loadPart(rest(in), used), place, used);
       });
     });
   });

@@ -12,8 +12,10 @@ static Backend::KernelInfo emitEmbedding(KernelBuilder &k, EmbeddingOp op) {
   Value scale = k.splat(op.getScale().convertToDouble());
   k.eachRow(per, [&](Value row) {
     View from = table + k.mul(k.loadIndex(ids + row), width), to = y.row(row);
-    k.features(width,
-               [&](Value f, int64_t used) { k.storePart(k.mulf(k.load(from + f, k.lanes()), scale), to + f, used); });
+    k.features(width, [&](Value f, int64_t used) {
+      View place = to + f;
+      k.storePart(k.mulf(k.load(from + f, k.lanes()), scale), place, used);
+    });
   });
   return {{Partition::Unit::Rows, per, 1}, 0};
 }
@@ -21,7 +23,7 @@ static Backend::KernelInfo emitEmbedding(KernelBuilder &k, EmbeddingOp op) {
 // The first index, in the rows ordered by id, of a row whose id is at least `id`.
 static Value lowerBound(KernelBuilder &k, Value byId, const View &ids, Value count, Value id) {
   // Halving 2^31 rows takes 32 steps; once from = to, a step changes nothing.
-  return k.loop(k.index(0), k.index(32), 1, ValueRange{k.index(0), count}, [&](Value, Values s) {
+  return k.loop(0, 32, 1, ValueRange{k.index(0), count}, [&](Value, Values s) {
     return k.choose(
         k.less(s[0], s[1]),
         [&]() -> Values {
@@ -42,11 +44,11 @@ static Backend::KernelInfo emitEmbeddingGrad(KernelBuilder &k, EmbeddingGradOp o
   View dy = k.rowsOf(op.getDyMutable());
   View ids = k.buffer(op.getIdsMutable()), data = k.buffer(op.getResult());
   Value byId = k.field(k.rows(), offsetof(xfc_rows, by_id), k.ptr), scale = k.splat(op.getScale().convertToDouble());
-  Value first = k.mul(k.chunk, range), end = k.min(k.add(first, range), k.index(vocabulary));
+  Value first = k.mul(k.chunk, range), end = k.min(k.add(first, range), vocabulary);
   auto clear = [&](Value from, Value to) {
     k.loop(from, to, 1, [&](Value id) {
       View entry = data + k.mul(id, width);
-      k.features(width, [&](Value f, int64_t used) { k.storePart(k.splat(0), entry + f, used); });
+      k.features(width, [&](Value f, int64_t used) { k.storePart(0, entry + f, used); });
     });
   };
   Value count = k.rowCount(), begin = lowerBound(k, byId, ids, count, first);
@@ -56,8 +58,9 @@ static Backend::KernelInfo emitEmbeddingGrad(KernelBuilder &k, EmbeddingGradOp o
         View entry = data + k.mul(id, width), from = dy.row(row);
         clear(state[0], next);
         k.features(width, [&](Value f, int64_t used) {
-          View address = entry + f;
-          k.storePart(k.fma(scale, k.load(from + f, k.lanes()), k.load(address, k.lanes())), address, used);
+          View place = entry + f;
+          Value sum = k.load(place, k.lanes());
+          k.storePart(k.fma(scale, k.load(from + f, k.lanes()), sum), place, used);
         });
         return {next};
       })[0];
@@ -75,24 +78,25 @@ static Backend::KernelInfo emitPositionsGrad(KernelBuilder &k, PositionsGradOp o
   Value columns = k.mul(k.chunk, block);
   Value positions = k.field(k.rows(), offsetof(xfc_rows, positions), k.ptr);
   auto emit = [&](int64_t used) {
-    k.loop(k.index(0), k.index(entries), 1, [&](Value p) {
+    k.loop(0, entries, 1, [&](Value p) {
       View entry = data + k.mul(p, width) + columns;
-      k.features(used, [&](Value f, int64_t lanes) { k.storePart(k.splat(0), entry + f, lanes); });
+      k.features(used, [&](Value f, int64_t lanes) { k.storePart(0, entry + f, lanes); });
     });
     View first = data + op.getOffset() * width;
-    k.loop(k.index(0), k.rowCount(), 1, [&](Value row) {
+    k.loop(0, k.rowCount(), 1, [&](Value row) {
       View entry = first + k.mul(k.loadI32(positions, row), width) + columns;
       View from = dy.row(row) + columns;
       k.features(used, [&](Value f, int64_t lanes) {
-        View address = entry + f;
-        k.storePart(k.addf(k.load(address, k.lanes()), k.load(from + f, k.lanes())), address, lanes);
+        View place = entry + f;
+        Value more = k.load(from + f, k.lanes());
+        k.storePart(k.addf(k.load(place, k.lanes()), more), place, lanes);
       });
     });
   };
   if (width % block == 0)
     emit(block);
   else
-    k.when(k.less(k.chunk, k.index(chunks - 1)), [&] { emit(block); }, [&] { emit(width % block); });
+    k.when(k.less(k.chunk, chunks - 1), [&] { emit(block); }, [&] { emit(width % block); });
   return {{Partition::Unit::One, 1, chunks}, 0};
 }
 

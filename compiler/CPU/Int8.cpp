@@ -28,40 +28,41 @@ struct Scale {
 };
 
 // Magnitudes are compared by their bits, in which NaN is larger than infinity, and infinity larger than every number.
-static Scale scaleOf(KernelBuilder &k, Value from, int64_t elements) {
+static Scale scaleOf(KernelBuilder &k, const View &from, int64_t elements) {
   Value signless = word(k, 0x7fffffff);
   auto larger = [&](Value largest, Value at, int64_t used) {
-    Value bits = as(k, k.loadPart(k.offset(from, at), used), k.i32);
+    Value bits = as(k, k.loadPart(from + at, used), k.i32);
     return k.max(largest, arith::AndIOp::create(k.b, bits, signless));
   };
   // Four independent maxima hide the latency of the maximum.
   const int64_t step = 4 * k.lanes(), whole = elements / step * step;
   Values state(4, word(k, 0x0d800000)); // 2^-100
-  state = k.loop(k.index(0), k.index(whole), step, state, [&](Value at, Values largest) {
+  state = k.loop(0, whole, step, state, [&](Value at, Values largest) {
     for (int64_t i = 0; i < 4; ++i)
       largest[i] = larger(largest[i], k.add(at, i * k.lanes()), k.lanes());
     return largest;
   });
   for (int64_t at = whole, i = 0; at < elements; at += k.lanes(), ++i)
     state[i] = larger(state[i], k.index(at), std::min(k.lanes(), elements - at));
-  Value bits = vector::ReductionOp::create(k.b, vector::CombiningKind::MAXSI,
-                                           k.max(k.max(state[0], state[1]), k.max(state[2], state[3])));
+  Value second = k.max(state[2], state[3]), largest = k.max(k.max(state[0], state[1]), second);
+  Value bits = vector::ReductionOp::create(k.b, vector::CombiningKind::MAXSI, largest);
   Value magnitude = arith::BitcastOp::create(k.b, k.element, bits);
-  return {k.divf(k.scalar(127), magnitude), k.divf(magnitude, k.scalar(127))};
+  return {k.divf(127, magnitude), k.divf(magnitude, 127)};
 }
 
 // q as 32-bit integers: adding 1.5 * 2^23 leaves the nearest integer in the low bits.
 static Value rounded(KernelBuilder &k, Value x, Value factors) {
-  return k.sub(as(k, k.fma(x, factors, k.splat(12582912.0)), k.i32), word(k, 0x4b400000));
+  return k.sub(as(k, k.fma(x, factors, 12582912.0), k.i32), 0x4b400000);
 }
 
-void copyInt8Row(KernelBuilder &k, const Tiling &t, Value from, Value to, int64_t elements) {
+void copyInt8Row(KernelBuilder &k, const Tiling &t, const View &from, const View &to, int64_t elements) {
   auto [factor, scale] = scaleOf(k, from, elements);
   Value factors = k.broadcast(factor), zero = word(k, 0);
   Values sums = k.features(elements, zero, [&](Value i, int64_t used, Values state) -> Values {
-    Value q = rounded(k, k.loadPart(k.offset(from, i), used), factors), at = k.offset(to, k.mul(k.div(i, 4), t.left));
+    Value q = rounded(k, k.loadPart(from + i, used), factors);
+    View at = to + k.mul(k.div(i, 4), t.left);
     if (t.products != Products::Quads) {
-      k.store(bytes(k, k.add(q, word(k, 128))), at);
+      k.store(bytes(k, k.add(q, 128)), at);
       return state;
     }
     // A word of sign bytes, which flip the bits of the weights that negative integers are multiplied with, then a word
@@ -70,42 +71,47 @@ void copyInt8Row(KernelBuilder &k, const Tiling &t, Value from, Value to, int64_
     SmallVector<int64_t> order;
     for (int64_t unit = 0; unit < k.lanes() / 4; ++unit)
       order.append({unit, k.lanes() / 4 + unit});
-    k.store(
-        vector::ShuffleOp::create(k.b, as(k, bytes(k, flips), k.i32), as(k, bytes(k, k.max(q, negated)), k.i32), order),
-        at);
+    Value magnitudes = as(k, bytes(k, k.max(q, negated)), k.i32);
+    k.store(vector::ShuffleOp::create(k.b, as(k, bytes(k, flips), k.i32), magnitudes, order), at);
     return {k.add(state[0], k.max(negated, zero))};
   });
-  k.store(scale, k.offset(to, t.scaleAt()));
-  if (t.products == Products::Quads)
-    k.store(vector::ReductionOp::create(k.b, vector::CombiningKind::ADD, sums[0]), k.offset(to, t.scaleAt() + 1));
+  View scaleAt = to + t.scaleAt();
+  k.store(scale, scaleAt);
+  if (t.products == Products::Quads) {
+    View correction = to + (t.scaleAt() + 1);
+    k.store(vector::ReductionOp::create(k.b, vector::CombiningKind::ADD, sums[0]), correction);
+  }
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
 // Packing
 //===--------------------------------------------------------------------------------------------------------===//
 
-void packInt8Column(KernelBuilder &k, const Tiling &t, Value from, int64_t inner, Value to, Value column) {
+void packInt8Column(KernelBuilder &k, const Tiling &t, const View &from, int64_t inner, const View &to, Value column) {
   auto [factor, scale] = scaleOf(k, from, inner);
-  Value factors = k.broadcast(factor), at = k.offset(to, column);
+  Value factors = k.broadcast(factor);
+  View at = to + column;
   Values sums = k.features(inner, word(k, 0), [&](Value i, int64_t used, Values state) -> Values {
-    Value q = rounded(k, k.loadPart(k.offset(from, i), used), factors), words = as(k, bytes(k, q), k.i32);
-    for (int64_t unit = 0; unit < (used + 3) / 4; ++unit)
-      k.store(k.lane(words, unit), k.offset(at, k.mul(k.add(k.div(i, 4), unit), t.panel)));
+    Value q = rounded(k, k.loadPart(from + i, used), factors), words = as(k, bytes(k, q), k.i32);
+    for (int64_t unit = 0; unit < (used + 3) / 4; ++unit) {
+      View place = at + k.mul(k.add(k.div(i, 4), unit), t.panel);
+      k.store(k.lane(words, unit), place);
+    }
     return {k.add(state[0], q)};
   });
   const int64_t units = t.units(inner);
   for (int64_t unit = (inner + 3) / 4; unit < units; ++unit)
-    k.store(k.i32Of(0), k.offset(at, unit * t.panel));
-  k.store(scale, k.offset(at, units * t.panel));
+    k.store(0, (at + unit * t.panel).as(k.i32));
+  k.store(scale, at + units * t.panel);
   if (t.products != Products::Quads) {
     Value sum = vector::ReductionOp::create(k.b, vector::CombiningKind::ADD, sums[0]);
-    k.store(k.mul(sum, k.i32Of(128)), k.offset(at, (units + 1) * t.panel));
+    View contribution = at + (units + 1) * t.panel;
+    k.store(k.mul(sum, 128), contribution);
   }
 }
 
-void packInt8Zeros(KernelBuilder &k, const Tiling &t, int64_t inner, Value to, Value column) {
-  k.loop(k.index(0), k.index(t.panelWords(inner)), t.panel,
-         [&](Value row) { k.store(k.i32Of(0), k.offset(to, k.add(row, column))); });
+void packInt8Zeros(KernelBuilder &k, const Tiling &t, int64_t inner, const View &to, Value column) {
+  k.loop(0, t.panelWords(inner), t.panel, [&](Value row) { k.store(0, (to + k.add(row, column)).as(k.i32)); });
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -128,7 +134,7 @@ Value addInt8(KernelBuilder &k, const Tiling &t, Value sum, Value row, Value mag
   if (t.products == Products::Dots)
     return intrinsic("llvm.x86.avx512.vpdpbusd.256", "llvm.x86.avx512.vpdpbusd.512", k.lanes(), k.i32,
                      {sum, as(k, row, i8), as(k, columns, i8)});
-  Value w = arith::XOrIOp::create(k.b, as(k, columns, i8), as(k, row, i8));
+  Value signs = as(k, row, i8), w = arith::XOrIOp::create(k.b, as(k, columns, i8), signs);
   Value twos = intrinsic("llvm.x86.avx2.pmadd.ub.sw", "llvm.x86.avx512.pmaddubs.w.512", count / 2, i16,
                          {as(k, magnitude, i8), w});
   Value ones =
@@ -137,17 +143,17 @@ Value addInt8(KernelBuilder &k, const Tiling &t, Value sum, Value row, Value mag
                intrinsic("llvm.x86.avx2.pmadd.wd", "llvm.x86.avx512.pmaddw.d.512", k.lanes(), k.i32, {twos, ones}));
 }
 
-Value scaleInt8(KernelBuilder &k, const Tiling &t, Value sum, Value row, int64_t inner, Value panel, int64_t column) {
-  auto afterPanel = [&](int64_t i) {
-    return k.load(k.offset(panel, (t.units(inner) + i) * t.panel + column), k.lanes());
-  };
+Value scaleInt8(KernelBuilder &k, const Tiling &t, Value sum, const View &row, int64_t inner, const View &panel,
+                int64_t column) {
+  auto afterPanel = [&](int64_t i) { return k.load(panel + ((t.units(inner) + i) * t.panel + column), k.lanes()); };
   Value integers = as(k, sum, k.i32);
   if (t.products == Products::Quads)
-    integers = k.add(integers, as(k, k.broadcast(k.load(k.offset(row, t.scaleAt() + 1))), k.i32));
+    integers = k.add(integers, as(k, k.broadcast(k.load(row + (t.scaleAt() + 1))), k.i32));
   else
     integers = k.sub(integers, as(k, afterPanel(1), k.i32));
   Value y = arith::SIToFPOp::create(k.b, k.vectorType(k.lanes()), integers);
-  return k.mulf(k.mulf(y, afterPanel(0)), k.broadcast(k.load(k.offset(row, t.scaleAt()))));
+  Value scale = k.broadcast(k.load(row + t.scaleAt()));
+  return k.mulf(k.mulf(y, afterPanel(0)), scale);
 }
 
 } // namespace xfc

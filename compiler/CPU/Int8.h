@@ -17,12 +17,12 @@ namespace xfc {
 // The inner dimension up to which sums are exact: 255 * 127 * 65536 < 2^31.
 constexpr int64_t largestInt8Inner = 65536;
 
-void copyInt8Row(KernelBuilder &k, const Tiling &t, mlir::Value from, mlir::Value to, int64_t elements);
+void copyInt8Row(KernelBuilder &k, const Tiling &t, const View &from, const View &to, int64_t elements);
 
 // Fills column `column` of the panel at `to` with a row of a weight [outer, inner], or with zeros.
-void packInt8Column(KernelBuilder &k, const Tiling &t, mlir::Value from, int64_t inner, mlir::Value to,
+void packInt8Column(KernelBuilder &k, const Tiling &t, const View &from, int64_t inner, const View &to,
                     mlir::Value column);
-void packInt8Zeros(KernelBuilder &k, const Tiling &t, int64_t inner, mlir::Value to, mlir::Value column);
+void packInt8Zeros(KernelBuilder &k, const Tiling &t, int64_t inner, const View &to, mlir::Value column);
 
 // sum + the products of a row's unit, broadcast to every lane, with the units of a vector of columns. In the form
 // Quads, `row` holds the signs of the integers and `magnitude` their magnitudes.
@@ -31,7 +31,7 @@ mlir::Value addInt8(KernelBuilder &k, const Tiling &t, mlir::Value sum, mlir::Va
 
 // s_x s_w sum, after correction of the sum, for a row in scratch and the vector of a panel's columns from `column` on
 // (static).
-mlir::Value scaleInt8(KernelBuilder &k, const Tiling &t, mlir::Value sum, mlir::Value row, int64_t inner,
-                      mlir::Value panel, int64_t column);
+mlir::Value scaleInt8(KernelBuilder &k, const Tiling &t, mlir::Value sum, const View &row, int64_t inner,
+                      const View &panel, int64_t column);
 
 } // namespace xfc

@@ -28,7 +28,7 @@ void KernelBuilder::kernel(StringRef name, const std::function<void()> &body) {
   b.setInsertionPointToStart(entry);
   call = entry->getArgument(0);
   chunk = entry->getArgument(1);
-  scratch = entry->getArgument(2);
+  scratch = at(entry->getArgument(2));
   body();
   for (const std::function<void()> &last : std::exchange(atEndOfKernel, {}))
     last();
@@ -78,32 +78,29 @@ Value KernelBuilder::exp(Value x) {
   x = select(vanishes, low, x);
   x = select(lessf(high, x), high, x);
   Value magic = c(isF64() ? 6755399441055744.0 : 12582912.0);
-  Value shifted = fma(x, c(1.44269504088896340736), magic), n = subf(shifted, magic);
-  Value r = fma(n, c(isF64() ? -6.93147180369123816490e-01 : -0.693145751953125), x);
-  r = fma(n, c(isF64() ? -1.90821492927058770002e-10 : -1.42860682030941723212e-6), r);
+  Value shifted = fma(x, 1.44269504088896340736, magic), n = subf(shifted, magic);
+  Value r = fma(n, isF64() ? -6.93147180369123816490e-01 : -0.693145751953125, x);
+  r = fma(n, isF64() ? -1.90821492927058770002e-10 : -1.42860682030941723212e-6, r);
   Value p;
   if (isF64()) {
     double factorial = 6227020800.0; // 13!
     p = c(1 / factorial);
     for (int i = 13; i >= 1; --i) {
       factorial /= i;
-      p = fma(p, r, c(1 / factorial));
+      p = fma(p, r, 1 / factorial);
     }
   } else {
     p = c(1.9875691500e-4);
     for (double coefficient : {1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1})
-      p = fma(p, r, c(coefficient));
-    p = addf(fma(p, mulf(r, r), r), c(1));
+      p = fma(p, r, coefficient);
+    p = addf(fma(p, mulf(r, r), r), 1);
   }
   Type integer = isF64() ? i64 : i32;
   Type bits = vector ? Type(VectorType::get(vector.getShape(), integer)) : integer;
-  TypedAttr mantissa = b.getIntegerAttr(integer, isF64() ? 52 : 23);
-  Value shift =
-      vector ? arith::ConstantOp::create(b, DenseElementsAttr::get(cast<VectorType>(bits), cast<Attribute>(mantissa)))
-             : arith::ConstantOp::create(b, mantissa);
-  Value exponent = arith::ShLIOp::create(b, arith::BitcastOp::create(b, bits, shifted), shift);
+  Value mantissa = constant(isF64() ? 52 : 23, bits);
+  Value exponent = arith::ShLIOp::create(b, arith::BitcastOp::create(b, bits, shifted), mantissa);
   Value result = arith::AddIOp::create(b, arith::BitcastOp::create(b, bits, p), exponent);
-  return select(vanishes, c(0), arith::BitcastOp::create(b, type, result));
+  return select(vanishes, 0, arith::BitcastOp::create(b, type, result));
 }
 
 Value KernelBuilder::tanh(Value x) {
@@ -146,7 +143,7 @@ Value KernelBuilder::loadPart(const View &p, int64_t n) {
   SmallVector<bool> used(lanes());
   std::fill_n(used.begin(), n, true);
   Value mask = arith::ConstantOp::create(b, DenseElementsAttr::get(vectorType(lanes(), i1), ArrayRef<bool>(used)));
-  return select(mask, all, splat(0));
+  return select(mask, all, 0);
 }
 
 void KernelBuilder::storePart(Value value, const View &p, int64_t n) {
@@ -167,11 +164,13 @@ void KernelBuilder::storeMasked(Value value, const View &p, Value mask) {
   LLVM::MaskedStoreOp::create(b, narrowed(value, p.element), p.data, mask, bytesOf(p.element));
 }
 
-void KernelBuilder::prefetchForWriting(Value p) { LLVM::Prefetch::create(b, p, /*rw=*/1, /*hint=*/3, /*cache=*/1); }
+void KernelBuilder::prefetchForWriting(const View &p) {
+  LLVM::Prefetch::create(b, p.data, /*rw=*/1, /*hint=*/3, /*cache=*/1);
+}
 
-void KernelBuilder::prefetch(Value p) { LLVM::Prefetch::create(b, p, /*rw=*/0, /*hint=*/2, /*cache=*/1); }
+void KernelBuilder::prefetch(const View &p) { LLVM::Prefetch::create(b, p.data, /*rw=*/0, /*hint=*/2, /*cache=*/1); }
 
-Value KernelBuilder::lanesBelow(Value start, Value end) {
+Value KernelBuilder::lanesBelow(const Term &start, const Term &end) {
   Value count = truncated(sub(end, start));
   Value counts = vector::BroadcastOp::create(b, vectorType(lanes(), i32), count);
   return less(iota(lanes()), counts);
@@ -239,8 +238,7 @@ Values KernelBuilder::features(int64_t count, ValueRange state,
   const int64_t whole = count / lanes() * lanes();
   Values result(state);
   if (whole)
-    result =
-        loop(index(0), index(whole), lanes(), state, [&](Value f, Values s) { return body(f, lanes(), std::move(s)); });
+    result = loop(0, whole, lanes(), state, [&](Value f, Values s) { return body(f, lanes(), std::move(s)); });
   if (whole < count)
     result = body(index(whole), count - whole, result);
   return result;
@@ -254,8 +252,8 @@ void KernelBuilder::features(int64_t count, const std::function<void(Value, int6
 }
 
 void KernelBuilder::eachRow(int64_t per, const std::function<void(Value)> &body) {
-  Value from = mul(chunk, per);
-  loop(from, min(add(from, per), rowCount()), 1, body);
+  Value from = mul(chunk, per), rows = rowCount();
+  loop(from, min(add(from, per), rows), 1, body);
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -285,7 +283,8 @@ std::array<Value, 4> KernelBuilder::philox(const DropoutKey &key, Value counters
     for (int round = 0; round < 7; ++round) {
       Value p0 = arith::MulIOp::create(b, m0, lowOf(c0)), p1 = arith::MulIOp::create(b, m1, lowOf(c2));
       auto mix = [&](Value product, Value counter, Value key) -> Value {
-        return arith::XOrIOp::create(b, highOf(product), arith::XOrIOp::create(b, counter, wideOf(key)));
+        Value keyed = arith::XOrIOp::create(b, counter, wideOf(key));
+        return arith::XOrIOp::create(b, highOf(product), keyed);
       };
       c0 = mix(p1, c1, k0);
       c2 = mix(p0, c3, k1);
@@ -298,17 +297,23 @@ std::array<Value, 4> KernelBuilder::philox(const DropoutKey &key, Value counters
   }
   std::array<Value, 4> numbers;
   for (int word = 0; word < 4; ++word) {
-    Value both = arith::OrIOp::create(b, lowOf(words[0][word]), arith::ShLIOp::create(b, words[1][word], half));
+    Value odd = arith::ShLIOp::create(b, words[1][word], half);
+    Value both = arith::OrIOp::create(b, lowOf(words[0][word]), odd);
     numbers[word] = vector::BitCastOp::create(b, counters.getType(), both);
   }
   return numbers;
+}
+
+Value KernelBuilder::counters(Value first, int64_t i) {
+  Value offsets = add(iota(lanes()), i);
+  return add(broadcast(truncated(div(first, 4))), offsets);
 }
 
 Value KernelBuilder::keepFactor(Value words, double rate) {
   auto threshold = static_cast<uint32_t>(std::floor(rate * 4294967296.0));
   Value kept =
       arith::CmpIOp::create(b, arith::CmpIPredicate::uge, words, broadcast(i32Of(static_cast<int32_t>(threshold))));
-  return select(kept, splat(1 / (1 - rate)), splat(0));
+  return select(kept, splat(1 / (1 - rate)), 0);
 }
 
 } // namespace xfc

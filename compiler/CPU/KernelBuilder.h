@@ -37,7 +37,7 @@ public:
   void kernel(llvm::StringRef name, const std::function<void()> &body);
   void helper(llvm::StringRef name, mlir::TypeRange arguments, const std::function<void(mlir::ValueRange)> &body);
   void invoke(llvm::StringRef name, mlir::ValueRange arguments);
-  mlir::Value scratch;
+  View scratch;
   // Emits `last` at the end of the kernel, in whose body this is called.
   void atEnd(std::function<void()> last);
   // Memory of the kernel for one value.
@@ -55,19 +55,15 @@ public:
   // The first `n` lanes of a vector (n static): the others read as 0, though their memory is read, and are not written.
   mlir::Value loadPart(const View &p, int64_t n);
   void storePart(mlir::Value value, const View &p, int64_t n);
+  void storePart(double number, const View &p, int64_t n) { storePart(splat(number), p, n); }
   // Lanes outside the mask read as 0 and are not written; their memory is not accessed.
   mlir::Value loadMasked(const View &p, mlir::Value mask);
   void storeMasked(mlir::Value value, const View &p, mlir::Value mask);
-  // The same at bare addresses.
-  mlir::Value load(mlir::Value p, int64_t n) { return load(at(p), n); }
-  mlir::Value loadPart(mlir::Value p, int64_t n) { return loadPart(at(p), n); }
-  void storePart(mlir::Value value, mlir::Value p, int64_t n) { storePart(value, at(p), n); }
-  mlir::Value loadMasked(mlir::Value p, mlir::Value mask) { return loadMasked(at(p), mask); }
-  void storeMasked(mlir::Value value, mlir::Value p, mlir::Value mask) { storeMasked(value, at(p), mask); }
+  void storeMasked(double number, const View &p, mlir::Value mask) { storeMasked(splat(number), p, mask); }
   // Prefetches the cache line at p: into L1 for writing, or into L2 for later reading.
-  void prefetchForWriting(mlir::Value p), prefetch(mlir::Value p);
+  void prefetchForWriting(const View &p), prefetch(const View &p);
   // Lanes j where start + j < end, as a mask.
-  mlir::Value lanesBelow(mlir::Value start, mlir::Value end);
+  mlir::Value lanesBelow(const Term &start, const Term &end);
 
   // Vectors.
   mlir::Value iota(int64_t n); // 0, 1, .. as i32
@@ -87,6 +83,8 @@ public:
 
   // Philox: four vectors of `lanes` random words for the given counters (abi.h).
   std::array<mlir::Value, 4> philox(const DropoutKey &key, mlir::Value counters);
+  // The counters of the features first + i, first + i + 1, .. of the 64 from `first` on.
+  mlir::Value counters(mlir::Value first, int64_t i);
   // The dropout factors, 0 or 1/(1-rate), for random words.
   mlir::Value keepFactor(mlir::Value words, double rate);
 

@@ -22,11 +22,11 @@ Values reduceRow(KernelBuilder &k, const View &row, int64_t width, ArrayRef<Valu
   auto one = [&](Values &s, int64_t chain, Value f, int64_t used) {
     Value x = k.load(row + f, lanes);
     if (used < lanes)
-      x = k.select(k.lanesBelow(k.index(0), k.index(used)), x, filler);
+      x = k.select(k.lanesBelow(0, used), x, filler);
     body(f, used, x, MutableArrayRef<Value>(s).slice(chain * n, n));
   };
   if (whole)
-    state = k.loop(k.index(0), k.index(whole), chains * lanes, state, [&](Value f, Values s) {
+    state = k.loop(0, whole, chains * lanes, state, [&](Value f, Values s) {
       for (int64_t c = 0; c < chains; ++c)
         one(s, c, k.add(f, c * lanes), lanes);
       return s;
@@ -95,11 +95,11 @@ RowLoss emitCrossEntropyRow(KernelBuilder &k, const View &logits, int64_t vocabu
       k, logits, vocabulary, {none, k.splat(0)},
       [&](Value, int64_t used, Value x, MutableArrayRef<Value> s) {
         s[0] = k.maxf(x, s[0]);
-        s[1] = k.addf(s[1], used < lanes ? k.select(k.lanesBelow(k.index(0), k.index(used)), x, k.splat(0)) : x);
+        s[1] = k.addf(s[1], used < lanes ? k.select(k.lanesBelow(0, used), x, 0) : x);
       },
       none, [&](int64_t i, Value x, Value y) { return i ? k.addf(x, y) : k.maxf(x, y); });
-  Value maximum = k.largest(both[0]), mean = k.mulf(k.sum(both[1]), k.scalar(1.0 / vocabulary));
-  Value known = k.less(k.index(-1), target.label), labelled = k.load(logits + k.max(target.label, k.index(0))),
+  Value maximum = k.largest(both[0]), mean = k.mulf(k.sum(both[1]), 1.0 / vocabulary);
+  Value known = k.less(-1, target.label), labelled = k.load(logits + k.max(target.label, 0)),
         weighted = target.weighted(k, [&](Value token) { return k.load(logits + token); });
   Value sum = sumOfExponentials(k, logits, vocabulary, maximum, static_cast<bool>(dloss)),
         lse = k.addf(maximum, k.log(sum)), zero = k.scalar(0);
@@ -110,16 +110,17 @@ RowLoss emitCrossEntropyRow(KernelBuilder &k, const View &logits, int64_t vocabu
         known,
         [&] {
           Value scale = k.broadcast(k.divf(target.timesSum(k, dloss), sum)),
-                spread = k.broadcast(k.mulf(dloss, k.mulf(target.even, k.scalar(-1.0 / vocabulary))));
+                spread = k.broadcast(k.mulf(dloss, k.mulf(target.even, -1.0 / vocabulary)));
           k.features(vocabulary, [&](Value f, int64_t used) {
             View p = logits + f;
             k.storePart(k.fma(k.load(p, lanes), scale, spread), p, used);
           });
           View address = logits + target.label;
-          k.store(k.subf(k.load(address), k.mulf(dloss, target.ofLabel)), address);
+          Value ofLabel = k.mulf(dloss, target.ofLabel);
+          k.store(k.subf(k.load(address), ofLabel), address);
           target.subtractOthers(k, dloss, logits);
         },
-        [&] { k.features(vocabulary, [&](Value f, int64_t used) { k.storePart(k.splat(0), logits + f, used); }); });
+        [&] { k.features(vocabulary, [&](Value f, int64_t used) { k.storePart(0, logits + f, used); }); });
   return {loss, nll, lse};
 }
 
@@ -129,7 +130,8 @@ static Backend::KernelInfo emitCrossEntropy(KernelBuilder &k, CrossEntropyOp op)
        lse = k.rowsOf(op.getLse());
   const LossTargets targets(k, op);
   k.eachRow(per, [&](Value row) {
-    RowLoss values = emitCrossEntropyRow(k, logits.row(row), vocabulary, targets.of(row), {});
+    const RowTarget target = targets.of(row);
+    RowLoss values = emitCrossEntropyRow(k, logits.row(row), vocabulary, target, {});
     if (!op.getLoss().use_empty())
       k.store(values.loss, loss.row(row));
     if (!op.getNll().use_empty())
@@ -149,19 +151,21 @@ static Backend::KernelInfo emitCrossEntropyGrad(KernelBuilder &k, CrossEntropyGr
     const RowTarget target = targets.of(row);
     View from = logits.row(row), to = result.row(row);
     k.when(
-        k.less(target.label, k.index(0)),
-        [&] { k.features(vocabulary, [&](Value f, int64_t used) { k.storePart(k.splat(0), to + f, used); }); },
+        k.less(target.label, 0),
+        [&] { k.features(vocabulary, [&](Value f, int64_t used) { k.storePart(0, to + f, used); }); },
         [&] {
           Value dloss = k.load(dLoss.row(row)), reference = k.broadcast(k.load(lse.row(row))),
                 scale = k.broadcast(dloss);
-          Value spread = k.broadcast(k.mulf(target.even, k.scalar(1.0 / vocabulary)));
+          Value spread = k.broadcast(k.mulf(target.even, 1.0 / vocabulary));
           Value sum = target.ofOthers ? k.broadcast(target.timesSum(k, k.scalar(1))) : Value();
           k.features(vocabulary, [&](Value f, int64_t used) {
             Value p = k.exp(k.subf(k.load(from + f, lanes), reference));
-            k.storePart(k.mulf(scale, k.subf(sum ? k.mulf(sum, p) : p, spread)), to + f, used);
+            View place = to + f;
+            k.storePart(k.mulf(scale, k.subf(sum ? k.mulf(sum, p) : p, spread)), place, used);
           });
           View address = to + target.label;
-          k.store(k.subf(k.load(address), k.mulf(dloss, target.ofLabel)), address);
+          Value ofLabel = k.mulf(dloss, target.ofLabel);
+          k.store(k.subf(k.load(address), ofLabel), address);
           target.subtractOthers(k, dloss, to);
         });
   });
@@ -176,7 +180,8 @@ static Backend::KernelInfo emitLogSoftmax(KernelBuilder &k, LogSoftmaxOp op) {
     View from = x.row(row), to = y.row(row);
     Value reference = k.broadcast(logSumExp(k, from, width));
     k.features(width, [&](Value f, int64_t used) {
-      k.storePart(k.subf(k.load(from + f, k.lanes()), reference), to + f, used);
+      View place = to + f;
+      k.storePart(k.subf(k.load(from + f, k.lanes()), reference), place, used);
     });
   });
   return {{Partition::Unit::Rows, per, 1}, 0};
@@ -191,7 +196,8 @@ static Backend::KernelInfo emitLogSoftmaxGrad(KernelBuilder &k, LogSoftmaxGradOp
     Value sum = k.broadcast(rowSum(k, dyRow, width));
     k.features(width, [&](Value f, int64_t used) {
       Value log = k.load(yRow + f, lanes), d = k.load(dyRow + f, lanes);
-      k.storePart(logSoftmaxGrad(k, d, log, sum), to + f, used);
+      View place = to + f;
+      k.storePart(logSoftmaxGrad(k, d, log, sum), place, used);
     });
   });
   return {{Partition::Unit::Rows, per, 1}, 0};
@@ -207,10 +213,10 @@ static Backend::KernelInfo emitNll(KernelBuilder &k, NllOp op) {
     View from = logProbs.row(row);
     Value zero = k.scalar(0);
     Values values = k.choose(
-        k.less(target.label, k.index(0)), [&]() -> Values { return {zero, zero}; },
+        k.less(target.label, 0), [&]() -> Values { return {zero, zero}; },
         [&]() -> Values {
           Value plain = k.subf(zero, k.load(from + target.label));
-          Value mean = k.mulf(rowSum(k, from, width), k.scalar(-1.0 / width));
+          Value mean = k.mulf(rowSum(k, from, width), -1.0 / width);
           Value weighted = target.weighted(k, [&](Value token) { return k.load(from + token); });
           return {target.loss(k, plain, mean, zero, weighted), plain};
         });
@@ -229,13 +235,14 @@ static Backend::KernelInfo emitNllGrad(KernelBuilder &k, NllGradOp op) {
   k.eachRow(per, [&](Value row) {
     const RowTarget target = targets.of(row);
     View to = result.row(row);
-    Value known = k.less(k.index(-1), target.label);
-    Value d = k.select(known, k.load(dLoss.row(row)), k.scalar(0));
-    Value spread = k.broadcast(k.mulf(k.mulf(d, target.even), k.scalar(-1.0 / width)));
+    Value known = k.less(-1, target.label);
+    Value d = k.select(known, k.load(dLoss.row(row)), 0);
+    Value spread = k.broadcast(k.mulf(k.mulf(d, target.even), -1.0 / width));
     k.features(width, [&](Value f, int64_t used) { k.storePart(spread, to + f, used); });
     k.when(known, [&] {
       View address = to + target.label;
-      k.store(k.subf(k.load(address), k.mulf(d, target.ofLabel)), address);
+      Value ofLabel = k.mulf(d, target.ofLabel);
+      k.store(k.subf(k.load(address), ofLabel), address);
       target.subtractOthers(k, d, to);
     });
   });

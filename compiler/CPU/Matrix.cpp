@@ -26,27 +26,28 @@ struct Product {
   int64_t inner, columns; // K and N, in elements
   int64_t groups;         // per chunk, at most
   bool copies;            // whether rows of x are copied to scratch in another form; otherwise they are read in place
-  Value x, xStride, packed, a, c;
+  View x, packed;         // rows of elements; panels of words
+  View a, c;              // in scratch: the copied rows, and the tiles of results
 
   Product(KernelBuilder &k, const Tiling &t, BufferIndex rows, BufferIndex weight, int64_t inner, int64_t columns,
           int64_t groups)
       : k(k), t(t), inner(inner), columns(columns), groups(groups), copies(t.products != Products::Elements) {
-    x = k.buffer(rows);
-    xStride = k.stride(rows);
-    packed = k.buffer(weight);
-    a = k.scratch;
-    c = k.offset(a, copies ? t.block * t.stride : 0);
+    x = k.rowsOf(rows);
+    packed = k.buffer(weight).as(k.element);
+    a = k.scratch.inRows(t.stride);
+    c = (a + (copies ? t.block * t.stride : 0)).inRows(Tiling::group);
   }
   int64_t tiles() const { return !t.whole && t.units(inner) > t.depth ? groups : 1; }
   int64_t scratchBytes() const { return t.block * ((copies ? t.stride : 0) + tiles() * Tiling::group) * k.bytes(); }
 
   // Copies x[row + begin .. row + end)[at .. at + elements), if that is needed.
-  void copyRows(Value row, Value begin, Value end, Value at, int64_t elements) {
+  void copyRows(Value row, const Term &begin, Value end, const Term &at, int64_t elements) {
     if (!copies)
       return;
+    Value column = k.index(at);
     k.loop(begin, end, 1, [&](Value r) {
-      Value from = k.offset(k.offset(x, k.mul(k.add(row, r), xStride)), at);
-      copyLeft(k, t, from, k.offset(a, k.mul(r, t.stride)), elements);
+      View from = x(k.add(row, r), column);
+      copyLeft(k, t, from, a.row(r), elements);
     });
   }
 
@@ -69,47 +70,48 @@ struct Product {
     const bool convertsNext = t.products == Products::Tiles;
     // Multiplies by a block of the inner dimension of a group of columns.
     auto multiply = [&](Value g, Value at, int64_t depth, Value accumulate, bool finish) {
-      Value tile = tiles() > 1 ? k.offset(c, k.mul(k.sub(g, group), t.block * Tiling::group)) : c;
+      View tile = tiles() > 1 ? c + k.mul(k.sub(g, group), t.block * Tiling::group) : c;
       auto columnsOfGroup = [&](int64_t used) {
         const int64_t panelWords = t.panelWords(inner);
-        Value panels = k.offset(packed, k.mul(g, t.unit() * panelWords)), b = k.offset(panels, k.mul(at, t.panel));
+        View panels = packed + k.mul(g, t.unit() * panelWords), b = panels + k.mul(at, t.panel);
         Ahead ahead = [&](Value tileOfRows, int64_t panel) {
           if (finish)
             for (int64_t r = 0; r < t.rows; ++r)
-              for (int64_t column = 0; column < t.panel; column += 128 / k.bytes())
-                fetch(k.add(row, k.add(k.mul(tileOfRows, t.rows), r)),
-                      k.add(k.mul(g, Tiling::group), panel * t.panel + column));
+              for (int64_t column = 0; column < t.panel; column += 128 / k.bytes()) {
+                Value feature = k.add(k.mul(g, Tiling::group), panel * t.panel + column);
+                fetch(k.add(row, k.add(k.mul(tileOfRows, t.rows), r)), feature);
+              }
         };
         // What is copied next: the next rows, or these rows' next block.
         Value nextRow = finish || t.whole ? next : row;
         Value nextAt = t.whole ? k.mul(at, t.pair) : finish ? k.index(0) : k.mul(k.add(at, t.depth), t.pair);
-        const FetchedRows rows(k, t, k.offset(k.offset(x, k.mul(nextRow, xStride)), nextAt), xStride,
-                               t.rowsAhead(inner * k.bytes()), t.depth * t.pair,
-                               k.mul(k.sub(g, group), t.fetchingTiles()), t.fetchingTiles(), depth, turns());
-        Value rowStride = copies ? k.index(t.stride) : xStride;
-        Left left{t.whole  ? k.offset(a, at)
-                  : copies ? a
-                           : k.offset(k.offset(x, k.mul(row, xStride)), at),
-                  rowStride, t.left, k.mul(rowStride, t.rows)};
+        Value tilesBefore = k.mul(k.sub(g, group), t.fetchingTiles());
+        const FetchedRows rows(k, t, x(nextRow, nextAt), t.rowsAhead(inner * k.bytes()), t.depth * t.pair, tilesBefore,
+                               t.fetchingTiles(), depth, turns());
+        const View leftRows = t.whole ? a + at : copies ? a : x(row, at);
+        Left left{leftRows, t.left, k.mul(leftRows.stride, t.rows)};
         if (convertsNext) {
-          Value from = k.offset(k.offset(x, k.mul(k.add(row, t.rows), xStride)), k.mul(at, t.pair));
+          Value element = k.mul(at, t.pair);
+          View from = x(k.add(row, t.rows), element);
           const int64_t elements = inner - last * t.pair;
-          Value others = k.max(k.sub(k.div(count, t.rows), k.index(1)), k.index(0));
-          left.next = {from, xStride, finish && elements < depth * t.pair ? k.index(elements) : Value(),
-                       k.select(k.equal(g, group), others, k.index(0))};
+          Value others = k.max(k.sub(k.div(count, t.rows), 1), 0);
+          left.next = {from, finish && elements < depth * t.pair ? k.index(elements) : Value(),
+                       k.select(k.equal(g, group), others, 0)};
         }
-        const Right right{b, k.index(panelWords), {}, {}};
-        multiplyPanels(k, t, left, right, t.panels(used), k.index(depth), tile, k.index(Tiling::group), count,
-                       accumulate, ahead, /*fetchNext=*/true, rows);
+        const Right right{b.inRows(panelWords)};
+        multiplyPanels(k, t, left, right, t.panels(used), depth, tile, count, accumulate, ahead, /*fetchNext=*/true,
+                       rows);
         if (finish)
-          k.loop(k.index(0), count, 1, [&](Value r) {
+          k.loop(0, count, 1, [&](Value r) {
             auto products = [&](int64_t i) {
-              Value sum = k.load(k.offset(tile, k.add(k.mul(r, Tiling::group), i)), k.lanes());
-              return isInt8(t.products) ? scaleInt8(k, t, sum, k.offset(a, k.mul(r, t.stride)), inner,
-                                                    k.offset(panels, i / t.panel * panelWords), i % t.panel)
-                                        : sum;
+              Value sum = k.load(tile + k.add(k.mul(r, Tiling::group), i), k.lanes());
+              if (!isInt8(t.products))
+                return sum;
+              View panel = panels + i / t.panel * panelWords;
+              return scaleInt8(k, t, sum, a.row(r), inner, panel, i % t.panel);
             };
-            begin(k.add(row, r))(k.mul(g, Tiling::group), products, used);
+            const Finish finishRow = begin(k.add(row, r));
+            finishRow(k.mul(g, Tiling::group), products, used);
           });
       };
       const int64_t tail = columns % Tiling::group;
@@ -119,21 +121,21 @@ struct Product {
         columnsOfGroup(Tiling::group);
       else
         k.when(
-            k.less(g, k.index(columns / Tiling::group)), [&] { columnsOfGroup(Tiling::group); },
-            [&] { columnsOfGroup(tail); });
+            k.less(g, columns / Tiling::group), [&] { columnsOfGroup(Tiling::group); }, [&] { columnsOfGroup(tail); });
     };
     auto eachBlock = [&](const std::function<void(Value at, int64_t depth, Value accumulate, bool finish)> &body) {
       if (last > 0)
-        k.loop(k.index(0), k.index(last), t.depth, [&](Value at) { body(at, t.depth, k.less(k.index(0), at), false); });
-      body(k.index(last), units - last, k.boolean(last > 0), true);
+        k.loop(0, last, t.depth, [&](Value at) { body(at, t.depth, k.less(0, at), false); });
+      Value at = k.index(last);
+      body(at, units - last, k.boolean(last > 0), true);
     };
     if (t.whole) {
       // If tiles convert the next ones, only the first tile of rows is copied here, and the last one if it is not
       // whole.
-      Value first = convertsNext ? k.min(k.index(t.rows), count) : count;
-      copyRows(row, k.index(0), first, k.index(0), inner);
+      Value first = convertsNext ? k.min(t.rows, count) : count;
+      copyRows(row, 0, first, 0, inner);
       if (convertsNext)
-        copyRows(row, k.max(first, k.mul(k.div(count, t.rows), t.rows)), count, k.index(0), inner);
+        copyRows(row, k.max(first, k.mul(k.div(count, t.rows), t.rows)), count, 0, inner);
       k.loop(group, end, 1, [&](Value g) {
         eachBlock([&](Value at, int64_t depth, Value accumulate, bool finish) {
           multiply(g, at, depth, accumulate, finish);
@@ -143,7 +145,7 @@ struct Product {
     }
     eachBlock([&](Value at, int64_t depth, Value accumulate, bool finish) {
       if (!copied)
-        copyRows(row, k.index(0), count, k.mul(at, t.pair), finish ? inner - last * t.pair : depth * t.pair);
+        copyRows(row, 0, count, k.mul(at, t.pair), finish ? inner - last * t.pair : depth * t.pair);
       k.loop(group, end, 1, [&](Value g) { multiply(g, at, depth, accumulate, finish); });
     });
   }
@@ -161,27 +163,25 @@ struct Dropout {
 
   Dropout(KernelBuilder &k, DropoutOp op) : k(k), kept(op.getKept()) {
     const double rate = op.getRate().convertToDouble();
-    auto limit = static_cast<int32_t>(static_cast<uint32_t>(rate * 4294967296.0));
-    threshold = k.broadcast(k.select(k.training(), k.i32Of(limit), k.i32Of(0)));
+    Value limit = k.i32Of(static_cast<int32_t>(static_cast<uint32_t>(rate * 4294967296.0)));
+    threshold = k.broadcast(k.select(k.training(), limit, 0));
     factor = k.broadcast(k.keptFactor(rate));
   }
   KernelBuilder::DropoutKey key(Value row) {
     if (kept)
       return {};
     Value rows = k.rows(), sequence = k.loadI32(k.field(rows, offsetof(xfc_rows, sequence_of), k.ptr), row);
-    return k.dropoutKey(k.immediate(0), k.loadI32(k.field(rows, offsetof(xfc_rows, positions), k.ptr), row),
-                        k.loadI32(k.field(rows, offsetof(xfc_rows, sentences), k.ptr), sequence), k.index(0));
+    Value sentence = k.loadI32(k.field(rows, offsetof(xfc_rows, sentences), k.ptr), sequence);
+    Value position = k.loadI32(k.field(rows, offsetof(xfc_rows, positions), k.ptr), row);
+    return k.dropoutKey(k.immediate(0), position, sentence, 0);
   }
   // The factors of up to 64 features from `feature` on, in vectors: 0 or `factor`.
   SmallVector<Value> factors(const KernelBuilder::DropoutKey &key, Value feature, int64_t used) {
     SmallVector<Value> result((used + k.lanes() - 1) / k.lanes(), factor);
-    for (int64_t i = 0; !kept && i < std::min<int64_t>(16, used); i += k.lanes()) {
-      Value counters =
-          k.add(k.broadcast(k.truncated(k.div(feature, 4))), k.add(k.iota(k.lanes()), k.broadcast(k.i32Of(i))));
-      for (auto [word, numbers] : llvm::enumerate(k.philox(key, counters)))
+    for (int64_t i = 0; !kept && i < std::min<int64_t>(16, used); i += k.lanes())
+      for (auto [word, numbers] : llvm::enumerate(k.philox(key, k.counters(feature, i))))
         if (int64_t at = (static_cast<int64_t>(word) * 16 + i) / k.lanes(); at < static_cast<int64_t>(result.size()))
-          result[at] = k.select(k.notLess(numbers, threshold), factor, k.splat(0));
-    }
+          result[at] = k.select(k.notLess(numbers, threshold), factor, 0);
     return result;
   }
 };
@@ -206,38 +206,37 @@ Backend::KernelInfo emitProduct(KernelBuilder &k, Operation *op, BufferIndex row
     // them are empty.
     Value blocks = k.div(k.add(k.rowCount(), t.block - 1), t.block);
     auto quotient = [&](Value x, Value y) -> Value { return arith::DivUIOp::create(k.b, x, y); };
-    Value used = k.min(k.index(slabs), quotient(k.add(blocks, enoughChunks - 1), blocks));
+    Value used = k.min(slabs, quotient(k.add(blocks, enoughChunks - 1), blocks));
     Value ofSlab = quotient(k.add(used, all - 1), used), block = quotient(k.chunk, used);
     row = k.mul(block, t.block);
-    group = k.mul(k.sub(k.chunk, k.mul(block, used)), ofSlab), end = k.min(k.index(all), k.add(group, ofSlab));
-    isLast = k.less(k.index(all - 1), end);
+    group = k.mul(k.sub(k.chunk, k.mul(block, used)), ofSlab), end = k.min(all, k.add(group, ofSlab));
+    isLast = k.less(all - 1, end);
   } else {
     Value slab = k.rem(k.chunk, slabs);
     row = k.mul(k.div(k.chunk, slabs), t.block);
-    group = k.mul(slab, groups), end = k.min(k.index(all), k.add(group, groups));
-    isLast = k.equal(slab, k.index(slabs - 1));
+    group = k.mul(slab, groups), end = k.min(all, k.add(group, groups));
+    isLast = k.equal(slab, slabs - 1);
   }
-  Value count = k.min(k.index(t.block), k.sub(k.rowCount(), row));
-  Value bias = biases ? k.buffer(*biases) : Value();
+  Value count = k.min(t.block, k.sub(k.rowCount(), row));
+  View bias = biases ? k.buffer(*biases) : View();
   std::optional<Dropout> dropout;
   if (DropoutOp drops = dropoutOf(epilogue))
     dropout.emplace(k, drops);
   // The next slab has the same rows.
   Value next = k.select(isLast, k.add(row, t.block), row);
-  auto rowOf = [&](BufferIndex buffer, Value at) { return k.offset(k.buffer(buffer), k.mul(at, k.stride(buffer))); };
   Product::Fetch fetch = [&](Value at, Value feature) {
     for (int64_t e = 0; e < extras; ++e)
-      k.prefetch(k.offset(rowOf(firstExtra + e, at), feature));
+      k.prefetch(k.rowOf(firstExtra + e, at) + feature);
     for (OpResult result : op->getResults())
       if (!result.use_empty())
-        k.prefetchForWriting(k.offset(rowOf(result, at), feature));
+        k.prefetchForWriting(k.rowOf(result, at) + feature);
   };
   Product::Begin begin = [&](Value at) -> Product::Finish {
-    SmallVector<Value> inputs, outputs;
+    SmallVector<View> inputs, outputs;
     for (int64_t e = 0; e < extras; ++e)
-      inputs.push_back(rowOf(firstExtra + e, at));
+      inputs.push_back(k.rowOf(firstExtra + e, at));
     for (OpResult result : op->getResults())
-      outputs.push_back(result.use_empty() ? Value() : rowOf(result, at));
+      outputs.push_back(result.use_empty() ? View() : k.rowOf(result, at));
     std::optional<KernelBuilder::DropoutKey> key;
     if (dropout)
       key = dropout->key(at);
@@ -248,27 +247,29 @@ Backend::KernelInfo emitProduct(KernelBuilder &k, Operation *op, BufferIndex row
       for (int64_t i = 0; i < used; i += k.lanes()) {
         Value y = products(i);
         if (bias)
-          y = k.addf(y, k.load(k.offset(k.offset(bias, feature), i), k.lanes()));
+          y = k.addf(y, k.load(bias + feature + i, k.lanes()));
         SmallVector<Value> results = {y};
         if (!epilogue.empty()) {
           SmallVector<Value> arguments = {y};
-          for (Value input : inputs)
-            arguments.push_back(k.load(k.offset(k.offset(input, feature), i), k.lanes()));
+          for (const View &input : inputs)
+            arguments.push_back(k.load(input + feature + i, k.lanes()));
           results = evaluateEpilogue(k, epilogue, arguments, key ? factors[i / k.lanes()] : Value());
         }
         for (auto [output, result] : llvm::zip_equal(outputs, results))
           if (output)
-            k.storePart(result, k.offset(k.offset(output, feature), i), std::min(k.lanes(), used - i));
+            k.storePart(result, output + feature + i, std::min(k.lanes(), used - i));
       }
     };
   };
-  if (t.whole)
-    k.when(k.both(k.less(row, k.rowCount()), k.less(group, end)), [&] {
+  if (t.whole) {
+    Value hasColumns = k.less(group, end);
+    k.when(k.both(k.less(row, k.rowCount()), hasColumns), [&] {
       configureTiles(k, t, count);
       product.compute(row, count, group, end, next, begin, fetch);
     });
-  else
+  } else {
     product.compute(row, count, group, end, next, begin, fetch);
+  }
   return {{Partition::Unit::Rows, t.block, slabs}, product.scratchBytes()};
 }
 
@@ -301,42 +302,46 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide, bool kep
   const Tiling t(k, inner, productsFor(k, op.getCompute()));
   const int64_t all = (vocabulary + Tiling::group - 1) / Tiling::group, block = kept ? t.block : t.blockOfResults();
   Product product(k, t, op.getXMutable(), op.getWeightMutable(), inner, vocabulary, t.whole ? all : 4);
-  Value row = k.mul(k.chunk, block), count = k.min(k.index(block), k.sub(k.rowCount(), row));
+  Value row = k.mul(k.chunk, block), count = k.min(block, k.sub(k.rowCount(), row));
   configureTiles(k, t, count);
-  Value bias = op.getBias() ? k.buffer(op.getBiasMutable()) : Value();
-  Value stride = kept ? k.stride(wide) : k.index(vocabulary);
-  Value logits =
-      kept ? k.offset(k.buffer(wide), k.mul(row, stride)) : k.offset(k.scratch, product.scratchBytes() / k.bytes());
+  View bias = op.getBias() ? k.buffer(op.getBiasMutable()) : View(), logits;
+  if (kept) {
+    Value stride = k.stride(wide), first = k.mul(row, stride);
+    logits = (k.buffer(wide) + first).inRows(stride);
+  } else {
+    logits = (k.scratch + product.scratchBytes() / k.bytes()).inRows(vocabulary);
+  }
   const bool copied = !t.whole && product.tiles() == 1;
   if (copied)
-    product.copyRows(row, k.index(0), count, k.index(0), inner);
+    product.copyRows(row, 0, count, 0, inner);
   Product::Begin store = [&](Value at) -> Product::Finish {
-    Value to = k.offset(logits, k.mul(k.sub(at, row), stride));
+    View to = logits.row(k.sub(at, row));
     return [=, &k](Value feature, const Product::Vector &products, int64_t used) {
       for (int64_t i = 0; i < used; i += k.lanes()) {
         Value y = products(i);
         if (bias)
-          y = k.addf(y, k.load(k.offset(k.offset(bias, feature), i), k.lanes()));
-        k.storePart(y, k.offset(k.offset(to, feature), i), std::min(k.lanes(), used - i));
+          y = k.addf(y, k.load(bias + feature + i, k.lanes()));
+        k.storePart(y, to + feature + i, std::min(k.lanes(), used - i));
       }
     };
   };
   Product::Fetch fetch = [&](Value at, Value feature) {
     if (kept)
-      k.prefetchForWriting(k.offset(k.offset(logits, k.mul(k.sub(at, row), stride)), feature));
+      k.prefetchForWriting(logits(k.sub(at, row), feature));
   };
-  k.loop(k.index(0), k.index(all), product.groups, [&](Value group) {
-    product.compute(row, count, group, k.min(k.index(all), k.add(group, product.groups)),
-                    t.whole ? k.add(row, block) : row, store, fetch, copied);
+  k.loop(0, all, product.groups, [&](Value group) {
+    Value next = t.whole ? k.add(row, block) : row, end = k.min(all, k.add(group, product.groups));
+    product.compute(row, count, group, end, next, store, fetch, copied);
   });
   const LossTargets targets(k, op);
-  k.loop(k.index(0), count, 1, [&](Value r) {
-    Value at = k.add(row, r), from = k.offset(logits, k.mul(r, stride));
-    Value gradient = dloss ? k.load(k.offset(k.buffer(*dloss), k.mul(at, k.stride(*dloss)))) : Value();
-    RowLoss values = emitCrossEntropyRow(k, k.at(from), vocabulary, targets.of(at), gradient);
+  k.loop(0, count, 1, [&](Value r) {
+    Value at = k.add(row, r);
+    View from = logits.row(r);
+    Value gradient = dloss ? k.load(k.rowOf(*dloss, at)) : Value();
+    RowLoss values = emitCrossEntropyRow(k, from, vocabulary, targets.of(at), gradient);
     for (auto [result, value] : numbers)
       if (!result.use_empty())
-        k.store(values.*value, k.offset(k.buffer(result), k.mul(at, k.stride(result))));
+        k.store(values.*value, k.rowOf(result, at));
   });
   return {{Partition::Unit::Rows, block, 1}, product.scratchBytes() + (kept ? 0 : block * vocabulary * k.bytes())};
 }
@@ -367,52 +372,56 @@ static Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidat
   const bool counted = !op.getRenormalize(); // whether excluded logits count for the log-sum-exp
   const int64_t stride = op.getSlab() + (counted ? excludedRoom(k, op.getExcluded()) : 0);
   Value slab = k.rem(k.chunk, slabs), row = k.mul(k.div(k.chunk, slabs), block);
-  Value count = k.min(k.index(block), k.sub(k.rowCount(), row));
-  Value group = k.mul(slab, product.groups), end = k.min(k.index(all), k.add(group, product.groups)),
+  Value count = k.min(block, k.sub(k.rowCount(), row));
+  Value group = k.mul(slab, product.groups), end = k.min(all, k.add(group, product.groups)),
         first = k.mul(group, Tiling::group);
   configureTiles(k, t, count);
-  Value bias = op.getBias() ? k.buffer(op.getBiasMutable()) : Value(),
-        logits = k.offset(k.scratch, product.scratchBytes() / k.bytes());
+  View bias = op.getBias() ? k.buffer(op.getBiasMutable()) : View(),
+       logits = (k.scratch + product.scratchBytes() / k.bytes()).inRows(stride);
   const Value none = k.splat(-INFINITY);
   Product::Begin store = [&](Value at) -> Product::Finish {
-    Value to = k.offset(logits, k.mul(k.sub(at, row), stride));
+    View to = logits.row(k.sub(at, row));
     return [=, &k](Value feature, const Product::Vector &products, int64_t used) {
       for (int64_t i = 0; i < Tiling::group; i += lanes) {
         Value y = none;
         if (i < used) {
           y = products(i);
           if (bias)
-            y = k.addf(y, k.load(k.offset(k.offset(bias, feature), i), lanes));
+            y = k.addf(y, k.load(bias + feature + i, lanes));
           if (used - i < lanes)
-            y = k.select(k.lanesBelow(k.index(i), k.index(used)), y, none);
+            y = k.select(k.lanesBelow(i, used), y, none);
         }
-        k.store(y, k.offset(k.offset(to, k.sub(feature, first)), i));
+        k.store(y, to + k.sub(feature, first) + i);
       }
     };
   };
   // The next slab has the same rows. Logits stay in scratch, so there is nothing to prefetch for writing.
-  Value next = k.select(k.equal(slab, k.index(slabs - 1)), k.add(row, block), row);
+  Value nextBlock = k.add(row, block), next = k.select(k.equal(slab, slabs - 1), nextBlock, row);
   product.compute(row, count, group, end, next, store, [](Value, Value) {});
   const int64_t best = op.getCount();
   Value width = k.mul(k.sub(end, group), Tiling::group);
-  auto resultRow = [&](BufferIndex result, Value at, Type type) {
-    return k.offset(k.buffer(result), k.mul(at, k.stride(result)), type);
-  };
-  k.loop(k.index(0), count, 1, [&](Value r) {
-    Value at = k.add(row, r), logitsRow = k.offset(logits, k.mul(r, stride));
+  k.loop(0, count, 1, [&](Value r) {
+    Value at = k.add(row, r);
+    View logitsRow = logits.row(r);
     if (!op.getWantedLogit().use_empty()) {
-      Value column = k.sub(k.loadI32(k.buffer(op.getWantedMutable()), at), first);
-      k.when(k.both(k.less(k.index(-1), column), k.less(column, width)),
-             [&] { k.store(k.load(k.offset(logitsRow, column)), resultRow(op.getWantedLogit(), at, k.element)); });
+      Value column = k.sub(k.loadIndex(k.buffer(op.getWantedMutable()) + at), first);
+      k.when(k.within(column, width), [&] {
+        View wanted = k.rowOf(op.getWantedLogit(), at);
+        k.store(k.load(logitsRow + column), wanted);
+      });
     }
-    SlabCandidates found = emitSlabCandidates(k, k.at(logitsRow), width, first, op.getExcluded(),
-                                              counted ? k.offset(logitsRow, op.getSlab()) : View(), best);
+    SlabCandidates found = emitSlabCandidates(k, logitsRow, width, first, op.getExcluded(),
+                                              counted ? logitsRow + op.getSlab() : View(), best);
+    auto listOf = [&](BufferIndex result) {
+      Value column = k.mul(slab, best);
+      return k.rowOf(result, at) + column;
+    };
     if (!op.getTokens().use_empty())
-      storeTokens(k, found.tokens, k.at(resultRow(op.getTokens(), at, k.i32), k.i32) + k.mul(slab, best));
+      storeTokens(k, found.tokens, listOf(op.getTokens()));
     if (!op.getLargest().use_empty())
-      k.store(found.largest, k.offset(resultRow(op.getLargest(), at, k.element), k.mul(slab, best)));
+      k.store(found.largest, listOf(op.getLargest()));
     if (!op.getLse().use_empty())
-      k.store(found.lse, k.offset(resultRow(op.getLse(), at, k.element), slab));
+      k.store(found.lse, k.rowOf(op.getLse(), at) + slab);
   });
   return {{Partition::Unit::Rows, block, slabs}, product.scratchBytes() + block * stride * k.bytes()};
 }
@@ -464,57 +473,60 @@ static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGr
   const bool inPlace = in % t.panel == 0 && (!tiled || out % Tiling::tile == 0) && !op.getDweight().use_empty();
 
   const BufferIndex ofDy = op.getDyMutable(), ofX = op.getXMutable();
-  Value dy = k.buffer(ofDy), x = k.buffer(ofX), dyStride = k.stride(ofDy), xStride = k.stride(ofX), rows = k.rowCount();
+  View dy = k.buffer(ofDy), x = k.buffer(ofX);
+  dy.stride = k.stride(ofDy);
+  x.stride = k.stride(ofX);
+  Value rows = k.rowCount();
   Value o0 = k.mul(k.div(k.chunk, columnTiles), height), i0 = k.mul(k.rem(k.chunk, columnTiles), tileColumns);
-  Value outputs = k.min(k.index(height), k.sub(k.index(out), o0)),
-        inputs = k.min(k.index(tileColumns), k.sub(k.index(in), i0));
+  Value outputs = k.min(height, k.sub(out, o0)), inputs = k.min(tileColumns, k.sub(in, i0));
   Value panels = k.div(k.add(inputs, t.panel - 1), t.panel), usedTiles = k.div(k.add(outputs, t.rows - 1), t.rows);
-  Value dw = op.getDweight().use_empty() ? Value() : k.offset(k.offset(k.buffer(op.getDweight()), k.mul(o0, in)), i0);
+  View dw;
+  if (!op.getDweight().use_empty()) {
+    Value first = k.mul(o0, in);
+    dw = (k.buffer(op.getDweight()) + first + i0).inRows(in);
+  }
   // The size of a panel of x is one unit more than a power of two, so that the panels of a row, if all are kept, spread
   // over the cache's sets.
   const int64_t panelStride = (t.depth + 1) * t.panel, panelsSize = (packing ? 1 : tilePanels) * panelStride;
-  Value a = k.scratch, b = k.offset(a, tiles * tileStride), sums = k.offset(b, panelsSize);
+  // Columns of dy of which the micro-kernel's rows are adjacent, or rows of units.
+  const View a = k.scratch.inRows(tiled ? t.stride : 1), b = (a + tiles * tileStride).inRows(panelStride),
+             sums = b + panelsSize;
   const int64_t sumsSize = upTo(height, lanes) * lanes;
-  Value c = inPlace ? dw : k.offset(sums, sumsSize), cStride = k.index(inPlace ? in : tileColumns);
+  const View c = inPlace ? dw : (sums + sumsSize).inRows(tileColumns);
   const bool hasBias = op.getDbias() && !op.getDbias().use_empty();
   auto whenBias = [&](const std::function<void()> &body) {
     if (hasBias)
-      k.when(k.equal(i0, k.index(0)), body);
+      k.when(k.equal(i0, 0), body);
   };
 
   // Runs body(unit, whether all its rows exist) for the units of `count` rows.
   auto eachUnit = [&](Value count, const std::function<void(Value, bool)> &body) {
     Value whole = k.div(count, t.pair);
-    k.loop(k.index(0), whole, 1, [&](Value u) { body(u, true); });
+    k.loop(0, whole, 1, [&](Value u) { body(u, true); });
     if (t.pair > 1)
       k.when(k.less(k.mul(whole, t.pair), count), [&] { body(whole, false); });
   };
 
   configureTiles(k, t, k.index(Tiling::tile));
-  whenBias(
-      [&] { k.loop(k.index(0), k.index(sumsSize), lanes, [&](Value i) { k.store(k.splat(0), k.offset(sums, i)); }); });
-  k.when(k.equal(rows, k.index(0)), [&] {
-    k.loop(k.index(0), outputs, 1, [&](Value o) {
-      k.loop(k.index(0), k.mul(panels, t.panel), lanes,
-             [&](Value i) { k.store(k.splat(0), k.offset(k.offset(c, k.mul(o, cStride)), i)); });
+  whenBias([&] { k.loop(0, sumsSize, lanes, [&](Value i) { k.storePart(0, sums + i, lanes); }); });
+  k.when(k.equal(rows, 0), [&] {
+    k.loop(0, outputs, 1, [&](Value o) {
+      k.loop(0, k.mul(panels, t.panel), lanes, [&](Value i) { k.storePart(0, c(o, i), lanes); });
     });
   });
-  k.loop(k.index(0), rows, depth, [&](Value row) {
-    Value count = k.min(k.index(depth), k.sub(rows, row)), units = t.units(k, count);
-    auto transposeRows = [&](bool sum) {
-      transposeLeft(k, t, k.offset(k.offset(dy, k.mul(row, dyStride)), o0), dyStride, count, outputs, a,
-                    sum ? sums : Value());
-    };
+  k.loop(0, rows, depth, [&](Value row) {
+    Value count = k.min(depth, k.sub(rows, row)), units = t.units(k, count);
+    auto transposeRows = [&](bool sum) { transposeLeft(k, t, dy(row, o0), count, outputs, a, sum ? sums : View()); };
     auto copyRows = [&] {
       eachUnit(count, [&](Value u, bool whole) {
-        Value from = k.offset(k.offset(dy, k.mul(k.add(row, k.mul(u, t.pair)), dyStride)), o0),
-              to = k.offset(a, k.mul(u, t.rows));
-        k.loop(k.index(0), usedTiles, 1, [&](Value tile) {
-          Value source = k.offset(from, k.mul(tile, t.rows)), target = k.offset(to, k.mul(tile, tileStride));
+        View from = dy(k.add(row, k.mul(u, t.pair)), o0), to = a + k.mul(u, t.rows);
+        k.loop(0, usedTiles, 1, [&](Value tile) {
+          View source = from + k.mul(tile, t.rows), target = to + k.mul(tile, tileStride);
           for (int64_t v = 0; v < vectors; ++v) {
-            Value at = k.offset(source, v * width);
-            Value second = t.pair > 1 && whole ? k.load(k.offset(at, dyStride), width) : k.splat(0);
-            k.store(unitsOf(k, t, k.load(at, width), second, rounds), k.offset(target, v * width));
+            View at = source + v * width;
+            Value second = t.pair > 1 && whole ? k.load(at + k.index(dy.stride), width) : k.splat(0);
+            View place = target + v * width;
+            k.store(unitsOf(k, t, k.load(at, width), second, rounds), place);
           }
         });
       });
@@ -523,17 +535,17 @@ static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGr
       // Sums several vectors at a time to hide the latency of additions.
       auto sumColumns = [&](Value begin, Value end, int64_t together) {
         k.loop(begin, end, together * lanes, [&](Value o) {
-          Value from = k.offset(k.offset(k.offset(dy, k.mul(row, dyStride)), o0), o), to = k.offset(sums, o);
+          View from = dy(row, o0) + o, to = sums + o;
           Values state;
           for (int64_t i = 0; i < together; ++i)
-            state.push_back(k.load(k.offset(to, i * lanes), lanes));
-          state = k.loop(k.index(0), count, 1, state, [&](Value r, Values sum) {
+            state.push_back(k.load(to + i * lanes, lanes));
+          state = k.loop(0, count, 1, state, [&](Value r, Values sum) {
             for (int64_t i = 0; i < together; ++i)
-              sum[i] = k.addf(sum[i], k.load(k.offset(k.offset(from, k.mul(r, dyStride)), i * lanes), lanes));
+              sum[i] = k.addf(sum[i], k.load(from(r, i * lanes), lanes));
             return sum;
           });
           for (int64_t i = 0; i < together; ++i)
-            k.store(state[i], k.offset(to, i * lanes));
+            k.store(state[i], to + i * lanes);
         });
       };
       Value most = k.mul(k.div(outputs, 4 * lanes), 4 * lanes);
@@ -544,72 +556,68 @@ static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGr
       copyRows();
       whenBias(sumRows);
     } else if (hasBias) {
-      k.when(k.equal(i0, k.index(0)), [&] { transposeRows(true); }, [&] { transposeRows(false); });
+      k.when(k.equal(i0, 0), [&] { transposeRows(true); }, [&] { transposeRows(false); });
     } else {
       transposeRows(false);
     }
-    Value xFrom = k.offset(k.offset(x, k.mul(row, xStride)), i0);
-    Value whole = packsNext ? k.equal(count, k.index(depth)) : Value();
+    View xFrom = x(row, i0);
+    Value whole = packsNext ? k.equal(count, depth) : Value();
     if (!packing)
-      packRight(k, t, xFrom, xStride, count, rounds, b, packsNext ? k.select(whole, k.index(1), panels) : panels,
-                k.index(panelStride), in % t.panel ? inputs : Value());
-    Value accumulate = k.less(k.index(0), row);
-    k.loop(k.index(0), panels, 1, [&](Value p) {
+      packRight(k, t, xFrom, count, rounds, b, packsNext ? k.select(whole, 1, panels) : panels,
+                in % t.panel ? inputs : Value());
+    Value accumulate = k.less(0, row);
+    k.loop(0, panels, 1, [&](Value p) {
       Ahead ahead = [&](Value tile, int64_t) {
-        Value next = k.mul(k.min(k.add(tile, 1), k.sub(usedTiles, k.index(1))), t.rows);
+        Value lastTile = k.sub(usedTiles, 1), next = k.mul(k.min(k.add(tile, 1), lastTile), t.rows);
         for (int64_t r = 0; r < t.rows; ++r)
-          for (int64_t column = 0; column < t.panel; column += line)
-            k.prefetchForWriting(
-                k.offset(k.offset(c, k.mul(k.add(next, r), cStride)), k.add(k.mul(p, t.panel), column)));
+          for (int64_t column = 0; column < t.panel; column += line) {
+            Value feature = k.add(k.mul(p, t.panel), column);
+            k.prefetchForWriting(c(k.add(next, r), feature));
+          }
       };
       // Meanwhile, the next block of dy is prefetched, and the next panel of x, or its next block unless the first tile
       // packs the panels. The tiles of all panels share the prefetching of a block.
-      Value nextBlock = k.add(row, depth), last = k.equal(p, k.sub(panels, k.index(1)));
+      Value nextBlock = k.add(row, depth), last = k.equal(p, k.sub(panels, 1));
       Value nextColumn = k.mul(k.add(p, 1), t.panel), nextPanel = k.select(last, i0, k.add(i0, nextColumn));
-      auto at = [&](Value from, Value stride, Value row, Value column) {
-        return k.offset(k.offset(from, k.mul(row, stride)), column);
-      };
-      auto ofBlock = [&](Value from, Value stride, int64_t columns) {
+      auto ofBlock = [&](const View &from, int64_t columns) {
         const int64_t most = tiled ? tiles : upTo(FetchedRows::tilesFor(k, t, depth, columns), tilePanels);
-        return FetchedRows(k, t, from, stride, depth, columns, k.mul(p, most), most, t.depth, tilePanels);
+        return FetchedRows(k, t, from, depth, columns, k.mul(p, most), most, t.depth, tilePanels);
       };
-      const FetchedRows fetched[] = {packing
-                                         ? FetchedRows(k, t, at(x, xStride, k.select(last, nextBlock, row), nextPanel),
-                                                       xStride, depth, t.panel, k.index(0), tiles, t.depth, 1)
-                                         : ofBlock(at(x, xStride, nextBlock, i0), xStride, tileColumns),
-                                     ofBlock(at(dy, dyStride, nextBlock, o0), dyStride, height)};
-      Right right = packing ? Right{b, k.index(0), k.offset(xFrom, k.mul(p, t.panel)), xStride}
-                            : Right{k.offset(b, k.mul(p, panelStride)), k.index(0), {}, {}};
+      const FetchedRows fetched[] = {packing ? FetchedRows(k, t, x(k.select(last, nextBlock, row), nextPanel), depth,
+                                                           t.panel, 0, tiles, t.depth, 1)
+                                             : ofBlock(x(nextBlock, i0), tileColumns),
+                                     ofBlock(dy(nextBlock, o0), height)};
+      Right right = packing ? Right{b.inRows(0), xFrom + k.mul(p, t.panel)} : Right{b.row(p).inRows(0)};
       Value packs = packsNext ? k.both(whole, k.less(k.add(p, 1), panels)) : Value();
       if (packsNext)
-        right.next = {k.offset(xFrom, nextColumn), xStride, k.offset(b, k.mul(k.add(p, 1), panelStride)),
-                      k.select(packs, k.index(packingTiles), k.index(0)), unitsPerStep};
-      const Left left =
-          tiled ? Left{a, k.index(t.stride), 1, k.index(tileStride)} : Left{a, {}, t.rows, k.index(tileStride)};
-      multiplyPanels(k, t, left, right, 1, units, k.offset(c, k.mul(p, t.panel)), cStride, outputs, accumulate, ahead,
-                     /*fetchNext=*/false, fetched);
+        right.next = {xFrom + nextColumn, b.row(k.add(p, 1)), k.select(packs, packingTiles, 0), unitsPerStep};
+      multiplyPanels(k, t, {a, tiled ? 1 : t.rows, tileStride}, right, 1, units, c + k.mul(p, t.panel), outputs,
+                     accumulate, ahead, /*fetchNext=*/false, fetched);
       // The last chunk may have fewer tiles of dy, too few to pack the whole panel. Here it packs the rest.
       if (packsNext && out % height)
         k.when(packs, [&] {
-          Value tilesThatPacked = k.min(k.div(k.add(outputs, Tiling::tile - 1), t.rows), k.index(packingTiles));
+          Value tilesThatPacked = k.min(k.div(k.add(outputs, Tiling::tile - 1), t.rows), packingTiles);
           Value done = k.mul(tilesThatPacked, unitsPerStep * (t.depth / Tiling::tile));
-          packRight(k, t, k.offset(right.next.from, k.mul(k.mul(done, t.pair), xStride)), xStride,
-                    k.sub(count, k.mul(done, t.pair)), rounds, k.offset(right.next.to, k.mul(done, t.panel)),
-                    k.index(1), k.index(0));
+          View to = right.next.to + k.mul(done, t.panel);
+          Value rest = k.sub(count, k.mul(done, t.pair));
+          packRight(k, t, right.next.from.row(k.mul(done, t.pair)), rest, rounds, to.inRows(0), 1);
         });
     });
   });
   if (dw && !inPlace)
-    k.loop(k.index(0), outputs, 1, [&](Value o) {
-      Value from = k.offset(c, k.mul(o, tileColumns)), to = k.offset(dw, k.mul(o, in));
-      k.loop(k.index(0), inputs, lanes, [&](Value i) {
-        k.storeMasked(k.load(k.offset(from, i), lanes), k.offset(to, i), k.lanesBelow(i, inputs));
+    k.loop(0, outputs, 1, [&](Value o) {
+      View from = c.row(o), to = dw.row(o);
+      k.loop(0, inputs, lanes, [&](Value i) {
+        Value used = k.lanesBelow(i, inputs);
+        View place = to + i;
+        k.storeMasked(k.load(from + i, lanes), place, used);
       });
     });
   whenBias([&] {
-    k.loop(k.index(0), outputs, lanes, [&](Value o) {
-      k.storeMasked(k.load(k.offset(sums, o), lanes), k.offset(k.offset(k.buffer(op.getDbias()), o0), o),
-                    k.lanesBelow(o, outputs));
+    k.loop(0, outputs, lanes, [&](Value o) {
+      Value used = k.lanesBelow(o, outputs);
+      View place = k.buffer(op.getDbias()) + o0 + o;
+      k.storeMasked(k.load(sums + o, lanes), place, used);
     });
   });
   const int64_t scratch = tiles * tileStride + panelsSize + sumsSize + (inPlace ? 0 : height * tileColumns);
@@ -620,18 +628,18 @@ static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGr
 // Packing
 //===--------------------------------------------------------------------------------------------------------===//
 
-static void packRows(KernelBuilder &k, const Tiling &t, bool transposed, Value weight, Value rows, Value columns,
-                     Value first, Value begin, Value end, Value packed) {
+static void packRows(KernelBuilder &k, const Tiling &t, bool transposed, const View &weight, Value rows, Value columns,
+                     Value first, Value begin, Value end, const View &packed) {
   const int64_t lanes = k.lanes(), panel = t.panel, pair = t.pair;
   auto upTo = [&](Value n, int64_t unit) { return k.div(k.add(n, unit - 1), unit); };
   Value inner = transposed ? columns : rows, units = t.units(k, inner);
-  auto at = [&](Value row, Value column) { return k.offset(weight, k.add(k.mul(row, columns), column)); };
+  auto at = [&](Value row, Value column) { return weight + k.add(k.mul(row, columns), column); };
   auto unitOf = [&](Value x, Value next) { return pair > 1 ? pairOfBF16(k, x, next) : x; };
-  auto store = [&](Value x, Value to, Value unit, int64_t v) {
-    k.store(x, k.offset(to, k.add(k.mul(unit, panel), v * lanes)));
+  auto store = [&](Value x, const View &to, Value unit, int64_t v) {
+    k.store(x, to + k.add(k.mul(unit, panel), v * lanes));
   };
   // Zeroes the units of a panel that hold no element.
-  auto pad = [&](Value to) {
+  auto pad = [&](const View &to) {
     if (t.products == Products::Tiles)
       k.loop(upTo(inner, pair), units, 1, [&](Value unit) {
         for (int64_t v = 0; v < t.vectors; ++v)
@@ -643,17 +651,23 @@ static void packRows(KernelBuilder &k, const Tiling &t, bool transposed, Value w
   if (!transposed) {
     Value last = k.min(k.add(first, panel), rows);
     auto packColumns = [&](Value column, bool whole) {
-      Value to = k.offset(packed, k.mul(column, units));
-      k.loop(k.div(first, pair), upTo(last, pair), 1, [&](Value unit) {
+      View to = packed + k.mul(column, units);
+      Value lastUnit = upTo(last, pair);
+      k.loop(k.div(first, pair), lastUnit, 1, [&](Value unit) {
         Value row = k.mul(unit, pair), next = k.add(row, 1);
         for (int64_t v = 0; v < t.vectors; ++v) {
           Value feature = k.add(column, v * lanes);
           auto rowAt = [&](Value r) {
-            return whole ? k.load(at(r, feature), lanes) : k.loadMasked(at(r, feature), k.lanesBelow(feature, columns));
+            if (whole)
+              return k.load(at(r, feature), lanes);
+            Value given = k.lanesBelow(feature, columns);
+            return k.loadMasked(at(r, feature), given);
           };
           Value x = rowAt(row), second;
-          if (pair > 1)
-            second = k.select(k.less(next, rows), rowAt(k.min(next, k.sub(rows, k.index(1)))), k.splat(0));
+          if (pair > 1) {
+            second = rowAt(k.min(next, k.sub(rows, 1)));
+            second = k.select(k.less(next, rows), second, 0);
+          }
           store(unitOf(x, second), to, unit, v);
         }
       });
@@ -666,22 +680,23 @@ static void packRows(KernelBuilder &k, const Tiling &t, bool transposed, Value w
   }
 
   // Rows of the weight are columns of one panel: squares of lanes x lanes elements are transposed in registers.
-  Value to = k.offset(packed, k.mul(first, units));
+  View to = packed + k.mul(first, units);
   auto packSquares = [&](Value column, bool wholeRows, bool whole) {
     for (int64_t v = 0; v < t.vectors; ++v) {
       SmallVector<Value> square;
       for (int64_t j = 0; j < lanes; ++j) {
         Value row = k.add(first, v * lanes + j),
-              x = k.load(at(wholeRows ? row : k.min(row, k.sub(rows, k.index(1))), column), lanes);
-        square.push_back(wholeRows ? x : k.select(k.less(row, rows), x, k.splat(0)));
+              x = k.load(at(wholeRows ? row : k.min(row, k.sub(rows, 1)), column), lanes);
+        square.push_back(wholeRows ? x : k.select(k.less(row, rows), x, 0));
       }
       k.transpose(square);
       for (int64_t j = 0; j < lanes; j += pair) {
         auto storeUnit = [&] {
           Value second;
           if (pair > 1)
-            second = whole ? square[j + 1] : k.select(k.less(k.add(column, j + 1), columns), square[j + 1], k.splat(0));
-          store(unitOf(square[j], second), to, k.add(k.div(column, pair), j / pair), v);
+            second = whole ? square[j + 1] : k.select(k.less(k.add(column, j + 1), columns), square[j + 1], 0);
+          Value unit = k.add(k.div(column, pair), j / pair);
+          store(unitOf(square[j], second), to, unit, v);
         };
         whole ? storeUnit() : k.when(k.less(k.add(column, j), columns), storeUnit);
       }
@@ -696,14 +711,15 @@ static void packRows(KernelBuilder &k, const Tiling &t, bool transposed, Value w
   k.when(k.equal(end, columns), [&] { pad(to); });
 }
 
-void emitPackRows(KernelBuilder &k, Backend::Packing packing, Value weight, Value rows, Value columns, Value first,
-                  Value begin, Value end, Value packed) {
+void emitPackRows(KernelBuilder &k, Backend::Packing packing, const View &weight, const Term &rows, const Term &columns,
+                  Value first, const Term &begin, const Term &end, const View &packed) {
   const Tiling t(k, 1, productsFor(k, packing.compute));
   const char *const kind = t.products == Products::Elements ? "" : t.products == Products::Tiles ? "_tiles" : "_pairs";
   const std::string name = llvm::formatv("pack_rows{0}{1}", kind, packing.transposed ? "_transposed" : "");
-  k.helper(name, {k.ptr, k.i64, k.i64, k.i64, k.i64, k.i64, k.ptr},
-           [&](ValueRange a) { packRows(k, t, packing.transposed, a[0], a[1], a[2], a[3], a[4], a[5], a[6]); });
-  k.invoke(name, {weight, rows, columns, first, begin, end, packed});
+  k.helper(name, {k.ptr, k.i64, k.i64, k.i64, k.i64, k.i64, k.ptr}, [&](ValueRange a) {
+    packRows(k, t, packing.transposed, k.at(a[0]), a[1], a[2], a[3], a[4], a[5], k.at(a[6]));
+  });
+  k.invoke(name, {weight.data, k.index(rows), k.index(columns), first, k.index(begin), k.index(end), packed.data});
 }
 
 // Each chunk packs one panel.
@@ -712,13 +728,13 @@ static Backend::PackInfo emitPackInt8(KernelBuilder &k, const Tiling &t, int64_t
     throw Error("compile: a product over " + std::to_string(inner) +
                 " features cannot be summed exactly in int8; the limit is " + std::to_string(largestInt8Inner) +
                 " features");
-  Value from = k.buffer(PackBuffers::weight),
-        to = k.offset(k.buffer(PackBuffers::packed), k.mul(k.chunk, t.panelWords(inner))),
-        first = k.mul(k.chunk, t.panel);
-  Value real = k.min(k.index(t.panel), k.sub(k.index(outer), first));
-  k.loop(k.index(0), real, 1,
-         [&](Value j) { packInt8Column(k, t, k.offset(from, k.mul(k.add(first, j), inner)), inner, to, j); });
-  k.loop(real, k.index(t.panel), 1, [&](Value j) { packInt8Zeros(k, t, inner, to, j); });
+  View from = k.buffer(PackBuffers::weight);
+  Value begin = k.mul(k.chunk, t.panelWords(inner));
+  View to = k.buffer(PackBuffers::packed) + begin;
+  Value first = k.mul(k.chunk, t.panel);
+  Value real = k.min(t.panel, k.sub(outer, first));
+  k.loop(0, real, 1, [&](Value j) { packInt8Column(k, t, from + k.mul(k.add(first, j), inner), inner, to, j); });
+  k.loop(real, t.panel, 1, [&](Value j) { packInt8Zeros(k, t, inner, to, j); });
   return {t.panels(outer) * t.panelWords(inner) * k.bytes(), t.panels(outer)};
 }
 
@@ -728,8 +744,9 @@ Backend::PackInfo emitPackWeight(KernelBuilder &k, RankedTensorType weight, Back
   const Tiling t(k, inner, productsFor(k, packing.compute));
   if (isInt8(t.products))
     return emitPackInt8(k, t, outer, inner);
-  emitPackRows(k, packing, k.buffer(PackBuffers::weight), k.index(rows), k.index(columns), k.mul(k.chunk, t.panel),
-               k.index(0), k.index(columns), k.buffer(PackBuffers::packed));
+  View to = k.buffer(PackBuffers::packed);
+  Value first = k.mul(k.chunk, t.panel);
+  emitPackRows(k, packing, k.buffer(PackBuffers::weight), rows, columns, first, 0, columns, to);
   return {t.panels(outer) * t.units(inner) * t.panel * k.bytes(), t.panels(rows)};
 }
 

@@ -15,7 +15,7 @@ Backend::PackInfo emitPackWeight(KernelBuilder &, mlir::RankedTensorType weight,
 // Packs part of a weight [rows, columns]: a panel's worth of rows, from `first` on, and the columns begin .. end - 1.
 // `first` and `begin` are multiples of the panel size, and so is `end` unless it is `columns`. A module has this code
 // once, for weights of all shapes.
-void emitPackRows(KernelBuilder &, Backend::Packing, mlir::Value weight, mlir::Value rows, mlir::Value columns,
-                  mlir::Value first, mlir::Value begin, mlir::Value end, mlir::Value packed);
+void emitPackRows(KernelBuilder &, Backend::Packing, const View &weight, const Term &rows, const Term &columns,
+                  mlir::Value first, const Term &begin, const Term &end, const View &packed);
 
 } // namespace xfc

@@ -102,9 +102,9 @@ static Value word(KernelBuilder &k, uint32_t bits) { return k.broadcast(k.i32Of(
 // Words whose upper halves are the nearest bf16. A NaN keeps its upper half with the quiet bit set, so that it does not
 // become an infinity.
 static Value roundedWords(KernelBuilder &k, Value x) {
-  Value bits = words(k, x),
-        odd = arith::AndIOp::create(k.b, arith::ShRUIOp::create(k.b, bits, word(k, 16)), word(k, 1));
-  Value nearest = k.add(k.add(bits, word(k, 0x7fff)), odd), quiet = arith::OrIOp::create(k.b, bits, word(k, 0x400000));
+  Value bits = words(k, x), upper = arith::ShRUIOp::create(k.b, bits, word(k, 16));
+  Value odd = arith::AndIOp::create(k.b, upper, word(k, 1)), nearest = k.add(k.add(bits, 0x7fff), odd);
+  Value quiet = arith::OrIOp::create(k.b, bits, word(k, 0x400000));
   return k.select(arith::CmpFOp::create(k.b, arith::CmpFPredicate::ORD, x, x), nearest, quiet);
 }
 
@@ -113,7 +113,8 @@ Value roundToBF16(KernelBuilder &k, Value x) {
     Value rounded = arith::TruncFOp::create(k.b, k.vectorType(k.lanes(), k.b.getBF16Type()), x);
     return arith::ExtFOp::create(k.b, x.getType(), rounded);
   }
-  return floats(k, arith::AndIOp::create(k.b, roundedWords(k, x), word(k, 0xffff0000)));
+  Value upper = word(k, 0xffff0000);
+  return floats(k, arith::AndIOp::create(k.b, roundedWords(k, x), upper));
 }
 
 static Value shuffled(KernelBuilder &k, Value first, Value second, llvm::function_ref<int64_t(int64_t)> from,
@@ -143,17 +144,18 @@ Value pairOfBF16(KernelBuilder &k, Value first, Value second) {
     return LLVM::BitcastOp::create(k.b, first.getType(),
                                    shuffled(k, both, both, [](int64_t i) { return i / 2 + i % 2 * 16; }, 32));
   }
-  Value low = arith::ShRUIOp::create(k.b, roundedWords(k, first), word(k, 16));
-  Value high = arith::AndIOp::create(k.b, roundedWords(k, second), word(k, 0xffff0000));
+  Value half = word(k, 16), upper = word(k, 0xffff0000);
+  Value low = arith::ShRUIOp::create(k.b, roundedWords(k, first), half);
+  Value high = arith::AndIOp::create(k.b, roundedWords(k, second), upper);
   return floats(k, arith::OrIOp::create(k.b, low, high));
 }
 
 // The first (half = 0) or second (half = 1) elements of a vector of pairs, widened. A load two bytes further on has the
 // second elements in the low halves, so that one shift serves both, and neither a mask nor the pairs take a register
 // from the sums.
-static Value widened(KernelBuilder &k, Value pairs, int64_t half) {
-  Value from = k.offset(pairs, half, k.b.getI16Type());
-  Value loaded = LLVM::LoadOp::create(k.b, k.vectorType(k.lanes(), k.i32), from, /*alignment=*/2);
+static Value widened(KernelBuilder &k, const View &pairs, int64_t half) {
+  View from = pairs.as(k.b.getI16Type()) + half;
+  Value loaded = LLVM::LoadOp::create(k.b, k.vectorType(k.lanes(), k.i32), from.data, /*alignment=*/2);
   return floats(k, arith::ShLIOp::create(k.b, loaded, word(k, 16)));
 }
 
@@ -166,18 +168,19 @@ static Value addPairs(KernelBuilder &k, Value sum, Value x, Value y) {
       .getResult(0);
 }
 
-void copyLeft(KernelBuilder &k, const Tiling &t, Value from, Value to, int64_t elements) {
+void copyLeft(KernelBuilder &k, const Tiling &t, const View &from, const View &to, int64_t elements) {
   if (isInt8(t.products))
     return copyInt8Row(k, t, from, to, elements);
   auto store = [&](Value x, Value i) {
-    if (t.products == Products::Widened)
-      return k.store(roundToBF16(k, x), k.offset(to, i));
-    Type bf16 = k.b.getBF16Type();
-    k.store(arith::TruncFOp::create(k.b, k.vectorType(k.lanes(), bf16), x), k.offset(to, i, bf16));
+    if (t.products != Products::Widened)
+      return k.store(x, to.as(k.b.getBF16Type()) + i);
+    View place = to + i;
+    k.store(roundToBF16(k, x), place);
   };
-  k.features(elements, [&](Value i, int64_t used) { store(k.loadPart(k.offset(from, i), used), i); });
+  k.features(elements, [&](Value i, int64_t used) { store(k.loadPart(from + i, used), i); });
+  Value zeros = k.splat(0);
   for (int64_t i = (elements + k.lanes() - 1) / k.lanes() * k.lanes(); i < t.units(elements) * t.pair; i += k.lanes())
-    store(k.splat(0), k.index(i));
+    store(zeros, k.index(i));
 }
 
 // Transposes 32 rows of 8 columns: each of 8 vectors begins with 4 of the rows, rounded, in its 4 parts of 128 bits,
@@ -186,11 +189,14 @@ void copyLeft(KernelBuilder &k, const Tiling &t, Value from, Value to, int64_t e
 // form the pairs.
 static SmallVector<Value> transposedPairs(KernelBuilder &k, llvm::function_ref<Value(int64_t row)> load) {
   auto rowsOf = [&](int64_t row, int64_t next) {
-    return shuffled(k, load(row), load(next), [](int64_t i) { return i; }, 16);
+    Value second = load(next);
+    return shuffled(k, load(row), second, [](int64_t i) { return i; }, 16);
   };
   SmallVector<Value> columns;
-  for (int64_t j = 0; j < 8; ++j)
-    columns.push_back(roundedTogether(k, rowsOf(j, 8 + j), rowsOf(16 + j, 24 + j)));
+  for (int64_t j = 0; j < 8; ++j) {
+    Value second = rowsOf(16 + j, 24 + j);
+    columns.push_back(roundedTogether(k, rowsOf(j, 8 + j), second));
+  }
   for (int64_t bit = 4; bit > 0; bit /= 2)
     for (int64_t j = 0; j < 8; ++j)
       if (!(j & bit)) {
@@ -204,60 +210,68 @@ static SmallVector<Value> transposedPairs(KernelBuilder &k, llvm::function_ref<V
   return columns;
 }
 
-void transposeLeft(KernelBuilder &k, const Tiling &t, Value from, Value stride, Value rows, Value columns, Value to,
-                   Value sums) {
+void transposeLeft(KernelBuilder &k, const Tiling &t, const View &from, Value rows, Value columns, const View &to,
+                   const View &sums) {
   const std::string name = std::string("transpose_pairs") + (sums ? "_and_sum" : "");
   SmallVector<Type> types = {k.ptr, k.i64, k.i64, k.i64, k.ptr, k.i64};
-  SmallVector<Value> arguments = {from, stride, rows, columns, to, k.index(t.stride)};
+  SmallVector<Value> arguments = {from.data, k.index(from.stride), rows, columns, to.data, k.index(to.stride)};
   if (sums) {
     types.push_back(k.ptr);
-    arguments.push_back(sums);
+    arguments.push_back(sums.data);
   }
   k.helper(name, types, [&](ValueRange a) {
-    Value stride = a[1], toStride = a[5];
+    View from = k.at(a[0]).inRows(a[1]), to = k.at(a[4]).inRows(a[5]);
+    Value rows = a[2], columns = a[3];
     // Transposes 32 rows of 16 columns. `load` returns 8 elements of a row from a column on; `add` adds a row to sums.
     auto transpose = [&](Value row, Value column, llvm::function_ref<Value(int64_t, int64_t)> load,
                          llvm::function_ref<Value(Value, int64_t)> add) {
       if (sums) {
-        Value at = k.offset(a[6], column), sum = k.load(at, k.lanes());
+        View at = k.at(a[6]) + column;
+        Value sum = k.load(at, k.lanes());
         for (int64_t r = 0; r < 2 * tile; ++r)
           sum = add(sum, r);
         k.store(sum, at);
       }
-      Value to = k.offset(k.offset(a[4], k.mul(column, toStride)), k.div(row, t.pair));
+      Value unit = k.div(row, t.pair);
+      View first = to(column, unit);
       for (int64_t half = 0; half < tile; half += 8)
         for (auto [i, pairs] : llvm::enumerate(transposedPairs(k, [&](int64_t r) { return load(r, half); })))
-          k.store(pairs, k.offset(to, k.mul(toStride, half + static_cast<int64_t>(i))));
+          k.store(pairs, first.row(half + static_cast<int64_t>(i)));
     };
-    Value whole = k.mul(k.div(a[2], 2 * tile), 2 * tile);
-    auto eachColumns = [&](Value row,
-                           llvm::function_ref<void(Value column, llvm::function_ref<Value(int64_t)> at)> body) {
-      Value from = k.offset(a[0], k.mul(row, stride));
-      k.loop(k.index(0), a[3], tile, [&](Value column) {
-        Value first = k.offset(from, column);
-        body(column, [&](int64_t r) { return k.offset(first, k.mul(stride, r)); });
+    Value whole = k.mul(k.div(rows, 2 * tile), 2 * tile);
+    using RowOf = llvm::function_ref<View(int64_t)>;
+    auto eachColumns = [&](Value row, llvm::function_ref<void(Value column, RowOf at)> body) {
+      View start = from.row(row);
+      k.loop(0, columns, tile, [&](Value column) {
+        View first = start + column;
+        body(column, [&](int64_t r) { return first.row(r); });
       });
     };
-    k.loop(k.index(0), whole, 2 * tile, [&](Value row) {
-      eachColumns(row, [&](Value column, llvm::function_ref<Value(int64_t)> at) {
+    k.loop(0, whole, 2 * tile, [&](Value row) {
+      eachColumns(row, [&](Value column, RowOf at) {
         transpose(
-            row, column, [&](int64_t r, int64_t half) { return k.load(k.offset(at(r), half), 8); },
+            row, column, [&](int64_t r, int64_t half) { return k.load(at(r) + half, 8); },
             [&](Value sum, int64_t r) { return k.addf(sum, k.load(at(r), k.lanes())); });
       });
     });
     // The rows that are left, with zeros in place of those that are missing.
-    k.when(k.less(whole, a[2]), [&] {
-      Value counts = k.broadcast(k.truncated(k.sub(a[2], whole)));
-      auto maskOf = [&](int64_t r) { return k.less(word(k, r), counts); };
-      eachColumns(whole, [&](Value column, llvm::function_ref<Value(int64_t)> at) {
+    k.when(k.less(whole, rows), [&] {
+      Value counts = k.broadcast(k.truncated(k.sub(rows, whole)));
+      auto isGiven = [&](int64_t r) { return k.less(r, counts); };
+      eachColumns(whole, [&](Value column, RowOf at) {
+        auto loadGiven = [&](int64_t r) {
+          Value given = isGiven(r);
+          return k.loadMasked(at(r), given);
+        };
         transpose(
             whole, column,
             [&](int64_t r, int64_t half) {
-              auto [low, high] = k.halves(k.loadMasked(at(r), maskOf(r)));
+              auto [low, high] = k.halves(loadGiven(r));
               return half ? high : low;
             },
             [&](Value sum, int64_t r) {
-              return k.select(maskOf(r), k.addf(sum, k.loadMasked(at(r), maskOf(r))), sum);
+              Value more = k.addf(sum, loadGiven(r));
+              return k.select(isGiven(r), more, sum);
             });
       });
     });
@@ -271,26 +285,26 @@ Value unitsOf(KernelBuilder &k, const Tiling &t, Value first, Value second, bool
   return rounds ? roundToBF16(k, first) : first;
 }
 
-void packRight(KernelBuilder &k, const Tiling &t, Value from, Value stride, Value rows, bool rounds, Value to,
-               Value panels, Value panelStride, Value columns) {
+void packRight(KernelBuilder &k, const Tiling &t, const View &from, Value rows, bool rounds, const View &to,
+               const Term &panels, Value columns) {
   const int64_t lanes = k.lanes();
   // Units of rows of which the first `given` exist.
   auto pack = [&](Value begin, Value end, int64_t given) {
     k.loop(begin, end, 1, [&](Value u) {
-      Value source = k.offset(from, k.mul(k.mul(u, t.pair), stride)), target = k.offset(to, k.mul(u, t.panel));
-      k.loop(k.index(0), panels, 1, [&](Value p) {
+      View source = from.row(k.mul(u, t.pair)), target = to + k.mul(u, t.panel);
+      k.loop(0, panels, 1, [&](Value p) {
         for (int64_t v = 0; v < t.vectors; ++v) {
           Value column = k.add(k.mul(p, t.panel), v * lanes);
           Value mask = columns ? k.lanesBelow(column, columns) : Value();
           auto load = [&](int64_t row) {
             if (row >= given)
               return k.splat(0);
-            Value at = k.offset(k.offset(source, k.mul(stride, row)), column);
+            View at = source.row(row) + column;
             return mask ? k.loadMasked(at, mask) : k.load(at, lanes);
           };
           Value first = load(0), second = load(1);
-          k.store(given ? unitsOf(k, t, first, second, rounds) : first,
-                  k.offset(k.offset(target, k.mul(p, panelStride)), v * lanes));
+          View place = target(p, v * lanes);
+          k.store(given ? unitsOf(k, t, first, second, rounds) : first, place);
         }
       });
     });
@@ -322,24 +336,24 @@ int64_t FetchedRows::tilesFor(const KernelBuilder &k, const Tiling &t, int64_t a
   return (all + rows - 1) / rows;
 }
 
-FetchedRows::FetchedRows(KernelBuilder &k, const Tiling &t, Value from, Value stride, int64_t all, int64_t columns,
-                         Value begin, int64_t most, int64_t depth, int64_t turns)
-    : across(pairsOfLines(k, columns)), rows(rowsFetched(k, t, columns, depth)), stride(stride) {
+FetchedRows::FetchedRows(KernelBuilder &k, const Tiling &t, const View &from, int64_t all, int64_t columns,
+                         const Term &begin, int64_t most, int64_t depth, int64_t turns)
+    : across(pairsOfLines(k, columns)), rows(rowsFetched(k, t, columns, depth)) {
   // The tiles of all turns share the prefetching evenly, because each step of theirs takes long. More than four pairs
   // of lines a step would wait for each other; what is left out by that is fetched when it is read.
   if (isTiled(t.products))
     rows = std::min((all + turns * most - 1) / (turns * most),
                     std::max<int64_t>(4 * std::max<int64_t>(depth / tile, 1) / across, 1));
-  tiles = k.min(k.max(k.sub(k.index((all + rows - 1) / rows), begin), k.index(0)), k.index(most));
-  first = [=, &k, rows = rows](Value tile) { return k.offset(from, k.mul(k.mul(k.add(begin, tile), rows), stride)); };
+  tiles = k.min(k.max(k.sub((all + rows - 1) / rows, begin), 0), most);
+  first = [=, &k, rows = rows](Value tile) { return from.row(k.mul(k.add(begin, tile), rows)); };
 }
 
 // Prefetches a pair of cache lines of a row.
-static void fetchPair(KernelBuilder &k, Value row, Value pair) {
+static void fetchPair(KernelBuilder &k, const View &row, Value pair) {
   const int64_t line = 64 / k.bytes();
-  Value at = k.offset(row, k.mul(pair, 2 * line));
+  View at = row + k.mul(pair, 2 * line);
   k.prefetch(at);
-  k.prefetch(k.offset(at, line));
+  k.prefetch(at + line);
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -362,9 +376,9 @@ static std::string microKernel(KernelBuilder &k, const Tiling &t, const Left &le
                                const Beside &beside) {
   static const char *const kinds[] = {"", "_widened", "_pairs", "", "_quads", "_dots"};
   const char *kind = kinds[static_cast<int>(t.products)];
-  const bool int8 = isInt8(t.products);
+  const bool int8 = isInt8(t.products), adjacent = left.rows.stride.number == 1;
   std::string name =
-      llvm::formatv("product{0}_{1}x{2}_{3}{4}", kind, rows, width * t.panel, left.row ? "rows" : "columns",
+      llvm::formatv("product{0}_{1}x{2}_{3}{4}", kind, rows, width * t.panel, adjacent ? "columns" : "rows",
                     left.unit == 1 ? "" : llvm::formatv("_{0}", left.unit).str());
   SmallVector<Type> types = {k.ptr, k.i64, k.ptr, k.i64, k.i64, k.ptr, k.i64, k.i1};
   if (beside.panelWords) {
@@ -376,20 +390,22 @@ static std::string microKernel(KernelBuilder &k, const Tiling &t, const Left &le
     types.append({k.ptr, k.i64});
   }
   k.helper(name, types, [&](ValueRange arguments) {
-    Value a = arguments[0], aStride = arguments[1], b = arguments[2], bStride = arguments[3], depth = arguments[4];
-    Value c = arguments[5], cStride = arguments[6], accumulate = arguments[7];
+    View a = k.at(arguments[0]).inRows(arguments[1]), b = k.at(arguments[2]).inRows(arguments[3]);
+    View c = k.at(arguments[5]).inRows(arguments[6]);
+    Value depth = arguments[4], accumulate = arguments[7];
     const int64_t vectors = t.vectors * width, halves = t.products == Products::Widened ? 2 : 1;
     const size_t ofRows = beside.panelWords ? 9 : 8;
-    Value fromRow = ofRows < arguments.size() ? arguments[ofRows] : Value(),
-          rowStride = fromRow ? arguments[ofRows + 1] : Value();
-    SmallVector<Value> aRows, cRows, panels;
+    View others; // rows to prefetch or pack
+    if (ofRows < arguments.size())
+      others = k.at(arguments[ofRows]).inRows(arguments[ofRows + 1]);
+    SmallVector<View> aRows, cRows, panels;
     for (int64_t r = 0; r < rows; ++r) {
-      aRows.push_back(left.row ? k.offset(a, k.mul(aStride, r)) : k.offset(a, r));
-      cRows.push_back(k.offset(c, k.mul(cStride, r)));
+      aRows.push_back(adjacent ? a + r : a.row(r));
+      cRows.push_back(c.row(r));
     }
     for (int64_t w = 0; w < width; ++w)
-      panels.push_back(k.offset(b, k.mul(bStride, w)));
-    auto at = [&](int64_t r, int64_t v) { return k.offset(cRows[r], v * k.lanes()); };
+      panels.push_back(b.row(w));
+    auto at = [&](int64_t r, int64_t v) { return cRows[r] + v * k.lanes(); };
     Values sums = k.choose(
         accumulate,
         [&] {
@@ -406,27 +422,27 @@ static std::string microKernel(KernelBuilder &k, const Tiling &t, const Left &le
       if (beside.panelWords >= k.lanes() ||
           unroll > 1) // the units left over have no cache line of their own if few words are prefetched
         for (int64_t word = 0; word < unroll * beside.panelWords; word += 64 / k.bytes())
-          k.prefetch(k.offset(arguments[8], k.add(k.mul(from, beside.panelWords), word)));
+          k.prefetch(k.at(arguments[8]) + k.add(k.mul(from, beside.panelWords), word));
       if (beside.across && unroll > 1) {
-        Value turn = k.div(from, unroll);
-        fetchPair(k, k.offset(fromRow, k.mul(k.div(turn, beside.across), rowStride)), k.rem(turn, beside.across));
+        Value turn = k.div(from, unroll), pair = k.rem(turn, beside.across);
+        fetchPair(k, others.row(k.div(turn, beside.across)), pair);
       }
       for (int64_t u = 0; u < unroll; ++u)
         for (int64_t half = 0; half < halves; ++half) {
           SmallVector<Value> right;
           for (int64_t v = 0; v < vectors; ++v) {
-            Value p = k.offset(k.offset(panels[v / t.vectors], bAt), u * t.panel + v % t.vectors * k.lanes());
+            View p = panels[v / t.vectors] + bAt + (u * t.panel + v % t.vectors * k.lanes());
             if (beside.pack) {
-              right.push_back(
-                  k.load(k.offset(k.offset(fromRow, k.mul(k.add(from, u), rowStride)), v * k.lanes()), k.lanes()));
+              right.push_back(k.load(others(k.add(from, u), v * k.lanes()), k.lanes()));
               k.store(right.back(), p);
             } else {
               right.push_back(t.products == Products::Widened ? widened(k, p, half) : k.load(p, k.lanes()));
             }
           }
           for (int64_t r = 0; r < rows; ++r) {
-            Value xAt = k.offset(k.offset(aRows[r], aAt), u * left.unit + half), x = k.broadcast(k.load(xAt));
-            Value magnitude = t.products == Products::Quads ? k.broadcast(k.load(k.offset(xAt, 1))) : Value();
+            View xAt = aRows[r] + aAt + (u * left.unit + half);
+            Value x = k.broadcast(k.load(xAt));
+            Value magnitude = t.products == Products::Quads ? k.broadcast(k.load(xAt + 1)) : Value();
             for (int64_t v = 0; v < vectors; ++v) {
               Value &sum = state[r * vectors + v];
               sum = int8                            ? addInt8(k, t, sum, x, magnitude, right[v])
@@ -439,8 +455,7 @@ static std::string microKernel(KernelBuilder &k, const Tiling &t, const Left &le
     };
     const int64_t unroll = t.around();
     Value whole = k.mul(k.div(depth, unroll), unroll);
-    sums = k.loop(k.index(0), whole, unroll, sums,
-                  [&](Value at, Values state) { return step(at, unroll, std::move(state)); });
+    sums = k.loop(0, whole, unroll, sums, [&](Value at, Values state) { return step(at, unroll, std::move(state)); });
     sums = k.loop(whole, depth, 1, sums, [&](Value at, Values state) { return step(at, 1, std::move(state)); });
     for (int64_t i = 0; i < rows * vectors; ++i)
       k.store(sums[i], at(i / vectors, i % vectors));
@@ -474,14 +489,16 @@ void configureTiles(KernelBuilder &k, const Tiling &t, Value count) {
   Value constant = arith::ConstantOp::create(k.b, DenseElementsAttr::get(type, ArrayRef<int32_t>(words)));
   // All tiles of left operands and sums have as many rows as there are, if they are few, since a product takes as long
   // as its sums have rows. Right operands always have all rows.
-  Value rows = k.truncated(k.min(count, k.index(tile)));
+  Value rows = k.truncated(k.min(count, tile));
   auto repeated = [&](int32_t bytes) { return arith::MulIOp::create(k.b, rows, k.i32Of(bytes)); };
   Value right = k.i32Of((tile << 16) | (tile << 24));
-  Value configuration = k.onStack(type);
-  LLVM::StoreOp::create(k.b, constant, configuration);
-  LLVM::StoreOp::create(k.b, repeated(0x01010101), k.offset(configuration, 12, k.i32));
-  LLVM::StoreOp::create(k.b, arith::OrIOp::create(k.b, repeated(0x0101), right), k.offset(configuration, 13, k.i32));
-  tileInstruction(k, "llvm.x86.ldtilecfg", configuration);
+  View configuration = k.at(k.onStack(type), k.i32);
+  LLVM::StoreOp::create(k.b, constant, configuration.data);
+  View rowsOfSums = configuration + 12;
+  LLVM::StoreOp::create(k.b, repeated(0x01010101), rowsOfSums.data);
+  View rowsOfOperands = configuration + 13;
+  LLVM::StoreOp::create(k.b, arith::OrIOp::create(k.b, repeated(0x0101), right), rowsOfOperands.data);
+  tileInstruction(k, "llvm.x86.ldtilecfg", configuration.data);
   k.atEnd([&k] { tileInstruction(k, "llvm.x86.tilerelease", {}); });
 }
 
@@ -527,72 +544,75 @@ static std::string tileKernel(KernelBuilder &k, const Tiling &t, int64_t rowTile
     types.append({k.ptr, k.i64, k.ptr});
   }
   k.helper(name, types, [&](ValueRange arguments) {
-    Value a = arguments[0], aStride = arguments[1], b = arguments[2], bStride = arguments[3], depth = arguments[4],
-          c = arguments[5], cStride = arguments[6], accumulate = arguments[7];
+    View a = k.at(arguments[0]), b = k.at(arguments[2]).inRows(arguments[3]);
+    View c = k.at(arguments[5]).inRows(arguments[6]);
+    Value aStride = arguments[1], depth = arguments[4], cStride = arguments[6], accumulate = arguments[7];
     const int64_t ofPanel = t.panel / tile, line = 64 / k.bytes(), products = rowTiles * columnTiles;
     Value aBytes = k.mul(aStride, k.bytes()), bBytes = k.index(t.panel * k.bytes()), cBytes = k.mul(cStride, k.bytes());
-    auto load = [&](int64_t number, Value p, Value bytes) {
-      tileInstruction(k, "llvm.x86.tileloadd64", {byte(k, number), p, bytes});
+    auto load = [&](int64_t number, const View &p, Value bytes) {
+      tileInstruction(k, "llvm.x86.tileloadd64", {byte(k, number), p.data, bytes});
     };
-    auto eachSum = [&](const std::function<void(int64_t number, Value p)> &body) {
+    auto eachSum = [&](const std::function<void(int64_t number, const View &p)> &body) {
       for (int64_t i = 0; i < products; ++i)
-        body(firstSum + i, k.offset(k.offset(c, k.mul(cStride, i / columnTiles * tile)), i % columnTiles * tile));
+        body(firstSum + i, c.row(i / columnTiles * tile) + i % columnTiles * tile);
     };
     k.when(
-        accumulate, [&] { eachSum([&](int64_t number, Value p) { load(number, p, cBytes); }); },
-        [&] { eachSum([&](int64_t number, Value) { tileInstruction(k, "llvm.x86.tilezero", byte(k, number)); }); });
-    k.loop(k.index(0), depth, tile, [&](Value at) {
+        accumulate, [&] { eachSum([&](int64_t number, const View &p) { load(number, p, cBytes); }); },
+        [&] {
+          eachSum([&](int64_t number, const View &) { tileInstruction(k, "llvm.x86.tilezero", byte(k, number)); });
+        });
+    k.loop(0, depth, tile, [&](Value at) {
       std::vector<std::function<void()>> prefetches, conversions;
-      auto fetch = [&](Value p) { prefetches.push_back([&k, p] { k.prefetch(p); }); };
+      auto fetch = [&](const View &p) { prefetches.push_back([&k, p] { k.prefetch(p); }); };
       size_t next = 8;
       Value step = k.div(at, tile);
       if (between.panel) {
-        Value from = k.offset(arguments[next++], k.mul(step, between.panel * line));
+        View from = k.at(arguments[next++]) + k.mul(step, between.panel * line);
         for (int64_t i = 0; i < between.panel; ++i)
-          fetch(k.offset(from, i * line));
+          fetch(from + i * line);
       }
       for (const Between::Rows &rows : between.rows) {
-        Value from = arguments[next], stride = arguments[next + 1];
+        View from = k.at(arguments[next]).inRows(arguments[next + 1]);
         next += 2;
         for (int64_t i = 0; i < rows.pairs; ++i) {
-          Value pair = k.add(k.mul(step, rows.pairs), i);
-          Value p = k.offset(k.offset(from, k.mul(k.div(pair, rows.across), stride)),
-                             k.mul(k.rem(pair, rows.across), 2 * line));
+          Value pair = k.add(k.mul(step, rows.pairs), i), column = k.mul(k.rem(pair, rows.across), 2 * line);
+          View p = from(k.div(pair, rows.across), column);
           fetch(p);
-          fetch(k.offset(p, line));
+          fetch(p + line);
         }
       }
       if (between.converts) {
-        Value element = k.mul(at, t.pair), from = k.offset(arguments[next], element), stride = arguments[next + 1];
+        Value element = k.mul(at, t.pair), stride = arguments[next + 1];
+        View from = k.at(arguments[next]) + element;
         SmallVector<Value, 2> masks;
         for (int64_t v = 0; between.masked && v < 2; ++v)
           masks.push_back(k.lanesBelow(k.add(element, v * k.lanes()), arguments[next + 2]));
         next += between.masked ? 3 : 2;
         // Each row's address is the previous one's plus the stride, and offsets in scratch are constants: both save
         // registers.
-        Value to = k.offset(k.offset(a, at), rowTiles * tile * t.stride);
-        for (int64_t r = 0; r < rowTiles * tile; ++r, from = k.offset(from, stride))
+        View to = a + at + rowTiles * tile * t.stride;
+        for (int64_t r = 0; r < rowTiles * tile; ++r, from = from + stride)
           conversions.push_back([=, &k] {
             auto half = [&](int64_t v) {
-              Value p = k.offset(from, v * k.lanes());
+              View p = from + v * k.lanes();
               return masks.empty() ? k.load(p, k.lanes()) : k.loadMasked(p, masks[v]);
             };
             Value first = half(0), second = half(1);
-            k.store(adjacentPairsOfBF16(k, first, second), k.offset(to, r * t.stride));
+            View place = to + r * t.stride;
+            k.store(adjacentPairsOfBF16(k, first, second), place);
           });
       }
       if (between.units) {
-        Value unit = k.mul(step, between.units), stride = arguments[next + 1];
-        Value from = k.offset(arguments[next], k.mul(k.mul(unit, t.pair), stride)),
-              to = k.offset(arguments[next + 2], k.mul(unit, t.panel));
+        Value unit = k.mul(step, between.units);
+        View from = k.at(arguments[next]).inRows(arguments[next + 1]).row(k.mul(unit, t.pair)),
+             to = k.at(arguments[next + 2]) + k.mul(unit, t.panel);
         for (int64_t u = 0; u < between.units; ++u)
           for (int64_t v = 0; v < t.vectors; ++v)
             conversions.push_back([=, &k] {
-              auto row = [&](int64_t r) {
-                return k.load(k.offset(k.offset(from, k.mul(stride, u * 2 + r)), v * k.lanes()), k.lanes());
-              };
+              auto row = [&](int64_t r) { return k.load(from(u * 2 + r, v * k.lanes()), k.lanes()); };
               Value first = row(0), second = row(1);
-              k.store(pairOfBF16(k, first, second), k.offset(to, u * t.panel + v * k.lanes()));
+              View place = to + (u * t.panel + v * k.lanes());
+              k.store(pairOfBF16(k, first, second), place);
             });
       }
       // Does the share of the work that follows product i.
@@ -603,36 +623,40 @@ static std::string tileKernel(KernelBuilder &k, const Tiling &t, int64_t rowTile
       for (int64_t i = 0; i < products; ++i) {
         // A single tile of rows needs each right tile once, and two right tiles take turns.
         const int64_t r = i / columnTiles, j = i % columnTiles, left = firstLeft + r, right = firstRight + j % 2;
-        if (j == 0)
-          load(left, k.offset(k.offset(a, at), k.mul(aStride, r * tile)), aBytes);
+        if (j == 0) {
+          Value row = k.mul(aStride, r * tile);
+          load(left, a + at + row, aBytes);
+        }
         if (r == 0) {
-          Value panel = k.offset(b, k.mul(bStride, j / ofPanel));
-          load(right, k.offset(k.offset(panel, k.mul(at, t.panel)), j % ofPanel * tile), bBytes);
+          View panel = b.row(j / ofPanel);
+          load(right, panel + k.mul(at, t.panel) + j % ofPanel * tile, bBytes);
         }
         tileInstruction(k, product, {byte(k, firstSum + i), byte(k, left), byte(k, right)});
         share(prefetches, i);
         share(conversions, i);
       }
     });
-    eachSum(
-        [&](int64_t number, Value p) { tileInstruction(k, "llvm.x86.tilestored64", {byte(k, number), p, cBytes}); });
+    eachSum([&](int64_t number, const View &p) {
+      tileInstruction(k, "llvm.x86.tilestored64", {byte(k, number), p.data, cBytes});
+    });
   });
   return name;
 }
 
-static void multiplyTiles(KernelBuilder &k, const Tiling &t, const Left &a, const Right &b, int64_t panels, Value depth,
-                          Value c, Value cStride, Value count, Value accumulate, const Ahead &ahead, bool fetchNext,
-                          ArrayRef<FetchedRows> fetched) {
+// The arguments of a micro-kernel: its operands with their strides, and how it sums.
+static SmallVector<Value> argumentsOf(KernelBuilder &k, const View &left, const View &right, const Term &depth,
+                                      const View &sums, Value accumulate) {
+  return {left.data, k.index(left.stride), right.data, k.index(right.stride), k.index(depth),
+          sums.data, k.index(sums.stride), accumulate};
+}
+
+static void multiplyTiles(KernelBuilder &k, const Tiling &t, const Left &a, const Right &b, int64_t panels,
+                          const Term &depth, const View &c, Value count, Value accumulate, const Ahead &ahead,
+                          bool fetchNext, ArrayRef<FetchedRows> fetched) {
   auto call = [&](Value row, int64_t rowTiles, int64_t panel, int64_t width, const Between &between = {},
                   ArrayRef<Value> others = {}) {
-    SmallVector<Value> arguments = {k.offset(a.from, k.mul(row, a.row)),
-                                    a.row,
-                                    k.offset(b.from, k.mul(b.stride, panel)),
-                                    b.stride,
-                                    depth,
-                                    k.offset(c, k.add(k.mul(row, cStride), panel * t.panel)),
-                                    cStride,
-                                    accumulate};
+    View left = a.rows.row(row), right = b.panels.row(panel), sums = c + k.add(k.mul(row, c.stride), panel * t.panel);
+    SmallVector<Value> arguments = argumentsOf(k, left, right, depth, sums, accumulate);
     llvm::append_range(arguments, others);
     k.invoke(tileKernel(k, t, rowTiles, width * t.panel / tile, between), arguments);
   };
@@ -651,24 +675,26 @@ static void multiplyTiles(KernelBuilder &k, const Tiling &t, const Left &a, cons
     Value done = k.index(0);
     auto rowsUpTo = [&](Value end, const Between &between) {
       k.loop(done, end, 2 * tile, [&](Value row) {
-        Value number = k.div(row, t.rows), stepsBefore = k.mul(number, k.div(depth, tile));
+        Value number = k.div(row, t.rows), stepsBefore = k.mul(number, k.div(k.index(depth), tile));
         ahead(number, panel);
         SmallVector<Value> others;
-        if (between.panel)
-          others.push_back(k.offset(k.offset(b.from, k.mul(b.stride, panel + 1)),
-                                    k.mul(stepsBefore, between.panel * 64 / k.bytes())));
+        auto append = [&](const View &rows) { others.append({rows.data, k.index(rows.stride)}); };
+        if (between.panel) {
+          Value words = k.mul(stepsBefore, between.panel * 64 / k.bytes());
+          others.push_back((b.panels.row(panel + 1) + words).data);
+        }
         // Surplus tiles prefetch the last rows again.
         for (const FetchedRows &rows : rowsFetched)
-          others.append({rows.first(k.min(number, k.max(k.sub(rows.tiles, k.index(1)), k.index(0)))), rows.stride});
+          append(rows.first(k.min(number, k.max(k.sub(rows.tiles, 1), 0))));
         if (between.converts) {
-          others.append({k.offset(a.next.from, k.mul(row, a.next.stride)), a.next.stride});
+          append(a.next.from.row(row));
           if (between.masked)
             others.push_back(a.next.elements);
         }
         if (between.units) {
           Value unit = k.mul(stepsBefore, between.units);
-          others.append({k.offset(b.next.from, k.mul(k.mul(unit, t.pair), b.next.stride)), b.next.stride,
-                         k.offset(b.next.to, k.mul(unit, t.panel))});
+          append(b.next.from.row(k.mul(unit, t.pair)));
+          others.push_back((b.next.to + k.mul(unit, t.panel)).data);
         }
         call(row, 2, panel, 1, between, others);
       });
@@ -686,27 +712,23 @@ static void multiplyTiles(KernelBuilder &k, const Tiling &t, const Left &a, cons
   k.when(k.less(twos, count), [&] { call(twos, 1, 0, panels); });
 }
 
-void multiplyPanels(KernelBuilder &k, const Tiling &t, const Left &a, const Right &b, int64_t panels, Value depth,
-                    Value c, Value cStride, Value count, Value accumulate, const Ahead &ahead, bool fetchNext,
+void multiplyPanels(KernelBuilder &k, const Tiling &t, const Left &a, const Right &b, int64_t panels, const Term &depth,
+                    const View &c, Value count, Value accumulate, const Ahead &ahead, bool fetchNext,
                     ArrayRef<FetchedRows> fetched) {
   if (isTiled(t.products))
-    return multiplyTiles(k, t, a, b, panels, depth, c, cStride, count, accumulate, ahead, fetchNext, fetched);
+    return multiplyTiles(k, t, a, b, panels, depth, c, count, accumulate, ahead, fetchNext, fetched);
   Value tiles = k.div(count, t.rows), whole = k.mul(tiles, t.rows), rest = k.sub(count, whole);
   using Rows = SmallVector<Value>; // the first row to prefetch or pack, and the stride
+  auto rowsOf = [&](const View &rows) { return Rows{rows.data, k.index(rows.stride)}; };
   auto call = [&](Value tile, int64_t rows, int64_t panel, int64_t width, const Beside &beside = {},
                   const Rows &others = {}) {
-    Value rowsOfC = k.offset(c, k.add(k.mul(k.mul(tile, t.rows), cStride), panel * t.panel));
-    SmallVector<Value> arguments = {k.offset(a.from, k.mul(tile, a.tile)),
-                                    a.row ? a.row : k.index(1),
-                                    k.offset(b.from, k.mul(b.stride, panel)),
-                                    b.stride,
-                                    depth,
-                                    rowsOfC,
-                                    cStride,
-                                    accumulate};
-    if (beside.panelWords)
-      arguments.push_back(
-          k.offset(k.offset(b.from, k.mul(b.stride, panel + 1)), k.mul(k.mul(tile, depth), beside.panelWords)));
+    View sums = c + k.add(k.mul(k.mul(tile, t.rows), c.stride), panel * t.panel);
+    View left = a.rows + k.mul(tile, a.tile), right = b.panels.row(panel);
+    SmallVector<Value> arguments = argumentsOf(k, left, right, depth, sums, accumulate);
+    if (beside.panelWords) {
+      Value words = k.mul(k.mul(tile, depth), beside.panelWords);
+      arguments.push_back((b.panels.row(panel + 1) + words).data);
+    }
     llvm::append_range(arguments, others);
     k.invoke(microKernel(k, t, a, rows, width, beside), arguments);
   };
@@ -723,21 +745,21 @@ void multiplyPanels(KernelBuilder &k, const Tiling &t, const Left &a, const Righ
       for (const FetchedRows &rows : panel == 0 ? fetched : ArrayRef<FetchedRows>()) {
         Value before = done, last = k.min(end, k.add(done, rows.tiles));
         tilesUpTo(last, {.panelWords = panelWords, .across = rows.across},
-                  [&](Value tile) { return Rows{rows.first(k.sub(tile, before)), rows.stride}; });
+                  [&](Value tile) { return rowsOf(rows.first(k.sub(tile, before))); });
         done = last;
       }
       tilesUpTo(end, {.panelWords = panelWords});
     };
     if (b.unpacked) {
-      tilesUpTo(k.index(1), {.pack = true}, [&](Value) { return Rows{b.unpacked, b.unpackedStride}; });
+      tilesUpTo(k.index(1), {.pack = true}, [&](Value) { return rowsOf(b.unpacked); });
       done = k.index(1);
       tilesWithRows(tiles, 0);
     } else if (fetchNext) {
       // Prefetches one vector of the next panel per unit, or, if there are enough tiles for nearly all of the panel,
       // one per four units, which stalls less.
       const int64_t thinTiles = 4 * t.vectors;
-      Value begin = done, thinly = k.less(k.index(thinTiles * 3 / 4 - 1), tiles);
-      Value end = k.min(tiles, k.select(thinly, k.index(thinTiles), k.index(t.vectors)));
+      Value begin = done, thinly = k.less(thinTiles * 3 / 4 - 1, tiles);
+      Value end = k.min(tiles, k.select(thinly, thinTiles, t.vectors));
       k.when(
           thinly,
           [&] {
@@ -752,7 +774,7 @@ void multiplyPanels(KernelBuilder &k, const Tiling &t, const Left &a, const Righ
     }
   }
   for (int64_t rows = 1; rows < t.rows; ++rows)
-    k.when(k.equal(rest, k.index(rows)), [&] {
+    k.when(k.equal(rest, rows), [&] {
       // Tiles are as wide as the registers allow for sums, right operands and one left operand. The right operands of a
       // single row come from memory, unless they have to be widened.
       int64_t most = 8 / t.vectors;

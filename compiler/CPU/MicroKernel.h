@@ -68,32 +68,32 @@ struct Tiling {
 // between its products: rows of the left operand or a panel of the right one, but not both. Only for the form Tiles.
 //
 // While the first panel is multiplied, each of the first `tiles` tiles of rows converts the rows of the next tile,
-// which must be whole, from rows of f32: those of the second tile begin at `from`, `stride` apart. If `elements` is
-// set, only so many elements of each row exist from there on, and zeros take the place of the others.
+// which must be whole, from rows of f32: those of the second tile begin at `from`. If `elements` is set, only so many
+// elements of each row exist from there on, and zeros take the place of the others.
 struct NextRows {
-  mlir::Value from, stride, elements, tiles;
+  View from;
+  mlir::Value elements, tiles;
 };
 // Each of the first `tiles` tiles of rows (or of fewer, if not so many have at least 17 rows) packs `units` units in
-// each step of 16 units, as packRight does, from rows of elements that begin at `from`, `stride` apart, into a panel
-// that begins at `to`.
+// each step of 16 units, as packRight does, from rows of elements into a panel that begins at `to`.
 struct NextPanel {
-  mlir::Value from, stride, to, tiles;
+  View from, to;
+  mlir::Value tiles;
   int64_t units = 0;
 };
 
-// Operands of multiplyPanels; strides are in words. In the left operand, `row` is the stride between rows (1 if it is
-// null), `unit` the stride between units, and `tile` the stride between the rows of successive micro-kernels.
+// Operands of multiplyPanels, in words. The left operand has `rows`, of which the number 1 as the stride says that they
+// are adjacent; `unit` is the stride between units, and `tile` the stride between the rows of successive micro-kernels.
 struct Left {
-  mlir::Value from, row;
+  View rows;
   int64_t unit;
-  mlir::Value tile;
+  Term tile = mlir::Value();
   NextRows next = {};
 };
-// In the right operand, `stride` is the stride between panels. If `unpacked` is set, the panel, of which there is only
-// one, is not packed yet: the first tile of rows, which must be whole, packs it while it multiplies, from rows of
-// elements with the stride `unpackedStride`.
+// The right operand has `panels`. If `unpacked` is set, the panel, of which there is only one, is not packed yet: the
+// first tile of rows, which must be whole, packs it while it multiplies, from these rows of elements.
 struct Right {
-  mlir::Value from, stride, unpacked, unpackedStride;
+  View panels, unpacked = {};
   NextPanel next = {};
 };
 
@@ -110,45 +110,43 @@ using Ahead = std::function<void(mlir::Value tile, int64_t panel)>;
 // of cache lines per iteration (that of AMX as many as the tiles' share takes), because prefetches between two
 // micro-kernels stall and those within one do not.
 struct FetchedRows {
-  int64_t across;                                     // pairs of cache lines per row
-  int64_t rows;                                       // rows that a tile prefetches
-  mlir::Value tiles;                                  // the number of tiles that prefetch
-  std::function<mlir::Value(mlir::Value tile)> first; // the first row that the tile with this index prefetches
-  mlir::Value stride;
+  int64_t across;                              // pairs of cache lines per row
+  int64_t rows;                                // rows that a tile prefetches
+  mlir::Value tiles;                           // the number of tiles that prefetch
+  std::function<View(mlir::Value tile)> first; // the first row that the tile with this index prefetches
 
   // Prefetches `all` rows of `columns` elements (both static), starting at `from`, with at most `most` tiles of `depth`
   // units each. `begin` tiles have prefetched the rows before them already. With AMX, the rows are spread evenly over
   // `turns` times `most` tiles.
-  FetchedRows(KernelBuilder &k, const Tiling &t, mlir::Value from, mlir::Value stride, int64_t all, int64_t columns,
-              mlir::Value begin, int64_t most, int64_t depth, int64_t turns);
+  FetchedRows(KernelBuilder &k, const Tiling &t, const View &from, int64_t all, int64_t columns, const Term &begin,
+              int64_t most, int64_t depth, int64_t turns);
   // The number of tiles that this takes if a block has its full depth.
   static int64_t tilesFor(const KernelBuilder &k, const Tiling &t, int64_t all, int64_t columns);
 };
 
-// Multiplies `count` rows of a by `panels` (static) panels of b; the rows of c have the stride `cStride`, and `depth`
-// counts units. With `accumulate`, sums start from the contents of c. With `fetchNext`, the first whole tiles of rows
-// each prefetch a part of the next panel: weights come from far away, and the hardware stops prefetching at the end of
-// a page. `fetched` is prefetched as well, except with `fetchNext` and few tiles of rows, where the next panel takes
-// all the prefetches there are. Tiles of AMX must be configured.
-void multiplyPanels(KernelBuilder &k, const Tiling &t, const Left &a, const Right &b, int64_t panels, mlir::Value depth,
-                    mlir::Value c, mlir::Value cStride, mlir::Value count, mlir::Value accumulate, const Ahead &ahead,
+// Multiplies `count` rows of a by `panels` (static) panels of b; `depth` counts units. With `accumulate`, sums start
+// from the contents of c. With `fetchNext`, the first whole tiles of rows each prefetch a part of the next panel:
+// weights come from far away, and the hardware stops prefetching at the end of a page. `fetched` is prefetched as well,
+// except with `fetchNext` and few tiles of rows, where the next panel takes all the prefetches there are. Tiles of AMX
+// must be configured.
+void multiplyPanels(KernelBuilder &k, const Tiling &t, const Left &a, const Right &b, int64_t panels, const Term &depth,
+                    const View &c, mlir::Value count, mlir::Value accumulate, const Ahead &ahead,
                     bool fetchNext = false, llvm::ArrayRef<FetchedRows> fetched = {});
 
 // Copies `elements` (static) elements of a row of f32 into a row of the left operand in its form, padded with zeros to
 // the end of the last unit.
-void copyLeft(KernelBuilder &k, const Tiling &t, mlir::Value from, mlir::Value to, int64_t elements);
+void copyLeft(KernelBuilder &k, const Tiling &t, const View &from, const View &to, int64_t elements);
 // The transposed left operand of a weight's gradient, in the form Tiles: copies `rows` rows of `columns` columns,
 // starting at `from`, into a row of units for each column, starting at `to`, with zeros to the end of the last tile. If
 // `sums` is given, the columns' sums there are continued in the order of the rows, before rounding. Reads and writes
 // whole groups of 16 columns.
-void transposeLeft(KernelBuilder &k, const Tiling &t, mlir::Value from, mlir::Value stride, mlir::Value rows,
-                   mlir::Value columns, mlir::Value to, mlir::Value sums);
+void transposeLeft(KernelBuilder &k, const Tiling &t, const View &from, mlir::Value rows, mlir::Value columns,
+                   const View &to, const View &sums);
 // A right operand whose rows are not weights: copies `rows` rows of elements, starting at `from`, into `panels` panels,
-// starting at `to` and `panelStride` apart, with zeros to the end of the last unit, and of the last tile. Elements that
-// are no pairs are rounded to bf16 if `rounds` is set. Reads whole panels, or only the first `columns` columns if that
-// is given.
-void packRight(KernelBuilder &k, const Tiling &t, mlir::Value from, mlir::Value stride, mlir::Value rows, bool rounds,
-               mlir::Value to, mlir::Value panels, mlir::Value panelStride, mlir::Value columns = {});
+// starting at `to`, with zeros to the end of the last unit, and of the last tile. Elements that are no pairs are
+// rounded to bf16 if `rounds` is set. Reads whole panels, or only the first `columns` columns if that is given.
+void packRight(KernelBuilder &k, const Tiling &t, const View &from, mlir::Value rows, bool rounds, const View &to,
+               const Term &panels, mlir::Value columns = {});
 // A vector of units of two rows, rounded in the same way. The second row counts only in pairs.
 mlir::Value unitsOf(KernelBuilder &k, const Tiling &t, mlir::Value first, mlir::Value second, bool rounds);
 // roundToBF16 rounds a vector of f32 to the nearest bf16, ties to even, and returns it as f32; pairOfBF16 rounds two

@@ -15,7 +15,7 @@ Value tail(KernelBuilder &k, Value x, int64_t used) {
   SmallVector<bool> lanes(k.lanes());
   std::fill_n(lanes.begin(), used, true);
   auto type = VectorType::get({k.lanes()}, k.i1);
-  return k.select(arith::ConstantOp::create(k.b, DenseElementsAttr::get(type, ArrayRef<bool>(lanes))), x, k.splat(0));
+  return k.select(arith::ConstantOp::create(k.b, DenseElementsAttr::get(type, ArrayRef<bool>(lanes))), x, 0);
 }
 
 // Several sums over a row, each in independent chains if the row is long enough; the number of chains is what 32-byte
@@ -29,7 +29,7 @@ SmallVector<Value> rowSums(KernelBuilder &k, int64_t width, int64_t sums,
       s[chain * sums + i] = k.addf(s[chain * sums + i], x);
   };
   if (whole)
-    state = k.loop(k.index(0), k.index(whole), chains * lanes, state, [&](Value f, Values s) {
+    state = k.loop(0, whole, chains * lanes, state, [&](Value f, Values s) {
       for (int64_t c = 0; c < chains; ++c)
         accumulate(s, c, k.add(f, c * lanes), lanes);
       return s;
@@ -109,9 +109,9 @@ static Backend::KernelInfo emitAddNorm(KernelBuilder &k, AddNormOp op) {
   k.eachRow(per, [&](Value row) {
     View from = x.row(row), other = residual.row(row);
     // A sum that nothing reads stays in scratch.
-    View to = keep ? sum.row(row) : k.at(k.scratch);
+    View to = keep ? sum.row(row) : k.scratch;
     k.features(parts.width, [&](Value f, int64_t used) {
-      Value s = k.addf(k.load(from + f, k.lanes()), k.load(other + f, k.lanes()));
+      Value more = k.load(other + f, k.lanes()), s = k.addf(k.load(from + f, k.lanes()), more);
       k.storePart(s, to + f, used);
     });
     auto at = [&](Value f, int64_t) { return k.load(to + f, k.lanes()); };
@@ -193,21 +193,31 @@ static Backend::KernelInfo emitNormGradWithParts(KernelBuilder &k, NormGradWithP
   NormGradRows rows(k, op);
   const int64_t parts = op.getDweights().getType().getDimSize(0), width = rows.parts.width, lanes = k.lanes();
   SmallVector<View> sums; // of dy times the normalized x, and of dy
-  for (Value result : {Value(op.getDweights()), Value(op.getDbiases())})
-    sums.push_back(result && !result.use_empty() ? k.offset(k.buffer(result), k.mul(k.chunk, width)) : View());
+  for (Value result : {Value(op.getDweights()), Value(op.getDbiases())}) {
+    View &sum = sums.emplace_back();
+    if (result && !result.use_empty()) {
+      Value first = k.mul(k.chunk, width);
+      sum = k.buffer(result) + first;
+    }
+  }
   k.features(width, [&](Value f, int64_t used) {
     for (const View &sum : sums)
       if (sum)
-        k.storePart(k.splat(0), sum + f, used);
+        k.storePart(0, sum + f, used);
   });
   auto begin = [&](Value part) { return k.div(k.mul(part, k.rowCount()), parts); };
-  k.loop(begin(k.chunk), begin(k.add(k.chunk, 1)), 1, [&](Value row) {
+  Value end = begin(k.add(k.chunk, 1));
+  k.loop(begin(k.chunk), end, 1, [&](Value row) {
     rows.emit(row, [&](Value f, int64_t used, Value dy, Value normed) {
       auto before = [&](const View &sum) { return k.load(sum + f, lanes); };
-      if (sums[0])
-        k.storePart(k.fma(dy, normed, before(sums[0])), sums[0] + f, used);
-      if (sums[1])
-        k.storePart(k.addf(before(sums[1]), dy), sums[1] + f, used);
+      if (sums[0]) {
+        View place = sums[0] + f;
+        k.storePart(k.fma(dy, normed, before(sums[0])), place, used);
+      }
+      if (sums[1]) {
+        View place = sums[1] + f;
+        k.storePart(k.addf(before(sums[1]), dy), place, used);
+      }
     });
   });
   return {{Partition::Unit::One, 1, parts}, 0};
@@ -223,10 +233,10 @@ static Backend::KernelInfo emitSumParts(KernelBuilder &k, SumPartsOp op) {
     if (result.use_empty())
       continue;
     View from = k.buffer(op->getOpOperand(result.getResultNumber())) + column, to = k.buffer(result) + column;
-    Value sum = k.loop(k.index(0), k.index(parts), 1, {k.splat(0)}, [&](Value part, Values s) -> Values {
+    Value sum = k.loop(0, parts, 1, {k.splat(0)}, [&](Value part, Values s) -> Values {
       return {k.addf(s[0], k.load(from + k.mul(part, width), lanes))};
     })[0];
-    k.storeMasked(sum, to, k.lanesBelow(column, k.index(width)));
+    k.storeMasked(sum, to, k.lanesBelow(column, width));
   }
   return {{Partition::Unit::One, 1, chunks}, 0};
 }
@@ -240,7 +250,8 @@ static Backend::KernelInfo emitNormWeightGrad(KernelBuilder &k, NormWeightGradOp
   Value columns = k.mul(k.chunk, block);
   auto emit = [&](int64_t used) {
     const int64_t n = (used + lanes - 1) / lanes;
-    Values sums = k.loop(k.index(0), k.rowCount(), 1, Values(2 * n, k.splat(0)), [&](Value row, Values s) {
+    const Values zeros(2 * n, k.splat(0));
+    Values sums = k.loop(0, k.rowCount(), 1, zeros, [&](Value row, Values s) {
       View statsRow = stats.row(row);
       Value means = k.broadcast(k.load(statsRow));
       Value rs = k.broadcast(k.load(statsRow + 1));
@@ -264,7 +275,7 @@ static Backend::KernelInfo emitNormWeightGrad(KernelBuilder &k, NormWeightGradOp
   if (width % block == 0)
     emit(block);
   else
-    k.when(k.less(k.chunk, k.index(chunks - 1)), [&] { emit(block); }, [&] { emit(width % block); });
+    k.when(k.less(k.chunk, chunks - 1), [&] { emit(block); }, [&] { emit(width % block); });
   return {{Partition::Unit::One, 1, chunks}, 0};
 }
 

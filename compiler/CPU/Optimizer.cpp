@@ -13,34 +13,22 @@ namespace xfc {
 constexpr int64_t part = SquareSumOp::elementsOfPart; // elements per chunk, too
 static_assert(part == squarePart);                    // as the ranks cut the block
 
-// Loads and stores scalars, which are f64 in between.
-static Value loadF64(KernelBuilder &k, const View &p) {
-  Value x = k.load(p);
-  return x.getType().isF64() ? x : arith::ExtFOp::create(k.b, k.b.getF64Type(), x).getResult();
-}
-static void storeF64(KernelBuilder &k, Value x, const View &p) {
-  const Type computed = CodeBuilder::computed(p.element);
-  k.store(computed.isF64() ? x : arith::TruncFOp::create(k.b, computed, x).getResult(), p);
-}
-
 static Backend::KernelInfo emitSquareSum(KernelBuilder &k, SquareSumOp op) {
   constexpr int64_t lanes = 8; // 64 bytes of f64 sums
   KernelBuilder::SumLanes vectors(k, lanes * k.bytes());
   View data = k.buffer(op.getTensorsMutable()), result = k.buffer(op.getResult());
-  Value from = k.mul(k.chunk, part);
-  Value to = k.min(k.add(from, part), k.immediate(0));
+  Value from = k.mul(k.chunk, part), count = k.immediate(0), to = k.min(k.add(from, part), count);
   auto wide = VectorType::get({lanes}, k.b.getF64Type());
   Value zero = k.constant(0, wide);
   Values sums = k.loop(from, to, 4 * lanes, Values(4, zero), [&](Value i, Values s) {
     for (int64_t c = 0; c < 4; ++c) {
-      Value start = k.add(i, c * lanes);
-      Value x = k.select(k.lanesBelow(start, to), k.load(data + k.min(start, to), lanes), k.splat(0));
-      Value d = k.f64Of(x);
+      Value start = k.add(i, c * lanes), x = k.load(data + k.min(start, to), lanes);
+      Value d = k.f64Of(k.select(k.lanesBelow(start, to), x, 0));
       s[c] = k.fma(d, d, s[c]);
     }
     return s;
   });
-  Value total = k.sum(k.addf(k.addf(sums[0], sums[1]), k.addf(sums[2], sums[3])));
+  Value second = k.addf(sums[2], sums[3]), total = k.sum(k.addf(k.addf(sums[0], sums[1]), second));
   k.store(total, result + k.chunk);
   return {{Partition::Unit::Elements, part, 1}, 0};
 }
@@ -51,25 +39,24 @@ static Backend::KernelInfo emitClipFactor(KernelBuilder &k, ClipFactorOp op) {
   for (auto [i, tensor] : llvm::enumerate(op.getSums())) {
     View data = k.buffer(op.getSumsMutable()[i]);
     const int64_t count = cast<RankedTensorType>(tensor.getType()).getNumElements();
-    total = k.loop(k.index(0), k.index(count), 1, ValueRange{total},
-                   [&](Value j, Values s) -> Values { return {k.addf(s[0], loadF64(k, data + j))}; })[0];
+    total = k.loop(0, count, 1, ValueRange{total},
+                   [&](Value j, Values s) -> Values { return {k.addf(s[0], k.f64Of(k.load(data + j)))}; })[0];
   }
   Value norm = k.sqrt(total), one = k.constant(1, f64);
-  Value most = loadF64(k, k.buffer(op.getMaxNormMutable()));
-  Value clips = k.both(k.lessf(zero, most), k.lessf(most, norm));
-  if (!op.getFactor().use_empty())
-    storeF64(k, k.select(clips, k.divf(most, norm), one), k.buffer(op.getFactor()));
+  Value most = k.f64Of(k.load(k.buffer(op.getMaxNormMutable())));
+  Value exceeded = k.lessf(most, norm), clips = k.both(k.lessf(zero, most), exceeded);
+  if (!op.getFactor().use_empty()) {
+    View factor = k.buffer(op.getFactor());
+    k.store(k.select(clips, k.divf(most, norm), one), factor);
+  }
   if (!op.getNorm().use_empty())
-    storeF64(k, norm, k.buffer(op.getNorm()));
+    k.store(norm, k.buffer(op.getNorm()));
   return {{Partition::Unit::One, 1, 1}, 0};
 }
 
 static Backend::KernelInfo emitOptimize(KernelBuilder &k, OptimizeOp op) {
   const int64_t lanes = k.lanes();
-  auto scalarAt = [&](const View &p) {
-    Value x = k.load(p);
-    return x.getType() == k.element ? x : k.elementOf(x);
-  };
+  auto scalarAt = [&](const View &p) { return k.elementOf(k.load(p)); };
   auto hyper = [&](StringRef name) { return scalarAt(k.buffer(op.getHyperMutable()) + op.getHyperIndex(name)); };
   const OptimizerStep step = optimizerStep(k, op, hyper, [&](Value x) { return k.broadcast(x); });
   Value factor = k.broadcast(scalarAt(k.buffer(op.getFactorMutable())));
@@ -78,7 +65,7 @@ static Backend::KernelInfo emitOptimize(KernelBuilder &k, OptimizeOp op) {
   SmallVector<View> blocks;
   for (unsigned i = 0; i < op.getNumStates(); ++i)
     blocks.push_back(k.buffer(op->getOpOperand(op.getState(i).getBeginOperandIndex())));
-  Value from = k.mul(k.chunk, part), to = k.min(k.add(from, part), k.immediate(0));
+  Value from = k.mul(k.chunk, part), count = k.immediate(0), to = k.min(k.add(from, part), count);
   auto update = [&](Value i, const std::function<void(Value, const View &)> &write) {
     View pAt = p + i;
     Value parameter = k.load(pAt, lanes);
@@ -95,7 +82,7 @@ static Backend::KernelInfo emitOptimize(KernelBuilder &k, OptimizeOp op) {
     write(updated, pAt);
   };
   auto updateRange = [&](Value begin, Value end) {
-    Value whole = k.add(begin, k.mul(k.div(k.max(k.sub(end, begin), k.index(0)), lanes), lanes));
+    Value whole = k.add(begin, k.mul(k.div(k.max(k.sub(end, begin), 0), lanes), lanes));
     k.loop(begin, whole, lanes, [&](Value i) { update(i, [&](Value x, const View &place) { k.store(x, place); }); });
     k.when(k.less(whole, end), [&] {
       Value mask = k.lanesBelow(whole, end);
@@ -114,36 +101,40 @@ static Backend::KernelInfo emitOptimize(KernelBuilder &k, OptimizeOp op) {
   // Elements per row that are updated and then packed, together with the other rows of the panel: their new values stay
   // in the L2 cache (64 KB of f32).
   const int64_t columnsOfBlock = part / panel;
-  Value immediates = k.field(k.call, offsetof(xfc_call, immediates), k.ptr),
-        buffers = k.field(k.call, offsetof(xfc_call, buffers), k.ptr);
-  Value rest = k.loop(k.index(0), k.immediate(1), 1, ValueRange{from}, [&](Value w, Values state) -> Values {
+  Value immediates = k.field(k.call, offsetof(xfc_call, immediates), k.ptr);
+  View buffers = k.at(k.field(k.call, offsetof(xfc_call, buffers), k.ptr), k.ptr);
+  Value rest = k.loop(0, k.immediate(1), 1, ValueRange{from}, [&](Value w, Values state) -> Values {
     auto number = [&](int64_t i) { return k.loadI64(immediates, k.add(k.mul(w, 3), 2 + i)); };
     Value weight = number(0), rows = number(1), columns = number(2), weightEnd = k.add(weight, k.mul(rows, columns));
     updateRange(state[0], k.min(weight, to));
     Value tall = k.mul(columns, panel);
     auto panelsBefore = [&](Value element) {
-      Value inside = k.max(k.sub(element, weight), k.index(0));
-      Value count = arith::DivUIOp::create(k.b, k.add(inside, k.sub(tall, k.index(1))), tall);
+      Value inside = k.max(k.sub(element, weight), 0);
+      Value count = arith::DivUIOp::create(k.b, k.add(inside, k.sub(tall, 1)), tall);
       return k.min(count, k.div(k.add(rows, panel - 1), panel));
     };
     auto updatePanel = [&](Value tile) {
       Value first = k.mul(tile, panel), last = k.min(k.add(first, panel), rows);
-      k.loop(k.index(0), columns, columnsOfBlock, [&](Value column) {
+      k.loop(0, columns, columnsOfBlock, [&](Value column) {
         Value end = k.min(k.add(column, columnsOfBlock), columns);
         k.loop(first, last, 1, [&](Value row) {
-          Value begin = k.add(weight, k.mul(row, columns));
-          updateRange(k.add(begin, column), k.add(begin, end));
+          Value begin = k.add(weight, k.mul(row, columns)), stop = k.add(begin, end);
+          updateRange(k.add(begin, column), stop);
         });
         for (bool transposed : {false, true}) {
-          Value copy =
-              LLVM::LoadOp::create(k.b, k.ptr, k.offset(buffers, k.add(k.mul(w, 2), firstCopy + transposed), k.ptr));
+          View place = buffers + k.add(k.mul(w, 2), firstCopy + transposed);
+          Value copy = LLVM::LoadOp::create(k.b, k.ptr, place.data);
           Value wanted = LLVM::ICmpOp::create(k.b, LLVM::ICmpPredicate::ne, copy, LLVM::ZeroOp::create(k.b, k.ptr));
-          k.when(wanted, [&] { emitPackRows(k, {transposed}, p + weight, rows, columns, first, column, end, copy); });
+          k.when(wanted,
+                 [&] { emitPackRows(k, {transposed}, p + weight, rows, columns, first, column, end, k.at(copy)); });
         }
       });
     };
-    k.when(k.both(k.less(weight, to), k.less(from, weightEnd)),
-           [&] { k.loop(panelsBefore(from), panelsBefore(to), 1, updatePanel); });
+    Value endsAfter = k.less(from, weightEnd);
+    k.when(k.both(k.less(weight, to), endsAfter), [&] {
+      Value end = panelsBefore(to);
+      k.loop(panelsBefore(from), end, 1, updatePanel);
+    });
     return {k.max(state[0], weightEnd)};
   })[0];
   updateRange(rest, to);
@@ -218,7 +209,7 @@ public:
           View factors = ofMatrix(op.getFactors());
           return k.loop(from, to, 1, state, [&](Value row, const Values &outer) {
             Value first = k.mul(row, chunk.columns);
-            Value inverse = k.broadcast(k.divf(k.scalar(1), k.sqrt(k.load(rows + row))));
+            Value inverse = k.broadcast(k.divf(1, k.sqrt(k.load(rows + row))));
             return eachVector(k.index(0), chunk.columns, outer, [&](Value column, Value mask, Values s) {
               Value i = k.add(first, column), x = clipped(load(g + i, mask));
               Value update = k.mulf(k.mulf(x, load(factors + column, mask)), inverse);
@@ -230,8 +221,9 @@ public:
           return eachVector(from, to, state, [&](Value i, Value mask, Values s) {
             Value mean = load(rows + i, mask);
             if (mask) // no division by 0 in lanes that are not used
-              mean = k.select(mask, mean, k.splat(1));
-            return body(i, k.divf(clipped(load(g + i, mask)), k.sqrt(mean)), mask, std::move(s));
+              mean = k.select(mask, mean, 1);
+            Value root = k.sqrt(mean);
+            return body(i, k.divf(clipped(load(g + i, mask)), root), mask, std::move(s));
           });
         });
   }
@@ -280,7 +272,8 @@ static Backend::KernelInfo emitRowMoments(KernelBuilder &k, RowMomentsOp op) {
               return {k.fma(x, x, s[0]), kernel.squared(kernel.load(p + i, mask), s[1])};
             });
         View at = rows + row;
-        k.store(k.elementOf(newMean(k.f64Of(k.load(at)), k.divf(k.sum(sums[0]), width))), at);
+        Value square = k.divf(k.sum(sums[0]), width);
+        k.store(k.elementOf(newMean(k.f64Of(k.load(at)), square)), at);
         return {sums[1]};
       });
     };
@@ -289,11 +282,13 @@ static Backend::KernelInfo emitRowMoments(KernelBuilder &k, RowMomentsOp op) {
       return kernel.eachVector(from, to, {kernel.zero}, [&](Value i, Value mask, Values s) -> Values {
         Value x = k.f64Of(clipped(kernel.load(g + i, mask)));
         View at = rows + i;
-        kernel.store(k.elementOf(newMean(k.f64Of(kernel.load(at, mask)), k.mulf(x, x))), at, mask);
+        Value square = k.mulf(x, x);
+        kernel.store(k.elementOf(newMean(k.f64Of(kernel.load(at, mask)), square)), at, mask);
         return {kernel.squared(kernel.load(p + i, mask), s[0])};
       });
     };
-    kernel.storeSum(kernel.choose(n, m, matrix, column)[0], kernel.of(op.getResultSegment(1)));
+    View sums = kernel.of(op.getResultSegment(1));
+    kernel.storeSum(kernel.choose(n, m, matrix, column)[0], sums);
   });
 }
 
@@ -312,13 +307,14 @@ static Backend::KernelInfo emitColumnMoments(KernelBuilder &k, ColumnMomentsOp o
     Value from = k.mul(chunk.number, ColumnMomentsOp::columnsOfChunk),
           to = k.min(k.add(from, ColumnMomentsOp::columnsOfChunk), chunk.columns);
     kernel.eachVector(from, to, {}, [&](Value column, Value mask, const Values &) -> Values {
-      Value sum = k.loop(k.index(0), chunk.parts, 1, ValueRange{kernel.zero}, [&](Value part, Values s) -> Values {
+      Value sum = k.loop(0, chunk.parts, 1, ValueRange{kernel.zero}, [&](Value part, Values s) -> Values {
         return {k.addf(s[0], kernel.load(sums + k.add(k.mul(part, chunk.columns), column), mask))};
       })[0];
       View at = columns + column;
-      Value updated = newMean(k.f64Of(kernel.load(at, mask)), k.divf(sum, wide));
+      Value square = k.divf(sum, wide), updated = newMean(k.f64Of(kernel.load(at, mask)), square);
       kernel.store(k.elementOf(updated), at, mask);
-      kernel.store(k.elementOf(k.sqrt(k.divf(mean, updated))), factors + column, mask);
+      View factor = factors + column;
+      kernel.store(k.elementOf(k.sqrt(k.divf(mean, updated))), factor, mask);
       return {};
     });
   });
@@ -339,8 +335,9 @@ static Backend::KernelInfo emitFactoredUpdate(KernelBuilder &k, FactoredUpdateOp
   const ChunkOfTensor &chunk = kernel.chunk;
   const bool averages = !op.getAverages().empty();
   return kernel.run([&] {
-    auto [decayed, stepped] = kernel.rule.scales(sumOfParts(k, kernel.of(op.getParameterSquares()), chunk.parts),
-                                                 sumOfParts(k, kernel.of(op.getUpdateSquares()), chunk.parts));
+    Value updateSquares = sumOfParts(k, kernel.of(op.getUpdateSquares()), chunk.parts);
+    auto [decayed, stepped] =
+        kernel.rule.scales(sumOfParts(k, kernel.of(op.getParameterSquares()), chunk.parts), updateSquares);
     Value decay = k.broadcast(decayed), step = k.broadcast(stepped);
     View p = kernel.of(op.getParameters()), average = averages ? kernel.of(op.getAverages()) : View();
     Value weight = averages ? k.broadcast(kernel.rule.hyper("weight")) : Value();

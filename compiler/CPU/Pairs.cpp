@@ -16,12 +16,14 @@ constexpr int64_t queryBlock = 48, keyBlock = 256;
 static const Partition::Unit perSequence = Partition::Unit::Sequences;
 
 // Copies a block of scores to its place, with masked stores, since each row is directly followed by the next.
-static void copyPairs(KernelBuilder &k, const View &to, Value toStride, const View &from, int64_t fromStride,
-                      Value rows, Value count) {
-  k.loop(k.index(0), rows, 1, [&](Value r) {
-    View target = to + k.mul(r, toStride), source = from + k.mul(r, fromStride);
-    k.loop(k.index(0), count, k.lanes(),
-           [&](Value j) { k.storeMasked(k.load(source + j, k.lanes()), target + j, k.lanesBelow(j, count)); });
+static void copyPairs(KernelBuilder &k, const View &to, const View &from, Value rows, Value count) {
+  k.loop(0, rows, 1, [&](Value r) {
+    View target = to.row(r), source = from.row(r);
+    k.loop(0, count, k.lanes(), [&](Value j) {
+      Value used = k.lanesBelow(j, count);
+      View place = target + j;
+      k.storeMasked(k.load(source + j, k.lanes()), place, used);
+    });
   });
 }
 
@@ -31,18 +33,17 @@ static Backend::KernelInfo emitScores(KernelBuilder &k, ScoresOp op) {
   const int64_t pairStride = keyBlock + 16, queryStride = tiles.padded(dim);
   HeadOfSequence at(k, heads);
   at.shareKeys(k, heads * dim / op.getK().getType().getFeatures());
-  View scores = k.at(k.scratch), queries = scores + queryBlock * pairStride, keys = queries + queryBlock * queryStride,
-       block = at.pairs(k, op.getResult(), heads);
-  Value zero = k.index(0);
-  k.loop(zero, at.keys, keyBlock, [&](Value j) {
-    Value count = k.min(k.index(keyBlock), k.sub(at.keys, j));
-    tiles.transposeIn(keys, pairStride, at.listedRows(k, op.getKMutable(), dim, j), count, dim);
-    k.loop(zero, at.queries, queryBlock, [&](Value i) {
-      Value rows = k.min(k.index(queryBlock), k.sub(at.queries, i));
-      tiles.copyIn(queries, queryStride, at.rows(k, op.getQMutable(), dim, k.add(at.firstQuery, i)), rows, dim);
-      tiles.product({queries, k.index(queryStride)}, false, {{keys, k.index(pairStride)}},
-                    {scores, k.index(pairStride)}, rows, tiles.vectorsOf(count), k.index(dim), k.boolean(false));
-      copyPairs(k, block + k.add(k.mul(i, at.keys), j), at.keys, scores, pairStride, rows, count);
+  View scores = k.scratch.inRows(pairStride), queries = (scores + queryBlock * pairStride).inRows(queryStride),
+       keys = (queries + queryBlock * queryStride).inRows(pairStride), block = at.pairs(k, op.getResult(), heads);
+  k.loop(0, at.keys, keyBlock, [&](Value j) {
+    Value count = k.min(keyBlock, k.sub(at.keys, j));
+    tiles.transposeIn(keys, at.listedRows(k, op.getKMutable(), dim, j), count, dim);
+    k.loop(0, at.queries, queryBlock, [&](Value i) {
+      Value rows = k.min(queryBlock, k.sub(at.queries, i));
+      tiles.copyIn(queries, at.rows(k, op.getQMutable(), dim, k.add(at.firstQuery, i)), rows, dim);
+      tiles.product(queries, false, {keys}, scores, rows, tiles.vectorsOf(count), dim, false);
+      View place = block + k.add(k.mul(i, at.keys), j);
+      copyPairs(k, place.inRows(at.keys), scores, rows, count);
     });
   });
   return {{perSequence, 1, heads}, (queryBlock * (pairStride + queryStride) + dim * pairStride) * k.bytes()};
@@ -58,7 +59,7 @@ static Backend::KernelInfo eachQuery(KernelBuilder &k, Operation *op,
   SmallVector<View> blocks;
   for (BufferIndex buffer : buffersOf(op))
     blocks.push_back(at.pairs(k, buffer, type.getHeads()));
-  k.loop(k.index(0), at.queries, 1, [&](Value query) {
+  k.loop(0, at.queries, 1, [&](Value query) {
     SmallVector<View> rows;
     for (const View &block : blocks)
       rows.push_back(block + k.mul(query, at.keys));
@@ -70,7 +71,7 @@ static Backend::KernelInfo eachQuery(KernelBuilder &k, Operation *op,
 // Runs body(offset, mask of the lanes that belong to the row, state) for each vector of a row of `count` pairs.
 static Values eachVector(KernelBuilder &k, Value count, ValueRange state,
                          const std::function<Values(Value, Value, Values)> &body) {
-  return k.loop(k.index(0), count, k.lanes(), state,
+  return k.loop(0, count, k.lanes(), state,
                 [&](Value j, Values s) { return body(j, k.lanesBelow(j, count), std::move(s)); });
 }
 
@@ -81,23 +82,27 @@ static Backend::KernelInfo emitDistanceBias(KernelBuilder &k, DistanceBiasOp op)
   View bias = k.buffer(op.getResult());
   Value from = k.mul(k.chunk, per), to = k.add(from, per);
   auto each = [&](int64_t first, int64_t end, const std::function<void(Value, const View &)> &body) {
-    k.loop(k.max(k.index(first), from), k.min(k.index(end), to), 1,
-           [&](Value t) { body(t, bias + k.mul(t, 2 * heads)); });
+    Value stop = k.min(end, to);
+    k.loop(k.max(first, from), stop, 1, [&](Value t) { body(t, bias + k.mul(t, 2 * heads)); });
   };
   if (op.getTable())
     for (const DistanceRange &range : distanceRanges(op, op.getTable().getType().getDimSize(0), distances)) {
       View entry = k.buffer(op.getTableMutable()) + range.bucket * heads;
       each(range.first, range.end, [&](Value, const View &row) {
-        k.loop(k.index(0), k.index(heads), 1,
-               [&](Value h) { k.store(k.load(entry + h), row + k.mul(h, 2) + range.after); });
+        k.loop(0, heads, 1, [&](Value h) {
+          View place = row + k.mul(h, 2) + range.after;
+          k.store(k.load(entry + h), place);
+        });
       });
     }
   else
     each(0, distances, [&](Value t, const View &row) {
       Value distance = arith::SIToFPOp::create(k.b, k.element, t);
       for (int64_t h = 0; h < heads; ++h)
-        for (int64_t after : {0, 1})
-          k.store(k.mulf(distance, k.scalar(-slopeOfHead(h, heads))), row + (2 * h + after));
+        for (int64_t after : {0, 1}) {
+          View place = row + (2 * h + after);
+          k.store(k.mulf(distance, -slopeOfHead(h, heads)), place);
+        }
     });
   return {{Partition::Unit::One, 1, (distances + per - 1) / per}, 0};
 }
@@ -108,14 +113,15 @@ static Backend::KernelInfo emitDistanceBiasGrad(KernelBuilder &k, DistanceBiasGr
   View dy = k.buffer(op.getDyMutable());
   Value first = k.mul(k.chunk, heads);
   View entry = k.buffer(op.getResult()) + first;
-  k.loop(k.index(0), k.index(heads), 1, [&](Value h) { k.store(k.scalar(0), entry + h); });
+  k.loop(0, heads, 1, [&](Value h) { k.store(0, entry + h); });
   for (const DistanceRange &range : distanceRanges(op, buckets, op.getDy().getType().getDimSize(0)))
-    k.when(k.equal(k.chunk, k.index(range.bucket)), [&] {
-      k.loop(k.index(range.first), k.index(range.end), 1, [&](Value t) {
+    k.when(k.equal(k.chunk, range.bucket), [&] {
+      k.loop(range.first, range.end, 1, [&](Value t) {
         View row = dy + k.mul(t, 2 * heads) + range.after;
-        k.loop(k.index(0), k.index(heads), 1, [&](Value h) {
+        k.loop(0, heads, 1, [&](Value h) {
           View sum = entry + h;
-          k.store(k.addf(k.load(sum), k.load(row + k.mul(h, 2))), sum);
+          Value ofDistance = k.load(row + k.mul(h, 2));
+          k.store(k.addf(k.load(sum), ofDistance), sum);
         });
       });
     });
@@ -124,8 +130,8 @@ static Backend::KernelInfo emitDistanceBiasGrad(KernelBuilder &k, DistanceBiasGr
 
 // The distance between a key and a query, and 1 if the key is after the query, otherwise 0.
 static std::pair<Value, Value> distanceOf(KernelBuilder &k, HeadOfSequence &at, Value query, Value key) {
-  Value distance = k.sub(at.keyPosition(k, key), at.queryPosition(k, query)), zero = k.index(0);
-  return {k.max(distance, k.sub(zero, distance)), k.select(k.less(zero, distance), k.index(1), zero)};
+  Value position = at.queryPosition(k, query), distance = k.sub(at.keyPosition(k, key), position);
+  return {k.max(distance, k.sub(0, distance)), k.select(k.less(0, distance), 1, 0)};
 }
 
 static Backend::KernelInfo emitAddDistanceBias(KernelBuilder &k, AddDistanceBiasOp op) {
@@ -134,8 +140,8 @@ static Backend::KernelInfo emitAddDistanceBias(KernelBuilder &k, AddDistanceBias
   View from = at.pairs(k, op.getXMutable(), heads), to = at.pairs(k, op.getResult(), heads);
   Value first = k.mul(at.head, 2);
   View table = k.buffer(op.getBiasMutable()) + first;
-  k.loop(k.index(0), at.queries, 1, [&](Value query) {
-    k.loop(k.index(0), at.keys, 1, [&](Value key) {
+  k.loop(0, at.queries, 1, [&](Value query) {
+    k.loop(0, at.keys, 1, [&](Value key) {
       Value pair = k.add(k.mul(query, at.keys), key);
       auto [distance, after] = distanceOf(k, at, query, key);
       Value bias = k.load(table + k.mul(distance, 2 * heads) + after);
@@ -153,8 +159,8 @@ static Backend::KernelInfo emitSumDistances(KernelBuilder &k, SumDistancesOp op)
   View from = at.pairs(k, op.getXMutable(), heads);
   RowAt row = at.rows(k, op.getResult(), 2, at.firstQuery);
   AttentionTiles(k).zeroOut(row, at.queries, 2);
-  k.loop(k.index(0), at.queries, 1, [&](Value query) {
-    k.loop(k.index(0), at.keys, 1, [&](Value key) {
+  k.loop(0, at.queries, 1, [&](Value query) {
+    k.loop(0, at.keys, 1, [&](Value key) {
       auto [distance, after] = distanceOf(k, at, query, key);
       View sum = row(distance) + after;
       Value x = k.load(from + k.add(k.mul(query, at.keys), key));
@@ -166,11 +172,12 @@ static Backend::KernelInfo emitSumDistances(KernelBuilder &k, SumDistancesOp op)
 
 static Backend::KernelInfo emitMask(KernelBuilder &k, MaskOp op) {
   auto body = [&](HeadOfSequence &at, Value query, ArrayRef<View> rows, Value count) {
-    Value first = at.first(k, query, k.index(0)), limit = at.limit(k, query, k.index(0));
+    Value zero = k.index(0), first = at.first(k, query, zero), limit = at.limit(k, query, zero);
     Value hidden = k.splat(op.getZero() ? 0 : -std::numeric_limits<double>::infinity());
     eachVector(k, count, {}, [&](Value j, Value used, const Values &) -> Values {
       Value x = k.load(rows[0] + j, k.lanes());
-      k.storeMasked(at.seen(k, j, first, limit, x, hidden), rows[1] + j, used);
+      View place = rows[1] + j;
+      k.storeMasked(at.seen(k, j, first, limit, x, hidden), place, used);
       return {};
     });
   };
@@ -181,13 +188,14 @@ Backend::KernelInfo emitPairsDropout(KernelBuilder &k, DropoutOp op) {
   const double rate = op.getRate().convertToDouble();
   AttentionTiles tiles(k);
   auto body = [&](HeadOfSequence &at, Value query, ArrayRef<View> rows, Value keys) {
-    k.loop(k.index(0), keys, keyBlock, [&](Value start) {
-      Value count = k.min(k.index(keyBlock), k.sub(keys, start)), training = k.training();
+    k.loop(0, keys, keyBlock, [&](Value start) {
+      Value count = k.min(keyBlock, k.sub(keys, start)), training = k.training();
       k.when(training, [&] { tiles.keepFactors(k.scratch, at, query, start, count, rate); });
-      View from = rows[0] + start, to = rows[1] + start, factors = k.at(k.scratch);
+      View from = rows[0] + start, to = rows[1] + start;
       eachVector(k, count, {}, [&](Value j, Value used, const Values &) -> Values {
-        Value x = k.load(from + j, k.lanes()), factor = k.load(factors + j, k.lanes());
-        k.storeMasked(k.select(training, k.mulf(x, factor), x), to + j, used);
+        Value x = k.load(from + j, k.lanes()), factor = k.load(k.scratch + j, k.lanes());
+        View place = to + j;
+        k.storeMasked(k.select(training, k.mulf(x, factor), x), place, used);
         return {};
       });
     });
@@ -228,13 +236,14 @@ static Backend::KernelInfo emitSoftmaxGrad(KernelBuilder &k, SoftmaxGradOp op) {
     const int64_t lanes = k.lanes();
     Value zeros = k.splat(0);
     Values sums = eachVector(k, count, zeros, [&](Value j, Value used, Values s) -> Values {
-      Value product = k.mulf(k.load(rows[0] + j, lanes), k.load(rows[1] + j, lanes));
+      Value dp = k.load(rows[1] + j, lanes), product = k.mulf(k.load(rows[0] + j, lanes), dp);
       return {k.addf(s[0], k.select(used, product, zeros))};
     });
     Value inner = k.broadcast(k.sum(sums[0]));
     eachVector(k, count, {}, [&](Value j, Value used, const Values &) -> Values {
       Value dp = k.load(rows[0] + j, lanes), p = k.load(rows[1] + j, lanes);
-      k.storeMasked(softmaxGrad(k, dp, p, inner), rows[2] + j, used);
+      View place = rows[2] + j;
+      k.storeMasked(softmaxGrad(k, dp, p, inner), place, used);
       return {};
     });
   });
@@ -246,18 +255,18 @@ static Backend::KernelInfo emitCombine(KernelBuilder &k, CombineOp op) {
   const int64_t dim = op.getType().getFeatures() / heads, stride = tiles.padded(dim);
   HeadOfSequence at(k, heads);
   at.shareKeys(k, heads * dim / op.getV().getType().getFeatures());
-  View values = k.at(k.scratch), outputs = values + keyBlock * stride, block = at.pairs(k, op.getPMutable(), heads);
-  Value zero = k.index(0);
-  k.loop(zero, at.queries, queryBlock, [&](Value i) {
-    Value rows = k.min(k.index(queryBlock), k.sub(at.queries, i));
-    k.loop(zero, k.mul(rows, stride), k.lanes(), [&](Value e) { k.store(k.splat(0), outputs + e); });
-    k.loop(zero, at.keys, keyBlock, [&](Value j) {
-      Value count = k.min(k.index(keyBlock), k.sub(at.keys, j));
-      tiles.copyIn(values, stride, at.listedRows(k, op.getVMutable(), dim, j), count, dim);
-      tiles.product({block + k.add(k.mul(i, at.keys), j), at.keys}, false, {{values, k.index(stride)}},
-                    {outputs, k.index(stride)}, rows, k.index(stride / k.lanes()), count, k.boolean(true));
+  View values = k.scratch.inRows(stride), outputs = values + keyBlock * stride,
+       block = at.pairs(k, op.getPMutable(), heads).inRows(at.keys);
+  k.loop(0, at.queries, queryBlock, [&](Value i) {
+    Value rows = k.min(queryBlock, k.sub(at.queries, i));
+    k.loop(0, k.mul(rows, stride), k.lanes(), [&](Value e) { k.storePart(0, outputs + e, k.lanes()); });
+    k.loop(0, at.keys, keyBlock, [&](Value j) {
+      Value count = k.min(keyBlock, k.sub(at.keys, j));
+      tiles.copyIn(values, at.listedRows(k, op.getVMutable(), dim, j), count, dim);
+      tiles.product(block + k.add(k.mul(i, at.keys), j), false, {values}, outputs, rows, stride / k.lanes(), count,
+                    true);
     });
-    tiles.copyOut(at.rows(k, op.getResult(), dim, k.add(at.firstQuery, i)), outputs, stride, rows, dim);
+    tiles.copyOut(at.rows(k, op.getResult(), dim, k.add(at.firstQuery, i)), outputs, rows, dim);
   });
   return {{perSequence, 1, heads}, (keyBlock + queryBlock) * stride * k.bytes()};
 }
@@ -268,22 +277,20 @@ static Backend::KernelInfo emitCombineTransposed(KernelBuilder &k, CombineTransp
   const int64_t dim = op.getX().getType().getFeatures() / heads, stride = tiles.padded(dim);
   const int64_t keyHeads = op.getType().getFeatures() / dim;
   HeadOfSequence at(k, keyHeads);
-  View sums = k.at(k.scratch), inputs = sums + keyBlock * stride;
-  Value zero = k.index(0);
+  View sums = k.scratch.inRows(stride), inputs = sums + keyBlock * stride;
   at.clearRowsThatAreNoKeys(k, op.getResult(), dim);
-  k.loop(zero, at.keys, keyBlock, [&](Value j) {
-    Value count = k.min(k.index(keyBlock), k.sub(at.keys, j));
-    k.loop(zero, k.mul(count, stride), k.lanes(), [&](Value e) { k.store(k.splat(0), sums + e); });
+  k.loop(0, at.keys, keyBlock, [&](Value j) {
+    Value count = k.min(keyBlock, k.sub(at.keys, j));
+    k.loop(0, k.mul(count, stride), k.lanes(), [&](Value e) { k.storePart(0, sums + e, k.lanes()); });
     at.eachSharing(k, heads / keyHeads, [&] {
-      View block = at.pairs(k, op.getPMutable(), heads) + j;
-      k.loop(zero, at.queries, queryBlock, [&](Value i) {
-        Value rows = k.min(k.index(queryBlock), k.sub(at.queries, i));
-        tiles.copyIn(inputs, stride, at.rows(k, op.getXMutable(), dim, k.add(at.firstQuery, i)), rows, dim);
-        tiles.product({block + k.mul(i, at.keys), at.keys}, true, {{inputs, k.index(stride)}}, {sums, k.index(stride)},
-                      count, k.index(stride / k.lanes()), rows, k.boolean(true));
+      View block = at.pairs(k, op.getPMutable(), heads).inRows(at.keys) + j;
+      k.loop(0, at.queries, queryBlock, [&](Value i) {
+        Value rows = k.min(queryBlock, k.sub(at.queries, i));
+        tiles.copyIn(inputs, at.rows(k, op.getXMutable(), dim, k.add(at.firstQuery, i)), rows, dim);
+        tiles.product(block.row(i), true, {inputs}, sums, count, stride / k.lanes(), rows, true);
       });
     });
-    tiles.copyOut(at.listedRows(k, op.getResult(), dim, j), sums, stride, count, dim);
+    tiles.copyOut(at.listedRows(k, op.getResult(), dim, j), sums, count, dim);
   });
   return {{perSequence, 1, keyHeads}, (keyBlock + queryBlock) * stride * k.bytes()};
 }
@@ -297,10 +304,10 @@ static Backend::KernelInfo emitAlignmentLoss(KernelBuilder &k, AlignmentLossOp o
   HeadOfSequence at(k, 1);
   View block = at.pairs(k, op.getPMutable(), heads);
   Value perHead = k.mul(at.queries, at.keys);
-  k.loop(k.index(0), at.queries, 1, [&](Value query) {
+  k.loop(0, at.queries, 1, [&](Value query) {
     Value row = k.add(at.firstQuery, query);
     View first = block + k.mul(query, at.keys);
-    Value sum = k.loop(k.index(0), k.index(links.width), 1, ValueRange{k.scalar(0)}, [&](Value i, Values s) -> Values {
+    Value sum = k.loop(0, links.width, 1, ValueRange{k.scalar(0)}, [&](Value i, Values s) -> Values {
       Values ofLink = links.meanAndLoss(k, row, i, first, perHead);
       if (!op.getMeans().use_empty())
         k.store(ofLink[0], means(row, i));
@@ -308,8 +315,10 @@ static Backend::KernelInfo emitAlignmentLoss(KernelBuilder &k, AlignmentLossOp o
     })[0];
     if (!op.getAlignment().use_empty())
       k.store(sum, alignment.row(row));
-    if (!op.getResult().use_empty())
-      k.store(k.addf(k.load(loss.row(row)), sum), result.row(row));
+    if (!op.getResult().use_empty()) {
+      View total = result.row(row);
+      k.store(k.addf(k.load(loss.row(row)), sum), total);
+    }
   });
   return {{perSequence, 1, 1}, 0};
 }
@@ -320,16 +329,16 @@ static Backend::KernelInfo emitAlignmentLossGrad(KernelBuilder &k, AlignmentLoss
   const View dloss = k.rowsOf(op.getDlossMutable()), means = k.rowsOf(op.getMeansMutable());
   HeadOfSequence at(k, heads);
   View block = at.pairs(k, op.getResult(), heads);
-  k.loop(k.index(0), at.queries, 1, [&](Value query) {
+  k.loop(0, at.queries, 1, [&](Value query) {
     Value row = k.add(at.firstQuery, query);
     View first = block + k.mul(query, at.keys);
     eachVector(k, at.keys, {}, [&](Value j, Value used, const Values &) -> Values {
-      k.storeMasked(k.splat(0), first + j, used);
+      k.storeMasked(0, first + j, used);
       return {};
     });
     k.when(links.concerns(at.head), [&] {
       Value d = k.load(dloss.row(row));
-      k.loop(k.index(0), k.index(links.width), 1, [&](Value i) { links.storeGradient(row, i, d, means, first); });
+      k.loop(0, links.width, 1, [&](Value i) { links.storeGradient(row, i, d, means, first); });
     });
   });
   return {{perSequence, 1, heads}, 0};

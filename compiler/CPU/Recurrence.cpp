@@ -25,7 +25,7 @@ static Backend::KernelInfo scan(KernelBuilder &k, int64_t width, bool backwards,
   Value first = k.loadI32(offsets, sequence), end = k.loadI32(offsets, k.add(sequence, 1));
   auto columns = [&](Value column, int64_t count) {
     k.loop(first, end, 1, Values((count + lanes - 1) / lanes, k.splat(0)), [&](Value i, Values states) {
-      Value row = backwards ? k.sub(k.add(first, k.sub(end, i)), k.index(1)) : i, hasPrevious = k.less(first, row);
+      Value row = backwards ? k.sub(k.add(first, k.sub(end, i)), 1) : i, hasPrevious = k.less(first, row);
       for (auto [v, state] : llvm::enumerate(states)) {
         const int64_t offset = static_cast<int64_t>(v) * lanes;
         state = step({row, hasPrevious, k.add(column, offset), std::min(lanes, count - offset)}, state);
@@ -34,9 +34,9 @@ static Backend::KernelInfo scan(KernelBuilder &k, int64_t width, bool backwards,
     });
   };
   Value from = k.mul(part, perChunk);
-  k.loop(from, k.min(k.add(from, perChunk), k.index(whole)), together, [&](Value at) { columns(at, together); });
+  k.loop(from, k.min(k.add(from, perChunk), whole), together, [&](Value at) { columns(at, together); });
   if (whole < width)
-    k.when(k.equal(part, k.index(parts - 1)), [&] { columns(k.index(whole), width - whole); });
+    k.when(k.equal(part, parts - 1), [&] { columns(k.index(whole), width - whole); });
   return {{Partition::Unit::Sequences, 1, parts}, 0};
 }
 
@@ -48,12 +48,13 @@ static Backend::KernelInfo emitStep(KernelBuilder &k, RecurrenceOp op) {
   Value before = k.field(k.shape(), offsetof(xfc_shape, before), k.ptr);
   k.eachRow(per, [&](Value row) {
     // Without a previous row, the first one is read, but not used.
-    Value slot = k.loadI32(before, row), hasPrevious = k.less(k.index(-1), slot);
-    View state = states.row(k.max(slot, k.index(0)));
+    Value slot = k.loadI32(before, row), hasPrevious = k.less(-1, slot);
+    View state = states.row(k.max(slot, 0));
     View gates = gate.row(row), xs = x.row(row), to = result.row(row);
     k.features(width, [&](Value f, int64_t used) {
       auto at = [&](const View &p) { return k.load(p + f, k.lanes()); };
-      Value c = recurrence(k, at(gates), at(xs), k.select(hasPrevious, at(state), k.splat(0)));
+      Value previous = k.select(hasPrevious, at(state), 0), in = at(xs);
+      Value c = recurrence(k, at(gates), in, previous);
       k.storePart(c, to + f, used);
     });
   });
@@ -66,7 +67,7 @@ static Backend::KernelInfo emitRecurrence(KernelBuilder &k, RecurrenceOp op) {
   const View gate = k.rowsOf(op.getGateMutable()), x = k.rowsOf(op.getXMutable()), result = k.rowsOf(op.getResult());
   return scan(k, op.getType().getFeatures(), /*backwards=*/false, [&](const ScannedPart &at, Value state) {
     auto place = [&](const View &rows) { return rows.row(at.row) + at.column; };
-    Value c = recurrence(k, k.load(place(gate), k.lanes()), k.load(place(x), k.lanes()), state);
+    Value in = k.load(place(x), k.lanes()), c = recurrence(k, k.load(place(gate), k.lanes()), in, state);
     k.storePart(c, place(result), at.used);
     return c;
   });
@@ -79,9 +80,9 @@ static Backend::KernelInfo emitRecurrenceGrad(KernelBuilder &k, RecurrenceGradOp
     auto place = [&](const View &rows, Value row) { return rows.row(row) + at.column; };
     auto load = [&](const View &rows, Value row) { return k.load(place(rows, row), k.lanes()); };
     // The sequence's first row is read in place of the one before it, but not used.
-    Value previous = load(c, k.select(at.hasPrevious, k.sub(at.row, k.index(1)), at.row));
-    RecurrenceGrad grad = recurrenceGrad(k, k.addf(load(dy, at.row), state), load(gate, at.row), load(x, at.row),
-                                         k.select(at.hasPrevious, previous, k.splat(0)));
+    Value previous = load(c, k.select(at.hasPrevious, k.sub(at.row, 1), at.row));
+    Value before = k.select(at.hasPrevious, previous, 0), in = load(x, at.row), gated = load(gate, at.row);
+    RecurrenceGrad grad = recurrenceGrad(k, k.addf(load(dy, at.row), state), gated, in, before);
     if (!op.getDgate().use_empty())
       k.storePart(grad.dgate, place(dgate, at.row), at.used);
     if (!op.getDx().use_empty())

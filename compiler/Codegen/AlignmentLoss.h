@@ -25,15 +25,15 @@ public:
         row, i,
         [&](mlir::Value key) -> Values {
           mlir::Value mean = meanAt(first + key, perHead);
-          mlir::Value log = builder.log(k.addf(mean, k.scalar(AlignmentLossOp::epsilon)));
-          return {mean, k.mulf(k.subf(k.scalar(0), share(row, i)), log)};
+          mlir::Value log = builder.log(k.addf(mean, AlignmentLossOp::epsilon));
+          return {mean, k.mulf(k.subf(0, share(row, i)), log)};
         },
         [&]() -> Values { return {k.scalar(0), k.scalar(0)}; });
   }
 
   // Whether this head (i64) has a gradient.
   mlir::Value concerns(mlir::Value ofHead) const {
-    return head ? k.equal(ofHead, k.index(static_cast<int64_t>(*head))) : k.boolean(true);
+    return head ? k.equal(ofHead, static_cast<int64_t>(*head)) : k.boolean(true);
   }
   // Stores the gradient of the probability at link i of the row, which is that of each head concerned, if there is such
   // a link. `first` is where the row's gradients of the head begin; `means` are those of meanAndLoss().
@@ -42,8 +42,8 @@ public:
         row, i,
         [&](mlir::Value key) -> Values {
           mlir::Value mean = k.load(means(row, i));
-          mlir::Value shifted = k.addf(mean, k.scalar(AlignmentLossOp::epsilon));
-          mlir::Value ofHeads = k.mulf(k.scalar(head ? -1 : -static_cast<double>(heads)), shifted);
+          mlir::Value shifted = k.addf(mean, AlignmentLossOp::epsilon);
+          mlir::Value ofHeads = k.mulf(head ? -1 : -static_cast<double>(heads), shifted);
           View gradient = first + key;
           k.store(k.divf(k.mulf(dloss, share(row, i)), ofHeads), gradient);
           return {};
@@ -56,7 +56,7 @@ private:
   Values choose(mlir::Value row, mlir::Value i, const std::function<Values(mlir::Value)> &then,
                 const std::function<Values()> &otherwise) const {
     mlir::Value key = k.loadIndex(links(row, i));
-    return k.choose(k.less(key, k.index(0)), otherwise, [&] { return then(key); });
+    return k.choose(k.less(key, 0), otherwise, [&] { return then(key); });
   }
 
   // The mean of the heads' probabilities in ascending order, or the probability of the only head that is concerned.
@@ -64,9 +64,9 @@ private:
     auto ofHead = [&](mlir::Value h) { return k.load(ofFirstHead + k.mul(h, perHead)); };
     if (head)
       return ofHead(k.index(static_cast<int64_t>(*head)));
-    mlir::Value sum = k.loop(k.index(0), k.index(heads), 1, mlir::ValueRange{k.scalar(0)},
+    mlir::Value sum = k.loop(0, heads, 1, mlir::ValueRange{k.scalar(0)},
                              [&](mlir::Value h, Values s) -> Values { return {k.addf(s[0], ofHead(h))}; })[0];
-    return k.mulf(sum, k.scalar(1.0 / static_cast<double>(heads)));
+    return k.mulf(sum, 1.0 / static_cast<double>(heads));
   }
 
   mlir::Value share(mlir::Value row, mlir::Value i) const { return k.load(shares(row, i)); }

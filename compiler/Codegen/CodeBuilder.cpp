@@ -40,6 +40,15 @@ View View::operator+(int64_t elements) const {
   return result;
 }
 View View::row(Value i) const { return *this + k->mul(i, stride); }
+View View::row(int64_t i) const {
+  return stride.number ? *this + i * static_cast<int64_t>(*stride.number) : *this + k->mul(stride, i);
+}
+
+// A scalar's or a vector's type, with other elements.
+static Type withElements(Type type, Type element) {
+  auto vector = dyn_cast<VectorType>(type);
+  return vector ? Type(vector.clone(element)) : element;
+}
 
 VectorType CodeBuilder::vectorType(int64_t n, Type of) const { return VectorType::get({n}, of ? of : element); }
 
@@ -67,6 +76,10 @@ View CodeBuilder::rowsOf(BufferIndex i) {
   result.stride = stride(i);
   return result;
 }
+View CodeBuilder::rowOf(BufferIndex i, Value row) {
+  Value first = mul(row, stride(i));
+  return buffer(i) + first;
+}
 Value CodeBuilder::stride(BufferIndex i) { return field(field(call, offsetof(xfc_call, strides), ptr), i * 8, i64); }
 Value CodeBuilder::immediate(int64_t i) { return field(field(call, offsetof(xfc_call, immediates), ptr), i * 8, i64); }
 View CodeBuilder::bufferAt(BufferIndex first, Value i) {
@@ -85,32 +98,58 @@ Value CodeBuilder::training() {
   return arith::CmpIOp::create(b, arith::CmpIPredicate::ne, flag, i32Of(0));
 }
 
-Value CodeBuilder::keptFactor(double rate) { return select(training(), scalar(1 / (1 - rate)), scalar(1)); }
+Value CodeBuilder::keptFactor(double rate) {
+  Value factor = scalar(1 / (1 - rate));
+  return select(training(), factor, 1);
+}
 
 //===--------------------------------------------------------------------------------------------------------===//
 // Integers
 //===--------------------------------------------------------------------------------------------------------===//
 
-Value CodeBuilder::index(int64_t value) { return arith::ConstantOp::create(b, b.getI64IntegerAttr(value)); }
+Value CodeBuilder::index(const Term &value) { return value.number ? constant(*value.number, i64) : value.value; }
 Value CodeBuilder::integer(int64_t value, Type type) {
   return arith::ConstantOp::create(b, b.getIntegerAttr(type, value));
 }
 Value CodeBuilder::i32Of(int32_t value) { return arith::ConstantOp::create(b, b.getI32IntegerAttr(value)); }
 Value CodeBuilder::boolean(bool value) { return arith::ConstantOp::create(b, b.getBoolAttr(value)); }
-Value CodeBuilder::add(Value x, Value y) { return arith::AddIOp::create(b, x, y); }
-Value CodeBuilder::sub(Value x, Value y) { return arith::SubIOp::create(b, x, y); }
-Value CodeBuilder::mul(Value x, Value y) { return arith::MulIOp::create(b, x, y); }
+
+template <size_t n> std::array<Value, n> CodeBuilder::alike(const Term *const (&terms)[n]) {
+  Type type = i64;
+  for (const Term *term : terms)
+    if (!term->number)
+      type = term->value.getType();
+  std::array<Value, n> values;
+  for (size_t i = 0; i < n; ++i)
+    values[i] = terms[i]->number ? constant(*terms[i]->number, type) : terms[i]->value;
+  return values;
+}
+
+template <typename Op, typename... Leading> Value CodeBuilder::of(const Term &x, const Term &y, Leading... leading) {
+  auto [left, right] = alike({&x, &y});
+  return Op::create(b, leading..., left, right);
+}
+
+Value CodeBuilder::add(const Term &x, const Term &y) { return of<arith::AddIOp>(x, y); }
+Value CodeBuilder::sub(const Term &x, const Term &y) { return of<arith::SubIOp>(x, y); }
+Value CodeBuilder::mul(const Term &x, const Term &y) { return of<arith::MulIOp>(x, y); }
 Value CodeBuilder::div(Value x, int64_t y) { return arith::DivUIOp::create(b, x, integer(y, x.getType())); }
 Value CodeBuilder::rem(Value x, int64_t y) { return arith::RemUIOp::create(b, x, integer(y, x.getType())); }
-Value CodeBuilder::min(Value x, Value y) { return arith::MinSIOp::create(b, x, y); }
-Value CodeBuilder::max(Value x, Value y) { return arith::MaxSIOp::create(b, x, y); }
-Value CodeBuilder::equal(Value x, Value y) { return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, x, y); }
-Value CodeBuilder::less(Value x, Value y) { return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, x, y); }
+Value CodeBuilder::min(const Term &x, const Term &y) { return of<arith::MinSIOp>(x, y); }
+Value CodeBuilder::max(const Term &x, const Term &y) { return of<arith::MaxSIOp>(x, y); }
+Value CodeBuilder::equal(const Term &x, const Term &y) { return of<arith::CmpIOp>(x, y, arith::CmpIPredicate::eq); }
+Value CodeBuilder::less(const Term &x, const Term &y) { return of<arith::CmpIOp>(x, y, arith::CmpIPredicate::slt); }
 Value CodeBuilder::notLess(Value x, Value y) { return arith::CmpIOp::create(b, arith::CmpIPredicate::uge, x, y); }
+Value CodeBuilder::within(Value i, const Term &count) {
+  Value below = less(i, count);
+  return both(less(-1, i), below);
+}
 Value CodeBuilder::both(Value x, Value y) { return arith::AndIOp::create(b, x, y); }
 Value CodeBuilder::either(Value x, Value y) { return arith::OrIOp::create(b, x, y); }
 Value CodeBuilder::truncated(Value x) { return arith::TruncIOp::create(b, i32, x); }
-Value CodeBuilder::select(Value condition, Value x, Value y) { return arith::SelectOp::create(b, condition, x, y); }
+Value CodeBuilder::select(Value condition, const Term &x, const Term &y) {
+  return of<arith::SelectOp>(x, y, condition);
+}
 
 //===--------------------------------------------------------------------------------------------------------===//
 // Floats
@@ -118,59 +157,56 @@ Value CodeBuilder::select(Value condition, Value x, Value y) { return arith::Sel
 
 Value CodeBuilder::constant(double value, Type like) {
   auto vector = dyn_cast<VectorType>(like);
-  TypedAttr number = b.getFloatAttr(vector ? vector.getElementType() : like, value);
+  Type type = getElementTypeOrSelf(like);
+  TypedAttr number = isa<FloatType>(type) ? TypedAttr(b.getFloatAttr(type, value))
+                                          : TypedAttr(b.getIntegerAttr(type, static_cast<int64_t>(value)));
   if (vector)
     return arith::ConstantOp::create(b, DenseElementsAttr::get(vector, cast<Attribute>(number)));
   return arith::ConstantOp::create(b, number);
 }
 
-Value CodeBuilder::addf(Value x, Value y) { return arith::AddFOp::create(b, x, y); }
-Value CodeBuilder::subf(Value x, Value y) { return arith::SubFOp::create(b, x, y); }
-Value CodeBuilder::mulf(Value x, Value y) { return arith::MulFOp::create(b, x, y); }
-Value CodeBuilder::divf(Value x, Value y) { return arith::DivFOp::create(b, x, y); }
-Value CodeBuilder::fma(Value x, Value y, Value z) {
-  if (isa<VectorType>(x.getType()))
-    return vector::FMAOp::create(b, x, y, z);
-  return math::FmaOp::create(b, x, y, z);
+Value CodeBuilder::addf(const Term &x, const Term &y) { return of<arith::AddFOp>(x, y); }
+Value CodeBuilder::subf(const Term &x, const Term &y) { return of<arith::SubFOp>(x, y); }
+Value CodeBuilder::mulf(const Term &x, const Term &y) { return of<arith::MulFOp>(x, y); }
+Value CodeBuilder::divf(const Term &x, const Term &y) { return of<arith::DivFOp>(x, y); }
+Value CodeBuilder::fma(const Term &x, const Term &y, const Term &z) {
+  auto [left, right, addend] = alike({&x, &y, &z});
+  if (isa<VectorType>(left.getType()))
+    return vector::FMAOp::create(b, left, right, addend);
+  return math::FmaOp::create(b, left, right, addend);
 }
-Value CodeBuilder::lessf(Value x, Value y) { return arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, x, y); }
+Value CodeBuilder::lessf(const Term &x, const Term &y) { return of<arith::CmpFOp>(x, y, arith::CmpFPredicate::OLT); }
 Value CodeBuilder::maxf(Value x, Value y) { return select(lessf(y, x), x, y); }
 Value CodeBuilder::minf(Value x, Value y) { return select(lessf(x, y), x, y); }
 Value CodeBuilder::sqrt(Value x) { return math::SqrtOp::create(b, x); }
 Value CodeBuilder::f64Of(Value x) {
-  auto vector = dyn_cast<VectorType>(x.getType());
-  if (isF64())
-    return x;
-  Type to = b.getF64Type();
-  return arith::ExtFOp::create(b, vector ? Type(VectorType::get(vector.getShape(), to)) : to, x);
+  Type to = withElements(x.getType(), b.getF64Type());
+  return x.getType() == to ? x : arith::ExtFOp::create(b, to, x).getResult();
 }
 Value CodeBuilder::elementOf(Value x) {
-  auto vector = dyn_cast<VectorType>(x.getType());
-  if (isF64())
-    return x;
-  return arith::TruncFOp::create(b, vector ? Type(VectorType::get(vector.getShape(), element)) : element, x);
+  Type to = withElements(x.getType(), element);
+  return x.getType() == to ? x : arith::TruncFOp::create(b, to, x).getResult();
 }
 Value CodeBuilder::f64OfInteger(Value x) { return arith::SIToFPOp::create(b, b.getF64Type(), x); }
 
 // sign(x) (1 - 2 / (exp(2|x|) + 1)); near 0, where the subtraction would cancel, the Taylor series.
 Value CodeBuilder::tanh(Value x) {
-  auto c = [&](double value) { return constant(value, x.getType()); };
-  Value size = maxf(x, subf(c(0), x)), square = mulf(x, x);
-  Value large = subf(c(1), divf(c(2), addf(exp(addf(size, size)), c(1))));
-  large = select(lessf(x, c(0)), subf(c(0), large), large);
-  Value series = fma(square, fma(square, c(2.0 / 15), c(-1.0 / 3)), c(1));
-  return select(lessf(size, c(0.1)), mulf(x, series), large);
+  Value size = maxf(x, subf(0, x)), square = mulf(x, x);
+  Value large = subf(1, divf(2, addf(exp(addf(size, size)), 1))), negated = subf(0, large);
+  large = select(lessf(x, 0), negated, large);
+  Value series = fma(square, fma(square, 2.0 / 15, -1.0 / 3), 1), small = mulf(x, series);
+  return select(lessf(size, 0.1), small, large);
 }
 
 // Abramowitz and Stegun 7.1.26, absolute error 1.5e-7.
 Value CodeBuilder::erf(Value x) {
-  auto c = [&](double value) { return constant(value, x.getType()); };
-  Value size = maxf(x, subf(c(0), x)), t = divf(c(1), fma(c(0.3275911), size, c(1)));
-  Value p = c(1.061405429);
+  Value size = maxf(x, subf(0, x)), t = divf(1, fma(0.3275911, size, 1));
+  Value p = constant(1.061405429, x);
   for (double coefficient : {-1.453152027, 1.421413741, -0.284496736, 0.254829592})
-    p = fma(p, t, c(coefficient));
-  Value result = subf(c(1), mulf(mulf(p, t), exp(subf(c(0), mulf(x, x)))));
-  return select(lessf(x, c(0)), subf(c(0), result), result);
+    p = fma(p, t, coefficient);
+  Value gauss = exp(subf(0, mulf(x, x)));
+  Value result = subf(1, mulf(mulf(p, t), gauss)), negated = subf(0, result);
+  return select(lessf(x, 0), negated, result);
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -182,16 +218,13 @@ Type CodeBuilder::computed(Type stored) {
 }
 Value CodeBuilder::widened(Value v) {
   Type stored = getElementTypeOrSelf(v), to = computed(stored);
-  if (stored == to)
-    return v;
-  auto vector = dyn_cast<VectorType>(v.getType());
-  return arith::ExtFOp::create(b, vector ? Type(vector.clone(to)) : to, v);
+  return stored == to ? v : arith::ExtFOp::create(b, withElements(v.getType(), to), v).getResult();
 }
 Value CodeBuilder::narrowed(Value v, Type stored) {
-  if (computed(stored) == stored)
+  Type type = getElementTypeOrSelf(v);
+  if (!isa<FloatType>(type) || bytesOf(type) <= bytesOf(stored))
     return v;
-  auto vector = dyn_cast<VectorType>(v.getType());
-  return arith::TruncFOp::create(b, vector ? Type(vector.clone(stored)) : stored, v);
+  return arith::TruncFOp::create(b, withElements(v.getType(), stored), v);
 }
 Value CodeBuilder::load(const View &p) {
   return widened(LLVM::LoadOp::create(b, p.element, p.data, bytesOf(p.element)));
@@ -208,9 +241,11 @@ Value CodeBuilder::loadIndex(const View &p) {
 // Control
 //===--------------------------------------------------------------------------------------------------------===//
 
-Values CodeBuilder::loop(Value from, Value to, int64_t step, ValueRange state,
+Values CodeBuilder::loop(const Term &from, const Term &to, int64_t step, ValueRange state,
                          const std::function<Values(Value, Values)> &body) {
-  auto loop = scf::ForOp::create(b, from, to, integer(step, from.getType()), state);
+  const Term each = step;
+  auto [begin, end, by] = alike({&from, &to, &each});
+  auto loop = scf::ForOp::create(b, begin, end, by, state);
   OpBuilder::InsertionGuard guard(b);
   if (state.empty()) {
     b.setInsertionPoint(loop.getBody()->getTerminator());
@@ -222,7 +257,7 @@ Values CodeBuilder::loop(Value from, Value to, int64_t step, ValueRange state,
   return Values(loop.getResults());
 }
 
-void CodeBuilder::loop(Value from, Value to, int64_t step, const std::function<void(Value)> &body) {
+void CodeBuilder::loop(const Term &from, const Term &to, int64_t step, const std::function<void(Value)> &body) {
   loop(from, to, step, {}, [&](Value i, const Values &) -> Values {
     body(i);
     return {};
@@ -264,12 +299,12 @@ Values CodeBuilder::choose(Value condition, const std::function<Values()> &then,
 // Random numbers
 //===--------------------------------------------------------------------------------------------------------===//
 
-CodeBuilder::DropoutKey CodeBuilder::dropoutKey(Value op, Value position, Value sentence, Value headPlusOne) {
+CodeBuilder::DropoutKey CodeBuilder::dropoutKey(Value op, Value position, Value sentence, const Term &headPlusOne) {
   Value s = shape();
   Value key0 = field(s, offsetof(xfc_shape, dropout_key), i32),
         key1 = field(s, offsetof(xfc_shape, dropout_key) + 4, i32);
   return {arith::XOrIOp::create(b, key0, truncated(op)), key1, truncated(position), truncated(sentence),
-          truncated(headPlusOne)};
+          truncated(index(headPlusOne))};
 }
 
 } // namespace xfc

@@ -5,8 +5,11 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "xfc/abi.h"
+#include <array>
 #include <cstddef>
 #include <functional>
+#include <optional>
+#include <type_traits>
 
 namespace xfc {
 
@@ -34,19 +37,33 @@ private:
 
 class CodeBuilder;
 
+// An operand of arithmetic: a value, or a number, which becomes a constant of the other operands' type (i64 if they are
+// numbers, too).
+class Term {
+public:
+  template <typename T>
+    requires std::is_arithmetic_v<T>
+  Term(T number) : number(number) {}
+  template <typename T>
+    requires std::is_convertible_v<T, mlir::Value>
+  Term(T value) : value(value) {}
+
+  mlir::Value value;
+  std::optional<double> number;
+};
+
 // Elements of one type in memory: where they begin and, if they lie in rows, how many elements apart these begin.
 // CodeBuilder::load() widens what is stored in a narrow type to the type that is computed in, and store() rounds to it,
 // so that an emitter is the same for every type of its operands. All distances count elements.
 class View {
 public:
   View() = default; // no buffer, for an operand that is absent
-  View(CodeBuilder &k, mlir::Value data, mlir::Type element, mlir::Value stride = {})
+  View(CodeBuilder &k, mlir::Value data, mlir::Type element, const Term &stride = mlir::Value())
       : data(data), stride(stride), element(element), k(&k) {}
 
-  // The address of the first element; the distance of rows (i64), null if there is one row or they are dense; and the
-  // type in memory.
-  mlir::Value data, stride;
-  mlir::Type element;
+  mlir::Value data;            // the address of the first element
+  Term stride = mlir::Value(); // the distance of rows (i64), null if there is one row or they are dense
+  mlir::Type element;          // in memory
 
   explicit operator bool() const { return static_cast<bool>(data); }
   // The elements from this many further on.
@@ -54,11 +71,15 @@ public:
   View operator+(int64_t elements) const;
   // Row i, and what follows in it from a column on.
   View row(mlir::Value i) const;
+  View row(int64_t i) const;
   View operator()(mlir::Value i, mlir::Value column) const { return row(i) + column; }
   View operator()(mlir::Value i, int64_t column) const { return row(i) + column; }
-  operator mlir::Value() const { return data; } // for attention and products
+  operator mlir::Value() const { return data; } // for the kernels of GPUs
+  View operator()(int64_t i, int64_t column) const { return row(i) + column; }
   // The same memory as elements of another type.
   View as(mlir::Type other) const { return {*k, data, other, stride}; }
+  // The same elements in rows that begin so many elements apart.
+  View inRows(const Term &apart) const { return {*k, data, element, apart}; }
 
 private:
   CodeBuilder *k = nullptr;
@@ -99,6 +120,7 @@ public:
   mlir::Value field(mlir::Value record, size_t offset, mlir::Type type);
   // A buffer without its stride, if its elements are dense or it has one row; and one with it.
   View buffer(BufferIndex i), rowsOf(BufferIndex i);
+  View rowOf(BufferIndex i, mlir::Value row); // one of its rows
   mlir::Value stride(BufferIndex i), immediate(int64_t i);
   // The i-th buffer from `first` on, and the i-th immediate, for an i that is known at run time.
   View bufferAt(BufferIndex first, mlir::Value i);
@@ -109,31 +131,30 @@ public:
   mlir::Value keptFactor(double rate);
 
   // Integers: i64, or i32 where a number is known to be small.
-  mlir::Value index(int64_t value);
+  mlir::Value index(const Term &value); // as i64
   mlir::Value integer(int64_t value, mlir::Type type);
-  mlir::Value add(mlir::Value a, mlir::Value b), sub(mlir::Value a, mlir::Value b), mul(mlir::Value a, mlir::Value b);
-  mlir::Value mul(mlir::Value a, int64_t b) { return mul(a, integer(b, a.getType())); }
-  mlir::Value add(mlir::Value a, int64_t b) { return add(a, integer(b, a.getType())); }
+  mlir::Value add(const Term &a, const Term &b), sub(const Term &a, const Term &b), mul(const Term &a, const Term &b);
   mlir::Value div(mlir::Value a, int64_t b), rem(mlir::Value a, int64_t b); // of non-negative values
-  mlir::Value min(mlir::Value a, mlir::Value b), max(mlir::Value a, mlir::Value b);
-  mlir::Value equal(mlir::Value a, mlir::Value b), less(mlir::Value a, mlir::Value b);
-  mlir::Value notLess(mlir::Value a, mlir::Value b); // unsigned
+  mlir::Value min(const Term &a, const Term &b), max(const Term &a, const Term &b);
+  mlir::Value equal(const Term &a, const Term &b), less(const Term &a, const Term &b);
+  mlir::Value notLess(mlir::Value a, mlir::Value b);    // unsigned
+  mlir::Value within(mlir::Value i, const Term &count); // 0 <= i < count
   mlir::Value both(mlir::Value a, mlir::Value b), either(mlir::Value a, mlir::Value b);
   mlir::Value boolean(bool value);
   mlir::Value i32Of(int32_t value);
   mlir::Value truncated(mlir::Value a); // i64 to i32
-  mlir::Value select(mlir::Value condition, mlir::Value a, mlir::Value b);
+  mlir::Value select(mlir::Value condition, const Term &a, const Term &b);
 
-  // Floats, scalars and vectors alike.
+  // Floats, scalars and vectors alike. constant() makes integers, too.
   mlir::Value constant(double value, mlir::Type like);
   mlir::Value constant(double value, mlir::Value like) { return constant(value, like.getType()); }
   mlir::Value scalar(double value) { return constant(value, element); }
-  mlir::Value addf(mlir::Value a, mlir::Value b), subf(mlir::Value a, mlir::Value b),
-      mulf(mlir::Value a, mlir::Value b);
-  mlir::Value divf(mlir::Value a, mlir::Value b), fma(mlir::Value a, mlir::Value b, mlir::Value c);
+  mlir::Value addf(const Term &a, const Term &b), subf(const Term &a, const Term &b),
+      mulf(const Term &a, const Term &b);
+  mlir::Value divf(const Term &a, const Term &b), fma(const Term &a, const Term &b, const Term &c);
   virtual mlir::Value maxf(mlir::Value a, mlir::Value b);
   mlir::Value minf(mlir::Value a, mlir::Value b);
-  mlir::Value lessf(mlir::Value a, mlir::Value b);
+  mlir::Value lessf(const Term &a, const Term &b);
   mlir::Value sqrt(mlir::Value a);
   virtual mlir::Value exp(mlir::Value a) = 0;                  // exactly 0 below -87.3 (f64: -708)
   virtual mlir::Value tanh(mlir::Value a), erf(mlir::Value a); // accurate for f32 only
@@ -141,16 +162,17 @@ public:
   mlir::Value f64OfInteger(mlir::Value a);
 
   // Memory. What an element of a type in memory is computed in: f64 for f64, and f32 for the narrower floats, while
-  // integers are themselves. load() widens an element to that type, or a vector of them, and store() rounds to the
-  // nearest, ties to even.
+  // integers are themselves. load() widens an element to that type, or a vector of them, and store() rounds floats to
+  // the type in memory, to the nearest, ties to even.
   static mlir::Type computed(mlir::Type stored);
   mlir::Value widened(mlir::Value v), narrowed(mlir::Value v, mlir::Type stored);
   mlir::Value load(const View &p);
   void store(mlir::Value value, const View &p);
+  void store(double number, const View &p) { store(constant(number, computed(p.element)), p); }
   mlir::Value loadIndex(const View &p); // an i32 widened to i64, or an i64
   // Memory at an address, as elements of the type that is computed in unless another one is given.
   View at(mlir::Value address, mlir::Type of = {}) { return {*this, address, of ? of : element}; }
-  // For attention and products, which keep bare addresses: the same, in elements of the type that is computed in.
+  // For the kernels of GPUs, which keep bare addresses: the same, in elements of the type that is computed in.
   View offset(mlir::Value p, mlir::Value elements) { return at(p) + elements; }
   View offset(mlir::Value p, int64_t elements) { return at(p) + elements; }
   mlir::Value offset(mlir::Value p, mlir::Value elements, mlir::Type of) { return at(p, of) + elements; }
@@ -161,10 +183,10 @@ public:
   void store(mlir::Value value, mlir::Value p) { store(value, at(p)); }
   View offset(const View &p, mlir::Value elements) { return p + elements; }
 
-  // Control flow. The induction variable of a loop has the type of `from`.
-  Values loop(mlir::Value from, mlir::Value to, int64_t step, mlir::ValueRange state,
+  // Control flow. The induction variable of a loop has the type of its bounds.
+  Values loop(const Term &from, const Term &to, int64_t step, mlir::ValueRange state,
               const std::function<Values(mlir::Value, Values)> &body);
-  void loop(mlir::Value from, mlir::Value to, int64_t step, const std::function<void(mlir::Value)> &body);
+  void loop(const Term &from, const Term &to, int64_t step, const std::function<void(mlir::Value)> &body);
   void when(mlir::Value condition, const std::function<void()> &then, const std::function<void()> &otherwise = {});
   Values choose(mlir::Value condition, const std::function<Values()> &then, const std::function<Values()> &otherwise);
 
@@ -172,7 +194,7 @@ public:
   struct DropoutKey {
     mlir::Value key0, key1, position, sentence, head; // i32
   };
-  DropoutKey dropoutKey(mlir::Value op, mlir::Value position, mlir::Value sentence, mlir::Value headPlusOne);
+  DropoutKey dropoutKey(mlir::Value op, mlir::Value position, mlir::Value sentence, const Term &headPlusOne);
 
   mlir::ImplicitLocOpBuilder b;
 
@@ -180,6 +202,10 @@ protected:
   mlir::ModuleOp module;
 
 private:
+  // The terms as values of one type.
+  template <size_t n> std::array<mlir::Value, n> alike(const Term *const (&terms)[n]);
+  // An op of two terms, after its other arguments.
+  template <typename Op, typename... Leading> mlir::Value of(const Term &x, const Term &y, Leading... leading);
   const bool constantCalls;
 };
 

@@ -18,26 +18,22 @@ static Value emitScalarOf(MultiplyOp, CodeBuilder &k, ArrayRef<Value> operands) 
 }
 
 static Value emitScalarOf(ScaleOp op, CodeBuilder &k, ArrayRef<Value> operands) {
-  return k.mulf(operands[0], k.constant(op.getFactor().convertToDouble(), operands[0]));
+  return k.mulf(operands[0], op.getFactor().convertToDouble());
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
 // activation, activation_grad
 //===--------------------------------------------------------------------------------------------------------===//
 
-Value logistic(CodeBuilder &k, Value x) {
-  return k.divf(k.constant(1, x), k.addf(k.constant(1, x), k.exp(k.subf(k.constant(0, x), x))));
-}
+Value logistic(CodeBuilder &k, Value x) { return k.divf(1, k.addf(1, k.exp(k.subf(0, x)))); }
 
 // The cumulative distribution function of the normal distribution, (1 + erf(x / sqrt(2))) / 2.
-static Value normal(CodeBuilder &k, Value x) {
-  return k.fma(k.constant(0.5, x), k.erf(k.mulf(x, k.constant(0.70710678118654752440, x))), k.constant(0.5, x));
-}
+static Value normal(CodeBuilder &k, Value x) { return k.fma(0.5, k.erf(k.mulf(x, 0.70710678118654752440)), 0.5); }
 
 // tanh(sqrt(2/pi) (x + 0.044715 x^3)).
 static Value tanhOfGelu(CodeBuilder &k, Value x) {
-  Value cubic = k.fma(k.mulf(x, x), k.constant(0.044715, x), k.constant(1, x));
-  return k.tanh(k.mulf(k.mulf(x, k.constant(0.79788456080286535588, x)), cubic));
+  Value cubic = k.fma(k.mulf(x, x), 0.044715, 1);
+  return k.tanh(k.mulf(k.mulf(x, 0.79788456080286535588), cubic));
 }
 
 static Value emitScalarOf(ActivationOp op, CodeBuilder &k, ArrayRef<Value> operands) {
@@ -52,7 +48,7 @@ static Value emitScalarOf(ActivationOp op, CodeBuilder &k, ArrayRef<Value> opera
   case ActivationKind::tanh:
     return k.tanh(x);
   case ActivationKind::gelu_tanh: {
-    Value half = k.mulf(x, k.constant(0.5, x));
+    Value half = k.mulf(x, 0.5);
     return k.fma(half, tanhOfGelu(k, x), half);
   }
   case ActivationKind::squared_relu: {
@@ -67,28 +63,27 @@ static Value emitScalarOf(ActivationGradOp op, CodeBuilder &k, ArrayRef<Value> o
   Value dy = operands[0], x = operands[1];
   switch (op.getKind()) {
   case ActivationKind::relu:
-    return k.select(k.lessf(k.constant(0, x), x), dy, k.constant(0, x));
+    return k.select(k.lessf(0, x), dy, 0);
   case ActivationKind::gelu: {
     // cdf(x) + x pdf(x)
-    Value density = k.mulf(k.exp(k.mulf(k.mulf(x, x), k.constant(-0.5, x))), k.constant(0.39894228040143267794, x));
+    Value density = k.mulf(k.exp(k.mulf(k.mulf(x, x), -0.5)), 0.39894228040143267794);
     return k.mulf(dy, k.fma(x, density, normal(k, x)));
   }
   case ActivationKind::silu: {
     Value s = logistic(k, x);
-    return k.mulf(dy, k.mulf(s, k.fma(x, k.subf(k.constant(1, x), s), k.constant(1, x))));
+    return k.mulf(dy, k.mulf(s, k.fma(x, k.subf(1, s), 1)));
   }
   case ActivationKind::tanh: {
     Value t = k.tanh(x);
-    return k.mulf(dy, k.subf(k.constant(1, x), k.mulf(t, t)));
+    return k.mulf(dy, k.subf(1, k.mulf(t, t)));
   }
   case ActivationKind::gelu_tanh: {
     // (1 + t) / 2 + x (1 - t^2) u' / 2. x^2 is clamped so that it cannot overflow; t is 1 or -1 long before that.
     Value t = tanhOfGelu(k, x), square = k.mulf(x, x), large = k.constant(1e4, x);
     square = k.select(k.lessf(square, large), square, large);
-    Value slope = k.fma(square, k.constant(1.5 * 0.044715 * 0.79788456080286535588, x),
-                        k.constant(0.5 * 0.79788456080286535588, x));
-    Value rest = k.mulf(k.mulf(x, k.subf(k.constant(1, x), k.mulf(t, t))), slope);
-    return k.mulf(dy, k.addf(k.fma(t, k.constant(0.5, x), k.constant(0.5, x)), rest));
+    Value slope = k.fma(square, 1.5 * 0.044715 * 0.79788456080286535588, 0.5 * 0.79788456080286535588);
+    Value rest = k.mulf(k.mulf(x, k.subf(1, k.mulf(t, t))), slope);
+    return k.mulf(dy, k.addf(k.fma(t, 0.5, 0.5), rest));
   }
   case ActivationKind::squared_relu: {
     Value positive = k.maxf(x, k.constant(0, x));

@@ -6,7 +6,7 @@ using namespace mlir;
 namespace xfc {
 
 KeyPositions::KeyPositions(CodeBuilder &k, Value keys, const PositionOf &positionOf) : keys(keys) {
-  Value zero = k.integer(0, keys.getType()), last = k.sub(keys, k.integer(1, keys.getType()));
+  Value zero = k.integer(0, keys.getType()), last = k.sub(keys, 1);
   Values found = k.choose(
       k.less(zero, keys),
       [&]() -> Values {

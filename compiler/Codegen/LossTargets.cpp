@@ -6,7 +6,7 @@ using namespace mlir;
 namespace xfc {
 
 Value RowTarget::loss(CodeBuilder &k, Value nll, Value ofMean, Value lse, Value weighted) const {
-  Value sum = k.addf(k.mulf(ofLabel, nll), k.mulf(even, ofMean));
+  Value spread = k.mulf(even, ofMean), sum = k.addf(k.mulf(ofLabel, nll), spread);
   return ofOthers ? k.addf(sum, k.subf(k.mulf(ofOthers, lse), weighted)) : sum;
 }
 
@@ -17,10 +17,10 @@ Value RowTarget::timesSum(CodeBuilder &k, Value x) const {
 Values RowTarget::others(CodeBuilder &k, ValueRange state, const Body &body) const {
   if (!labels)
     return Values(state);
-  return k.loop(k.index(0), k.index(count), 1, state, [&](Value i, Values s) {
-    Value token = k.loadIndex(labels + i), none = k.less(token, k.index(0));
-    Value share = k.select(none, k.scalar(0), k.load(shares + i));
-    return body(k.select(none, k.index(0), token), share, std::move(s));
+  return k.loop(0, count, 1, state, [&](Value i, Values s) {
+    Value token = k.loadIndex(labels + i), none = k.less(token, 0);
+    Value share = k.select(none, 0, k.load(shares + i));
+    return body(k.select(none, 0, token), share, std::move(s));
   });
 }
 
@@ -35,7 +35,8 @@ Value RowTarget::weighted(CodeBuilder &k, const std::function<Value(Value)> &num
 void RowTarget::subtractOthers(CodeBuilder &k, Value scale, const View &numbers) const {
   others(k, {}, [&](Value token, Value share, const Values &) -> Values {
     View number = numbers + token;
-    k.store(k.subf(k.load(number), k.mulf(scale, share)), number);
+    Value part = k.mulf(scale, share);
+    k.store(k.subf(k.load(number), part), number);
     return {};
   });
 }
@@ -53,7 +54,7 @@ RowTarget LossTargets::of(Value row) const {
   if (!listed) {
     target.label = k.loadIndex(labels + row);
     target.even = smoothing;
-    target.ofLabel = k.subf(k.scalar(1), smoothing);
+    target.ofLabel = k.subf(1, smoothing);
     return target;
   }
   View list = labels.row(row), parts = shares.row(row);

@@ -18,15 +18,15 @@ struct NormFormulas {
   const int64_t count; // divisor of the sum of squares; 0: the variance is 0
   const bool layer;    // whether the mean is subtracted
 
-  mlir::Value mean(CodeBuilder &k, mlir::Value sum) const { return k.mulf(sum, k.scalar(1.0 / width)); }
+  mlir::Value mean(CodeBuilder &k, mlir::Value sum) const { return k.mulf(sum, 1.0 / width); }
   // `squares` is the sum of squares of x - mean.
   mlir::Value variance(CodeBuilder &k, mlir::Value squares) const {
-    return count ? k.mulf(squares, k.scalar(1.0 / count)) : k.scalar(0);
+    return count ? k.mulf(squares, 1.0 / count) : k.scalar(0);
   }
   // r = 1 / sqrt(variance + eps), or 1 / (sqrt(variance) + eps).
   mlir::Value reciprocal(CodeBuilder &k, mlir::Value variance) const {
     mlir::Value eps = k.scalar(spec.eps);
-    return k.divf(k.scalar(1), spec.epsInStd ? k.addf(k.sqrt(variance), eps) : k.sqrt(k.addf(variance, eps)));
+    return k.divf(1, spec.epsInStd ? k.addf(k.sqrt(variance), eps) : k.sqrt(k.addf(variance, eps)));
   }
   // y = c r w + b, with c = x - mean; `bias` may be null.
   mlir::Value result(CodeBuilder &k, mlir::Value c, mlir::Value r, mlir::Value weight, mlir::Value bias) const {
@@ -40,15 +40,19 @@ struct NormFormulas {
   mlir::Value slopeFactor(CodeBuilder &k, mlir::Value r, const std::function<mlir::Value()> &squares) const {
     if (!count)
       return k.scalar(0);
-    if (!spec.epsInStd)
-      return k.mulf(k.mulf(r, r), k.mulf(r, k.scalar(1.0 / count)));
-    mlir::Value std = k.sqrt(variance(k, squares())), positive = k.lessf(k.scalar(0), std);
-    mlir::Value quotient = k.divf(k.mulf(k.mulf(r, r), k.scalar(1.0 / count)), k.select(positive, std, k.scalar(1)));
-    return k.select(positive, quotient, k.scalar(0));
+    if (!spec.epsInStd) {
+      mlir::Value share = k.mulf(r, 1.0 / count);
+      return k.mulf(k.mulf(r, r), share);
+    }
+    mlir::Value std = k.sqrt(variance(k, squares())), positive = k.lessf(0, std);
+    mlir::Value divisor = k.select(positive, std, 1);
+    mlir::Value quotient = k.divf(k.mulf(k.mulf(r, r), 1.0 / count), divisor);
+    return k.select(positive, quotient, 0);
   }
   // dx = r g - slope c, where g is dy w, less its mean if the mean of x is subtracted.
   mlir::Value inputGrad(CodeBuilder &k, mlir::Value r, mlir::Value g, mlir::Value slope, mlir::Value c) const {
-    return k.subf(k.mulf(r, g), k.mulf(slope, c));
+    mlir::Value along = k.mulf(slope, c);
+    return k.subf(k.mulf(r, g), along);
   }
 };
 

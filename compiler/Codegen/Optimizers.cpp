@@ -9,6 +9,11 @@ namespace xfc {
 using Hyper = llvm::function_ref<Value(StringRef)>;
 using Spread = llvm::function_ref<Value(Value)>;
 
+static Value clamped(CodeBuilder &k, Value x, Value least, Value most) {
+  Value raised = k.select(k.lessf(x, least), least, x);
+  return k.select(k.lessf(most, x), most, raised);
+}
+
 static OptimizerStep adam(CodeBuilder &k, Hyper hyper, Spread spread) {
   Value one = k.scalar(1), rate = hyper("rate"), beta1 = hyper("beta1"), beta2 = hyper("beta2");
   Value keep = spread(k.subf(one, k.mulf(rate, hyper("decay")))), step = spread(k.divf(rate, hyper("correction1"))),
@@ -20,7 +25,8 @@ static OptimizerStep adam(CodeBuilder &k, Hyper hyper, Spread spread) {
     states[0] = k.fma(b1, states[0], k.mulf(a1, gradient));
     states[1] = k.fma(b2, states[1], k.mulf(a2, k.mulf(gradient, gradient)));
     Value denominator = k.addf(k.sqrt(k.mulf(states[1], inverse2)), epsilon);
-    return k.subf(k.mulf(keep, parameter), k.divf(k.mulf(step, states[0]), denominator));
+    Value move = k.divf(k.mulf(step, states[0]), denominator);
+    return k.subf(k.mulf(keep, parameter), move);
   };
 }
 
@@ -40,7 +46,8 @@ static OptimizerStep lion(CodeBuilder &k, Hyper hyper, Spread spread) {
   return [=, &k](Value parameter, Value gradient, MutableArrayRef<Value> states) {
     Value direction = k.fma(b1, states[0], k.mulf(a1, gradient));
     states[0] = k.fma(b2, states[0], k.mulf(a2, gradient));
-    Value move = k.select(k.lessf(none, direction), down, k.select(k.lessf(direction, none), up, none));
+    Value upOrNone = k.select(k.lessf(direction, none), up, none);
+    Value move = k.select(k.lessf(none, direction), down, upOrNone);
     return k.subf(k.mulf(keep, parameter), move);
   };
 }
@@ -51,11 +58,10 @@ OptimizerStep optimizerStep(CodeBuilder &k, OptimizeOp op, Hyper hyper, Spread s
   const bool averages = rule.consume_back("_ema");
   const OptimizerStep step =
       llvm::StringSwitch<Make>(rule).Case("adam", adam).Case("sgd", sgd).Case("lion", lion)(k, hyper, spread);
-  Value most = spread(hyper("limit")), least = spread(k.subf(k.scalar(0), hyper("limit")));
+  Value most = spread(hyper("limit")), least = spread(k.subf(0, hyper("limit")));
   Value weight = averages ? spread(hyper("weight")) : Value();
   return [=, &k](Value parameter, Value gradient, MutableArrayRef<Value> states) {
-    Value clipped = k.select(k.lessf(most, gradient), most, k.select(k.lessf(gradient, least), least, gradient));
-    Value updated = step(parameter, clipped, states);
+    Value updated = step(parameter, clamped(k, gradient, least, most), states);
     if (averages)
       states.back() = k.fma(weight, k.subf(updated, states.back()), states.back());
     return updated;
@@ -69,9 +75,9 @@ ChunkOfTensor::ChunkOfTensor(CodeBuilder &k, int64_t tensors, BufferIndex hyperB
   // A binary search for the last tensor whose first chunk is not after this one.
   tensor = k.index(0);
   for (auto step = static_cast<int64_t>(llvm::bit_floor(static_cast<uint64_t>(tensors - 1))); step > 0; step /= 2) {
-    Value next = k.add(tensor, step), known = k.min(next, k.index(tensors - 1));
-    Value begun = k.less(number(known, offsetof(PartedTensor, first)), k.add(k.chunk, 1));
-    tensor = k.select(k.both(k.less(next, k.index(tensors)), begun), next, tensor);
+    Value next = k.add(tensor, step), known = k.min(next, tensors - 1);
+    Value after = k.add(k.chunk, 1), begun = k.less(number(known, offsetof(PartedTensor, first)), after);
+    tensor = k.select(k.both(k.less(next, tensors), begun), next, tensor);
   }
   this->number = k.sub(k.chunk, number(tensor, offsetof(PartedTensor, first)));
   rows = number(tensor, offsetof(PartedTensor, rows));
@@ -79,31 +85,30 @@ ChunkOfTensor::ChunkOfTensor(CodeBuilder &k, int64_t tensors, BufferIndex hyperB
   per = number(tensor, offsetof(PartedTensor, per));
   parts = number(tensor, offsetof(PartedTensor, parts));
   matrix = number(tensor, offsetof(PartedTensor, matrix));
-  isMatrix = k.less(k.index(-1), matrix);
+  isMatrix = k.less(-1, matrix);
   Value group = number(tensor, offsetof(PartedTensor, group));
-  updated = k.less(k.index(-1), group);
-  Value first = k.mul(k.max(group, k.index(0)), hyperCount);
+  updated = k.less(-1, group);
+  Value first = k.mul(k.max(group, 0), hyperCount);
   hyper = k.buffer(hyperBuffer) + first;
 }
 
 FactoredRule::Formula FactoredRule::clipped(Value factor) const {
-  Value limit = hyper("limit"), most = spread(limit), least = spread(k.subf(k.scalar(0), limit)),
-        scale = spread(factor);
-  return [=, this](Value given) {
-    Value x = k.mulf(scale, given);
-    return k.select(k.lessf(most, x), most, k.select(k.lessf(x, least), least, x));
-  };
+  Value limit = hyper("limit"), most = spread(limit), least = spread(k.subf(0, limit)), scale = spread(factor);
+  return [=, this](Value given) { return clamped(k, k.mulf(scale, given), least, most); };
 }
 
 std::function<Value(Value, Value)> FactoredRule::newMean(bool vectors) const {
-  Value share = k.f64Of(hyper("share")), eps1 = k.f64Of(hyper("eps1")), kept = k.subf(k.constant(1, share), share);
+  Value share = k.f64Of(hyper("share")), eps1 = k.f64Of(hyper("eps1")), kept = k.subf(1, share);
   if (vectors) {
     share = spread(share);
     eps1 = spread(eps1);
     kept = spread(kept);
   }
   // Not mean + share (square - mean), which would lose eps1, and with it all that keeps a mean from 0, if share is 1.
-  return [=, this](Value mean, Value square) { return k.fma(share, k.addf(square, eps1), k.mulf(kept, mean)); };
+  return [=, this](Value mean, Value square) {
+    Value before = k.mulf(kept, mean);
+    return k.fma(share, k.addf(square, eps1), before);
+  };
 }
 
 std::pair<Value, Value> FactoredRule::scales(Value parameterSquares, Value updateSquares) const {
@@ -112,16 +117,17 @@ std::pair<Value, Value> FactoredRule::scales(Value parameterSquares, Value updat
   Value elements = k.f64OfInteger(k.mul(chunk.rows, chunk.columns)), one = k.constant(1, elements),
         zero = k.constant(0, elements), share = k.divf(one, elements);
   auto rootOfMean = [&](Value sum) { return k.sqrt(k.mulf(sum, share)); };
-  Value least = wide("eps2"), root = rootOfMean(parameterSquares);
-  Value relative = k.select(k.lessf(least, root), root, least);
-  Value rate = k.mulf(wide("rate"), k.select(k.lessf(zero, wide("scales")), relative, one));
-  Value clipped = k.divf(wide("clip_threshold"), rootOfMean(updateSquares)); // infinite if nothing is updated
+  Value least = wide("eps2"), ofParameters = rootOfMean(parameterSquares);
+  Value relative = k.select(k.lessf(least, ofParameters), ofParameters, least);
+  Value scale = k.select(k.lessf(zero, wide("scales")), relative, one), rate = k.mulf(wide("rate"), scale);
+  Value ofUpdates = rootOfMean(updateSquares);
+  Value clipped = k.divf(wide("clip_threshold"), ofUpdates); // infinite if nothing is updated
   Value step = k.mulf(rate, k.select(k.lessf(clipped, one), clipped, one));
   return {k.elementOf(k.mulf(rate, wide("decay"))), k.elementOf(step)};
 }
 
 Value sumOfParts(CodeBuilder &k, const View &data, Value count) {
-  return k.loop(k.index(0), count, 1, ValueRange{k.constant(0, data.element)},
+  return k.loop(0, count, 1, ValueRange{k.constant(0, data.element)},
                 [&](Value i, Values s) -> Values { return {k.addf(s[0], k.load(data + i))}; })[0];
 }
 

@@ -7,7 +7,8 @@ namespace xfc {
 
 // c = f before + (1 - f) x with f = logistic(gate).
 inline mlir::Value recurrence(CodeBuilder &k, mlir::Value gate, mlir::Value x, mlir::Value before) {
-  return k.fma(logistic(k, gate), k.subf(before, x), x);
+  mlir::Value change = k.subf(before, x);
+  return k.fma(logistic(k, gate), change, x);
 }
 
 struct RecurrenceGrad {
@@ -17,7 +18,7 @@ struct RecurrenceGrad {
 // The gradients of its operands, given dc.
 inline RecurrenceGrad recurrenceGrad(CodeBuilder &k, mlir::Value dc, mlir::Value gate, mlir::Value x,
                                      mlir::Value before) {
-  mlir::Value f = logistic(k, gate), dx = k.mulf(k.subf(k.constant(1, f), f), dc);
+  mlir::Value f = logistic(k, gate), dx = k.mulf(k.subf(1, f), dc);
   return {k.mulf(k.mulf(f, k.subf(before, x)), dx), dx, k.mulf(f, dc)};
 }
 

@@ -11,12 +11,13 @@ constexpr double lowest = -1e30;
 // The reference that is subtracted in exponents: the maximum so far. While only minus infinity has been seen, it is 0,
 // which makes every exponential zero.
 inline mlir::Value softmaxReference(CodeBuilder &k, mlir::Value maximum) {
-  return k.select(k.lessf(maximum, k.scalar(lowest / 2)), k.scalar(0), maximum);
+  return k.select(k.lessf(maximum, lowest / 2), 0, maximum);
 }
 
 // scale / sum, or 0 where no key was seen.
 inline mlir::Value softmaxScale(CodeBuilder &k, mlir::Value sum, double scale = 1) {
-  return k.select(k.lessf(k.scalar(0), sum), k.divf(k.scalar(scale), sum), k.scalar(0));
+  mlir::Value factor = k.divf(scale, sum);
+  return k.select(k.lessf(0, sum), factor, 0);
 }
 
 // ds = p (dp - sum), where sum is that of p dp over the keys.
