@@ -20,7 +20,7 @@ import sys
 
 
 RECENT = 4  # commits whose folders are checked
-ORDERED = {"compiler/Import", "compiler/Schedule", "compiler/Transforms"}  # where custom-unordered-ops is checked
+ORDERED = {"compiler/CPU", "compiler/Codegen", "compiler/Import", "compiler/Schedule", "compiler/Transforms"}  # where custom-unordered-ops is checked
 
 
 def git(root, *words):
