@@ -68,7 +68,8 @@ static std::pair<Number, Number> distanceOf(PlainBuilder &b, bool cached, const 
   Number i(b, query.as(b, b.b.getIndexType())), j = key;
   if (!cached)
     j = Number(b, b.load(b.positions(PlainBuilder::Of::Keys), {keyRow}).as(b, b.b.getIndexType()));
-  return {max(i, j) - min(i, j), select(i < j, Number(b, Number(1).as(b, b.b.getIndexType())), 0)};
+  const Number lesser = min(i, j), distance = max(i, j) - lesser, one(b, Number(1).as(b, b.b.getIndexType()));
+  return {distance, select(i < j, one, 0)};
 }
 
 static void lowerPlainOp(DistanceBiasOp op, PlainBuilder &b) {
@@ -84,7 +85,8 @@ static void lowerPlainOp(DistanceBiasOp op, PlainBuilder &b) {
   for (const DistanceRange &range : distanceRanges(op, op.getTable().getType().getDimSize(0), distances))
     b.forEach(range.end - range.first, [&](const Number &t) {
       b.forEach(heads, [&](const Number &h) {
-        b.store(b.load(b.operand(0), {range.bucket, h}), bias, {t + range.first, 2 * h + range.after});
+        const Number distance = t + range.first, column = 2 * h + range.after;
+        b.store(b.load(b.operand(0), {range.bucket, h}), bias, {distance, column});
       });
     });
 }
@@ -96,8 +98,8 @@ static void lowerPlainOp(DistanceBiasGradOp op, PlainBuilder &b) {
   for (const DistanceRange &range : distanceRanges(op, buckets, op.getDy().getType().getDimSize(0)))
     b.forEach(range.end - range.first, [&](const Number &t) {
       b.forEach(heads, [&](const Number &h) {
-        b.store(b.load(table, {range.bucket, h}) + b.load(dy, {t + range.first, 2 * h + range.after}), table,
-                {range.bucket, h});
+        const Number upstream = b.load(dy, {t + range.first, 2 * h + range.after});
+        b.store(b.load(table, {range.bucket, h}) + upstream, table, {range.bucket, h});
       });
     });
 }
@@ -106,7 +108,8 @@ static void lowerPlainOp(AddDistanceBiasOp op, PlainBuilder &b) {
   const bool cached = op.getType().getKeys() == RowSet::cache;
   Value x = b.operand(0), bias = b.operand(1), y = b.result(0), positions = b.positions();
   b.forEachHead(op.getType(), [&](const PlainBuilder::Head &head) {
-    b.generic("ij,i,j->ij", {head.of(x), head.queries(positions), head.keyRows()}, head.of(y), [&](auto v) {
+    Value sums = head.of(y);
+    b.generic("ij,i,j->ij", {head.of(x), head.queries(positions), head.keyRows()}, sums, [&](auto v) {
       auto [t, after] = distanceOf(b, cached, v[1], v[2], b.loop('j'));
       return v[0] + b.load(bias, {t, 2 * head.head + after});
     });
@@ -120,9 +123,11 @@ static void lowerPlainOp(SumDistancesOp op, PlainBuilder &b) {
     Value block = head.of(x), queries = head.queries(positions), keyRows = head.keyRows();
     b.forEach(head.rows, [&](const Number &i) {
       b.forEach(head.keys, [&](const Number &j) {
-        auto [t, after] = distanceOf(b, /*cached=*/false, b.load(queries, {i}), b.load(keyRows, {j}), j);
+        const Number keyRow = b.load(keyRows, {j});
+        auto [t, after] = distanceOf(b, /*cached=*/false, b.load(queries, {i}), keyRow, j);
         const Number row = head.firstRow + t, f = 2 * head.head + after;
-        b.store(b.load(sums, {row, f}) + b.load(block, {i, j}), sums, {row, f});
+        const Number pair = b.load(block, {i, j});
+        b.store(b.load(sums, {row, f}) + pair, sums, {row, f});
       });
     });
   });
@@ -138,10 +143,11 @@ static void lowerPlainOp(MaskOp op, PlainBuilder &b) {
   const double hidden = op.getZero() ? 0 : -INFINITY;
   Value x = b.operand(0), y = b.result(0), positions = b.positions();
   b.forEachHead(pairs, [&](const PlainBuilder::Head &head) {
+    Value masked = head.of(y);
     if (!op.getReach())
-      return b.generic("ij,i->ij", {head.of(x), head.limits()}, head.of(y),
+      return b.generic("ij,i->ij", {head.of(x), head.limits()}, masked,
                        [&](auto v) { return select(b.loop('j') < v[1], v[0], hidden); });
-    b.generic("ij,i,i,j->ij", {head.of(x), head.limits(), head.queries(positions), head.keyRows()}, head.of(y),
+    b.generic("ij,i,i,j->ij", {head.of(x), head.limits(), head.queries(positions), head.keyRows()}, masked,
               [&](auto v) {
                 Number far = distanceOf(b, cached, v[2], v[3], b.loop('j')).first > *op.getReach();
                 return select(far, hidden, select(b.loop('j') < v[1], v[0], hidden));
@@ -159,7 +165,10 @@ static void lowerPlainOp(SoftmaxOp op, PlainBuilder &b) {
       b.elementwise(x, p, [&](auto v) { return exp(v[0] - largest); });
       // A row that is all minus infinity has the sum NaN, which is not greater than 0.
       Number sum = b.reduce("j->", p, 0, [](auto v) { return v[1] + v[0]; });
-      b.elementwise(p, p, [&](auto v) { return select(sum > 0, v[0] / sum, 0); });
+      b.elementwise(p, p, [&](auto v) {
+        const Number share = v[0] / sum;
+        return select(sum > 0, share, 0);
+      });
     });
   });
 }
@@ -183,7 +192,8 @@ static void lowerPlainOp(SoftmaxGradOp op, PlainBuilder &b) {
 static void lowerPlainOp(CacheWriteOp, PlainBuilder &b) {
   Value rows = b.operand(1), cache = b.result(0, PlainBuilder::Of::Cache), slots = b.slots();
   b.forEach(b.rowCount(), [&](const Number &h) {
-    b.elementwise(b.slice(rows, {h}), b.slice(cache, {b.load(slots, {h})}), [](auto v) { return v[0]; });
+    Value slot = b.slice(cache, {b.load(slots, {h})});
+    b.elementwise(b.slice(rows, {h}), slot, [](auto v) { return v[0]; });
   });
 }
 

@@ -33,14 +33,17 @@ static void lowerPlainOp(CandidatesOp op, PlainBuilder &b) {
       // x, or minus infinity if the token is no longer a candidate.
       auto left = [&](const Number &x) {
         Number token = b.loop('j');
-        return allowed(
-            last ? select(x < *last, x, select(x == *last, select(token > *lastToken, x, -INFINITY), -INFINITY))
-                 : select(x > -INFINITY, x, -INFINITY));
+        if (!last)
+          return allowed(select(x > -INFINITY, x, -INFINITY));
+        const Number later = select(token > *lastToken, x, -INFINITY), tied = select(x == *last, later, -INFINITY);
+        return allowed(select(x < *last, x, tied));
       };
       Number largest = b.reduce("j->", row, -INFINITY, [&](auto v) { return max(v[1], left(v[0])); });
       Number none(b, Number(vocabulary).as(b, b.b.getIndexType()));
-      Number token = b.reduce("j->", row, none,
-                              [&](auto v) { return select(left(v[0]) == largest, min(v[1], b.loop('j')), v[1]); });
+      Number token = b.reduce("j->", row, none, [&](auto v) {
+        const Number first = min(v[1], b.loop('j'));
+        return select(left(v[0]) == largest, first, v[1]);
+      });
       Number logProb = total ? largest - *total : largest, some = logProb > -INFINITY; // false for NaN
       b.store(select(some, token, -1), tokens, {i, c});
       b.store(select(some, logProb, -INFINITY), best, {i, c});

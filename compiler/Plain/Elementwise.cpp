@@ -39,37 +39,48 @@ void lowerElementwise(PlainBuilder &b, ModuleOp module, ScalarOpInterface op) {
 //===--------------------------------------------------------------------------------------------------------===//
 
 static void lowerPlainOp(ActivationOp op, PlainBuilder &b) {
-  b.elementwise(b.operand(0), b.result(0), [&](ArrayRef<Number> v) -> Number {
+  Value y = b.result(0);
+  b.elementwise(b.operand(0), y, [&](ArrayRef<Number> v) -> Number {
     const Number &x = v[0];
     switch (op.getKind()) {
     case ActivationKind::relu:
       return select(x > 0, x, 0);
-    case ActivationKind::gelu:
-      return 0.5 * x * (1 + erf(x * M_SQRT1_2));
+    case ActivationKind::gelu: {
+      const Number scale = 1 + erf(x * M_SQRT1_2);
+      return 0.5 * x * scale;
+    }
     case ActivationKind::silu:
       return x / (1 + exp(0 - x));
     case ActivationKind::tanh:
       return tanh(x);
-    case ActivationKind::gelu_tanh:
-      return 0.5 * x * (1 + tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
-    case ActivationKind::squared_relu:
-      return select(x > 0, x * x, 0);
+    case ActivationKind::gelu_tanh: {
+      const Number scale = 1 + tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
+      return 0.5 * x * scale;
+    }
+    case ActivationKind::squared_relu: {
+      const Number square = x * x;
+      return select(x > 0, square, 0);
+    }
     }
     llvm_unreachable("every activation is listed");
   });
 }
 
 static void lowerPlainOp(ActivationGradOp op, PlainBuilder &b) {
-  b.elementwise({b.operand(0), b.operand(1)}, b.result(0), [&](ArrayRef<Number> v) -> Number {
+  Value dx = b.result(0);
+  b.elementwise({b.operand(0), b.operand(1)}, dx, [&](ArrayRef<Number> v) -> Number {
     const Number &dy = v[0], &x = v[1];
     switch (op.getKind()) {
     case ActivationKind::relu:
       return select(x > 0, dy, 0);
-    case ActivationKind::gelu:
-      return dy * (0.5 * (1 + erf(x * M_SQRT1_2)) + x * exp(-0.5 * x * x) / std::sqrt(2 * M_PI));
+    case ActivationKind::gelu: {
+      const Number ofErf = x * exp(-0.5 * x * x) / std::sqrt(2 * M_PI);
+      return dy * (0.5 * (1 + erf(x * M_SQRT1_2)) + ofErf);
+    }
     case ActivationKind::silu: {
       Number sigmoid = 1 / (1 + exp(0 - x));
-      return dy * sigmoid * (1 + x * (1 - sigmoid));
+      const Number factor = 1 + x * (1 - sigmoid);
+      return dy * sigmoid * factor;
     }
     case ActivationKind::tanh: {
       Number t = tanh(x);
@@ -78,10 +89,13 @@ static void lowerPlainOp(ActivationGradOp op, PlainBuilder &b) {
     case ActivationKind::gelu_tanh: {
       Number t = tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
       Number slope = std::sqrt(2 / M_PI) * (1 + 3 * 0.044715 * min(x * x, 1e4)); // beyond this, t is 1 or -1
-      return dy * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * slope);
+      const Number steepness = 1 - t * t, ofTanh = 0.5 * x * steepness * slope;
+      return dy * (0.5 * (1 + t) + ofTanh);
     }
-    case ActivationKind::squared_relu:
-      return dy * select(x > 0, 2 * x, 0);
+    case ActivationKind::squared_relu: {
+      const Number slope = 2 * x;
+      return dy * select(x > 0, slope, 0);
+    }
     }
     llvm_unreachable("every activation is listed");
   });
@@ -98,13 +112,17 @@ static void lowerPlainOp(DropoutOp op, PlainBuilder &b) {
   if (op.getKept())
     return b.elementwise({x}, y, [&](auto v) { return b.keptByDropout(v[0], rate); });
   if (!pairs)
-    return b.generic("ij,i,i->ij", {x, positions, b.sequenceOf()}, y,
-                     [&](auto v) { return b.dropout(v[0], rate, b.load(sentences, {v[2]}), v[1], b.loop('j'), 0); });
+    return b.generic("ij,i,i->ij", {x, positions, b.sequenceOf()}, y, [&](auto v) {
+      const Number feature = b.loop('j');
+      return b.dropout(v[0], rate, b.load(sentences, {v[2]}), v[1], feature, 0);
+    });
   Value keyPositions = b.positions(PlainBuilder::Of::Keys);
   b.forEachHead(pairs, [&](const PlainBuilder::Head &head) {
     Number sentence = b.load(sentences, {head.sequence});
-    b.generic("ij,i,j->ij", {head.of(x), head.queries(positions), head.keyRows()}, head.of(y), [&](auto v) {
-      return b.dropout(v[0], rate, sentence, v[1], b.load(keyPositions, {v[2]}), head.head + 1);
+    Value dropped = head.of(y);
+    b.generic("ij,i,j->ij", {head.of(x), head.queries(positions), head.keyRows()}, dropped, [&](auto v) {
+      const Number headPlusOne = head.head + 1;
+      return b.dropout(v[0], rate, sentence, v[1], b.load(keyPositions, {v[2]}), headPlusOne);
     });
   });
 }

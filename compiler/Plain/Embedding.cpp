@@ -11,8 +11,8 @@ namespace xfc {
 //===--------------------------------------------------------------------------------------------------------===//
 
 static void lowerPlainOp(EmbeddingOp op, PlainBuilder &b) {
-  Value table = b.operand(1);
-  b.generic("i->ij", b.operand(0), b.result(0),
+  Value table = b.operand(1), y = b.result(0);
+  b.generic("i->ij", b.operand(0), y,
             [&](auto v) { return op.getScale().convertToDouble() * b.load(table, {v[0], b.loop('j')}); });
 }
 
@@ -20,13 +20,14 @@ static void lowerPlainOp(EmbeddingOp op, PlainBuilder &b) {
 static void lowerTableGrad(PlainBuilder &b, Value dy, Value entries, int64_t offset, Value dtable, double scale) {
   b.fill(dtable, 0);
   b.forEach(b.rowCount(), [&](const Number &i) {
-    b.elementwise(b.slice(dy, {i}), b.slice(dtable, {b.load(entries, {i}) + offset}),
-                  [&](auto v) { return v[1] + scale * v[0]; });
+    Value entry = b.slice(dtable, {b.load(entries, {i}) + offset});
+    b.elementwise(b.slice(dy, {i}), entry, [&](auto v) { return v[1] + scale * v[0]; });
   });
 }
 
 static void lowerPlainOp(EmbeddingGradOp op, PlainBuilder &b) {
-  lowerTableGrad(b, b.operand(0), b.operand(1), 0, b.result(0), op.getScale().convertToDouble());
+  Value dtable = b.result(0), ids = b.operand(1);
+  lowerTableGrad(b, b.operand(0), ids, 0, dtable, op.getScale().convertToDouble());
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -34,13 +35,14 @@ static void lowerPlainOp(EmbeddingGradOp op, PlainBuilder &b) {
 //===--------------------------------------------------------------------------------------------------------===//
 
 static void lowerPlainOp(AddPositionsOp op, PlainBuilder &b) {
-  Value table = b.operand(1);
-  b.generic("ij,i->ij", {b.operand(0), b.positions()}, b.result(0),
+  Value table = b.operand(1), y = b.result(0);
+  b.generic("ij,i->ij", {b.operand(0), b.positions()}, y,
             [&](auto v) { return v[0] + b.load(table, {v[1] + op.getOffset(), b.loop('j')}); });
 }
 
 static void lowerPlainOp(PositionsGradOp op, PlainBuilder &b) {
-  lowerTableGrad(b, b.operand(0), b.positions(), op.getOffset(), b.result(0), 1);
+  Value dtable = b.result(0), positions = b.positions();
+  lowerTableGrad(b, b.operand(0), positions, op.getOffset(), dtable, 1);
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -61,8 +63,10 @@ static void lowerPlainOp(RotateOp op, PlainBuilder &b) {
                      cosine = b.load(table, {position, second});
         const Number u = b.load(x, {i, head + first}), v = b.load(x, {i, head + second});
         const Number turned = op.getInverse() ? 0 - sine : sine;
-        b.store(u * cosine - v * turned, y, {i, head + first});
-        b.store(v * cosine + u * turned, y, {i, head + second});
+        const Number firstFeature = head + first, vTurned = v * turned;
+        b.store(u * cosine - vTurned, y, {i, firstFeature});
+        const Number secondFeature = head + second, uTurned = u * turned;
+        b.store(v * cosine + uTurned, y, {i, secondFeature});
       });
       b.forEach(width - rotated, [&](const Number &f) {
         const Number at = h * width + f + rotated;

@@ -20,8 +20,9 @@ static void lowerPlainOp(LinearOp op, PlainBuilder &b) {
 }
 
 static void lowerPlainOp(LinearInputGradOp, PlainBuilder &b) {
-  b.fill(b.result(0), 0);
-  b.generic("ij,jk->ik", {b.operand(0), b.operand(1)}, b.result(0), [](auto v) { return v[2] + v[0] * v[1]; });
+  Value dx = b.result(0);
+  b.fill(dx, 0);
+  b.generic("ij,jk->ik", {b.operand(0), b.operand(1)}, dx, [](auto v) { return v[2] + v[0] * v[1]; });
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -29,12 +30,14 @@ static void lowerPlainOp(LinearInputGradOp, PlainBuilder &b) {
 //===--------------------------------------------------------------------------------------------------------===//
 
 static void lowerPlainOp(LinearWeightGradOp op, PlainBuilder &b) {
-  b.fill(b.result(0), 0);
-  b.generic("ij,ik->jk", {b.operand(0), b.operand(1)}, b.result(0), [](auto v) { return v[2] + v[0] * v[1]; });
+  Value dweight = b.result(0);
+  b.fill(dweight, 0);
+  b.generic("ij,ik->jk", {b.operand(0), b.operand(1)}, dweight, [](auto v) { return v[2] + v[0] * v[1]; });
   if (!op.getDbias())
     return;
-  b.fill(b.result(1), 0);
-  b.generic("ij->j", b.operand(0), b.result(1), [](auto v) { return v[1] + v[0]; });
+  Value dbias = b.result(1);
+  b.fill(dbias, 0);
+  b.generic("ij->j", b.operand(0), dbias, [](auto v) { return v[1] + v[0]; });
 }
 
 void attachLinearLowerings(MLIRContext &context) {

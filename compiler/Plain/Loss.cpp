@@ -25,7 +25,8 @@ static void lowerPlainOp(LogSoftmaxGradOp, PlainBuilder &b) {
   b.forEach(b.rowCount(), [&](const Number &i) {
     Value row = b.slice(dy, {i});
     Number sum = b.reduce("j->", row, 0, [](auto v) { return v[1] + v[0]; });
-    b.elementwise({row, b.slice(y, {i})}, b.slice(dx, {i}), [&](auto v) { return v[0] - exp(v[1]) * sum; });
+    Value result = b.slice(dx, {i});
+    b.elementwise({row, b.slice(y, {i})}, result, [&](auto v) { return v[0] - exp(v[1]) * sum; });
   });
 }
 
@@ -36,17 +37,19 @@ struct Target {
   Number even = 0;
   SmallVector<std::pair<Number, Number>> tokens; // with their shares; that of a negative one is 0
 
-  template <typename Op> Target(Op op, PlainBuilder &b, Value labels, Value smoothing, const Number &i) {
+  template <typename Op> Target(Op op, PlainBuilder &b, const Number &i) {
+    Value smoothing = b.operand(2), labels = b.operand(1);
     const RowsType type = op.getLabels().getType();
     if (type.getShape().empty()) {
       even = b.load(smoothing);
-      tokens.emplace_back(b.load(labels, {i}), 1 - even);
+      const Number share = 1 - even;
+      tokens.emplace_back(b.load(labels, {i}), share);
       return;
     }
     even = b.load(smoothing, {i, 0});
     for (int j = 0; j < type.getFeatures(); ++j) {
-      Number token = b.load(labels, {i, j});
-      tokens.emplace_back(token, select(token < 0, 0, b.load(smoothing, {i, j + 1})));
+      const Number token = b.load(labels, {i, j}), share = b.load(smoothing, {i, j + 1});
+      tokens.emplace_back(token, select(token < 0, 0, share));
     }
   }
   const Number &label() const { return tokens.front().first; }
@@ -57,22 +60,23 @@ struct Target {
 static void lowerPlainOp(NllOp op, PlainBuilder &b) {
   Value logProbs = b.operand(0), losses = b.result(0), nlls = b.result(1);
   b.forEach(b.rowCount(), [&](const Number &i) {
-    const Target target(op, b, b.operand(1), b.operand(2), i);
+    const Target target(op, b, i);
     auto nllOf = [&](const Number &token) { return 0 - b.load(logProbs, {i, max(token, 0)}); };
     Number sum = b.reduce("j->", b.slice(logProbs, {i}), 0, [](auto v) { return v[1] - v[0]; });
     Number loss = target.even / op.getLogProbs().getType().getFeatures() * sum;
     for (const auto &[token, share] : target.tokens)
       loss = loss + share * nllOf(token);
     b.store(select(target.label() < 0, 0, loss), losses, {i});
-    b.store(select(target.label() < 0, 0, nllOf(target.label())), nlls, {i});
+    const Number nll = nllOf(target.label());
+    b.store(select(target.label() < 0, 0, nll), nlls, {i});
   });
 }
 
 static void lowerPlainOp(NllGradOp op, PlainBuilder &b) {
   Value result = b.result(0);
   b.forEach(b.rowCount(), [&](const Number &i) {
-    const Target target(op, b, b.operand(1), b.operand(2), i);
-    Number scale = select(target.label() < 0, 0, 0 - b.load(b.operand(0), {i}));
+    const Target target(op, b, i);
+    const Number ofKnown = 0 - b.load(b.operand(0), {i}), scale = select(target.label() < 0, 0, ofKnown);
     Value row = b.slice(result, {i});
     b.fill(row, target.even / op.getType().getFeatures());
     for (const auto &[token, share] : target.tokens) {
@@ -108,16 +112,18 @@ static void lowerPlainOp(AlignmentLossOp op, PlainBuilder &b) {
         const Number link = b.load(links, {row, k});
         Number mean = 0;
         for (int64_t h = first; h < first + count; ++h) {
-          const Number begin = head.element * pairs.getHeads() + (h * head.rows + i) * head.keys;
+          const Number before = (h * head.rows + i) * head.keys, begin = head.element * pairs.getHeads() + before;
           mean = mean + b.reduce("j->", b.slice(p, {Cut(begin, head.keys)}), 0,
                                  [&](auto v) { return v[1] + select(b.loop('j') == link, v[0], 0); });
         }
         mean = mean / count;
         b.store(mean, b.result(2), {row, k});
-        sum = sum - select(link < 0, 0, b.load(shares, {row, k})) * log(mean + AlignmentLossOp::epsilon);
+        const Number logMean = log(mean + AlignmentLossOp::epsilon), share = b.load(shares, {row, k});
+        sum = sum - select(link < 0, 0, share) * logMean;
       }
       b.store(sum, b.result(1), {row});
-      b.store(b.load(losses, {row}) + sum, b.result(0), {row});
+      Value totals = b.result(0);
+      b.store(b.load(losses, {row}) + sum, totals, {row});
     });
   });
 }
@@ -131,8 +137,9 @@ static void lowerPlainOp(AlignmentLossGradOp op, PlainBuilder &b) {
       const Number row = head.firstRow + b.loop('i');
       Number sum = 0;
       for (int k = 0; k < op.getLinks().getType().getFeatures(); ++k) {
-        const Number scale = b.load(shares, {row, k}) / (b.load(means, {row, k}) + AlignmentLossOp::epsilon);
-        sum = sum + select(b.loop('j') == b.load(links, {row, k}), scale, 0);
+        const Number mean = b.load(means, {row, k}) + AlignmentLossOp::epsilon, scale = b.load(shares, {row, k}) / mean,
+                     link = b.load(links, {row, k});
+        sum = sum + select(b.loop('j') == link, scale, 0);
       }
       const Number gradient = b.load(dlosses, {row}) * sum / -count;
       return op.getHead() ? select(head.head == first, gradient, 0) : gradient;

@@ -19,7 +19,10 @@ static void lowerPlainOp(NormOp op, PlainBuilder &b) {
   b.forEach(b.rowCount(), [&](const Number &i) {
     Value row = b.slice(x, {i});
     Number mean = spec.rms ? Number(0) : b.reduce("j->", row, 0, [](auto v) { return v[1] + v[0]; }) / n;
-    Number squares = b.reduce("j->", row, 0, [&](auto v) { return v[1] + (v[0] - mean) * (v[0] - mean); });
+    Number squares = b.reduce("j->", row, 0, [&](auto v) {
+      const Number centered = v[0] - mean;
+      return v[1] + centered * centered;
+    });
     Number variance = squares * (spec.divisor(n) > 0 ? 1 / spec.divisor(n) : 0);
     Number r = 1 / (spec.epsInStd ? sqrt(variance) + spec.eps : sqrt(variance + spec.eps));
     SmallVector<Value> operands = {row, weight};
@@ -48,17 +51,21 @@ static void lowerPlainOp(NormGradOp op, PlainBuilder &b) {
     Number mean = b.load(stats, {i, 0}), r = b.load(stats, {i, 1});
     SmallVector<Value> rows = {b.slice(dy, {i}), weight, b.slice(x, {i})};
     Number meanG = b.reduce("j,j,j->", rows, 0, [&](auto v) { return v[3] + v[0] * v[1]; }) / n;
-    Number sumGC = b.reduce("j,j,j->", rows, 0, [&](auto v) { return v[3] + v[0] * v[1] * (v[2] - mean); });
+    Number sumGC = b.reduce("j,j,j->", rows, 0, [&](auto v) {
+      const Number centered = v[2] - mean;
+      return v[3] + v[0] * v[1] * centered;
+    });
     Number k = r * r * r * inverse;
     if (spec.epsInStd) {
       Number std = 1 / r - spec.eps;
-      k = select(std > 0, r * r / std * inverse, 0);
+      const Number ofPositive = r * r / std * inverse;
+      k = select(std > 0, ofPositive, 0);
     }
     if (addend)
       rows.push_back(b.slice(addend, {i}));
     b.elementwise(rows, b.slice(dx, {i}), [&](auto v) {
       Number g = v[0] * v[1], centered = spec.rms ? g : g - meanG;
-      Number d = r * centered - k * (v[2] - mean) * sumGC;
+      const Number shift = k * (v[2] - mean) * sumGC, d = r * centered - shift;
       return addend ? d + v[3] : d;
     });
   });

@@ -8,6 +8,24 @@ using namespace mlir;
 
 namespace xfc {
 
+// sum + x^2 in f64.
+static Number plusSquare(PlainBuilder &b, const Number &sum, const Number &x) {
+  const Number wide = b.f64(x);
+  return sum + wide * wide;
+}
+
+// x, or the nearest number from -limit to limit.
+static Number clip(const Number &x, const Number &limit) {
+  const Number least = 0 - limit, raised = select(x < least, least, x);
+  return select(x > limit, limit, raised);
+}
+
+// The moving average of `mean` and the next number.
+static Number moved(const Number &mean, const Number &next, const Number &decay) {
+  const Number added = (1 - decay) * next;
+  return decay * mean + added;
+}
+
 static void lowerPlainOp(SquareSumOp op, PlainBuilder &b) {
   Number elements = b.immediate(0),
          parts = (elements + (SquareSumOp::elementsOfPart - 1)) / SquareSumOp::elementsOfPart;
@@ -15,7 +33,7 @@ static void lowerPlainOp(SquareSumOp op, PlainBuilder &b) {
   b.forEach(parts, [&](const Number &p) {
     Number begin = p * SquareSumOp::elementsOfPart;
     Value part = b.slice(tensors, {{begin, min(SquareSumOp::elementsOfPart, elements - begin)}});
-    b.store(b.reduce("i->", part, b.f64(0), [&](auto v) { return v[1] + b.f64(v[0]) * b.f64(v[0]); }), sums, {p});
+    b.store(b.reduce("i->", part, b.f64(0), [&](auto v) { return plusSquare(b, v[1], v[0]); }), sums, {p});
   });
 }
 
@@ -24,7 +42,9 @@ static void lowerPlainOp(ClipFactorOp op, PlainBuilder &b) {
   for (unsigned i = 1; i < op.getNumOperands(); ++i)
     squares = b.reduce("i->", b.operand(i), squares, [](auto v) { return v[1] + v[0]; });
   Number norm = sqrt(squares);
-  b.store(select((limit > 0) & (norm > limit), limit / norm, 1), b.result(0));
+  Value factor = b.result(0);
+  const Number clipping = limit / norm, isAbove = norm > limit;
+  b.store(select((limit > 0) & isAbove, clipping, 1), factor);
   b.store(norm, b.result(1));
 }
 
@@ -39,7 +59,12 @@ struct PlainStep {
   // An element of the gradient after scaling and clipping.
   Number clipped(const Number &given) const {
     Number limit = hyper("limit"), scaled = factor * given;
-    return select(scaled > limit, limit, select(scaled < 0 - limit, 0 - limit, scaled));
+    return clip(scaled, limit);
+  }
+  // The same, with the gradient of an L2 penalty.
+  Number penalized(const Number &given, const Number &l2, const Number &parameter) const {
+    const Number penalty = l2 * parameter;
+    return clipped(given) + penalty;
   }
 };
 
@@ -48,21 +73,24 @@ static void adam(const PlainStep &step) {
   Number rate = step.hyper("rate"), beta1 = step.hyper("beta1"), beta2 = step.hyper("beta2"),
          epsilon = step.hyper("epsilon"), l2 = step.hyper("l2"), decay = step.hyper("decay"),
          correction1 = step.hyper("correction1"), correction2 = step.hyper("correction2");
-  auto gradient = [&](const Number &parameter, const Number &given) { return step.clipped(given) + l2 * parameter; };
-  step.b.elementwise({p, step.gradients}, m, [&](auto x) { return beta1 * x[2] + (1 - beta1) * gradient(x[0], x[1]); });
+  step.b.elementwise({p, step.gradients}, m,
+                     [&](auto x) { return moved(x[2], step.penalized(x[1], l2, x[0]), beta1); });
   step.b.elementwise({p, step.gradients}, v, [&](auto x) {
-    Number g = gradient(x[0], x[1]);
-    return beta2 * x[2] + (1 - beta2) * g * g;
+    const Number g = step.penalized(x[1], l2, x[0]), added = (1 - beta2) * g * g;
+    return beta2 * x[2] + added;
   });
   step.b.elementwise({m, v}, p, [&](auto x) {
-    return x[2] - (rate * decay * x[2] + rate * (x[0] / correction1) / (sqrt(x[1] / correction2) + epsilon));
+    const Number deviation = sqrt(x[1] / correction2) + epsilon, move = rate * (x[0] / correction1) / deviation;
+    return x[2] - (rate * decay * x[2] + move);
   });
 }
 
 static void sgd(const PlainStep &step) {
   Number rate = step.hyper("rate"), momentum = step.hyper("momentum"), l2 = step.hyper("l2");
-  step.b.elementwise({step.parameters, step.gradients}, step.states[0],
-                     [&](auto x) { return momentum * x[2] + (step.clipped(x[1]) + l2 * x[0]); });
+  step.b.elementwise({step.parameters, step.gradients}, step.states[0], [&](auto x) {
+    const Number gradient = step.penalized(x[1], l2, x[0]);
+    return momentum * x[2] + gradient;
+  });
   step.b.elementwise({step.states[0]}, step.parameters, [&](auto x) { return x[1] - rate * x[0]; });
 }
 
@@ -71,11 +99,12 @@ static void lion(const PlainStep &step) {
   Number rate = step.hyper("rate"), beta1 = step.hyper("beta1"), beta2 = step.hyper("beta2"),
          decay = step.hyper("decay");
   step.b.elementwise({m, step.gradients}, step.parameters, [&](auto x) {
-    Number direction = beta1 * x[0] + (1 - beta1) * step.clipped(x[1]);
-    Number move = select(direction > 0, rate, select(direction < 0, 0 - rate, 0));
+    const Number direction = moved(x[0], step.clipped(x[1]), beta1);
+    const Number back = 0 - rate, backOrNone = select(direction < 0, back, 0),
+                 move = select(direction > 0, rate, backOrNone);
     return x[2] - (move + rate * decay * x[2]);
   });
-  step.b.elementwise({step.gradients}, m, [&](auto x) { return beta2 * x[1] + (1 - beta2) * step.clipped(x[0]); });
+  step.b.elementwise({step.gradients}, m, [&](auto x) { return moved(x[1], step.clipped(x[0]), beta2); });
 }
 
 static void lowerPlainOp(OptimizeOp op, PlainBuilder &b) {
@@ -91,7 +120,10 @@ static void lowerPlainOp(OptimizeOp op, PlainBuilder &b) {
   const bool averages = rule.consume_back("_ema");
   llvm::StringSwitch<void (*)(const PlainStep &)>(rule).Case("adam", adam).Case("sgd", sgd).Case("lion", lion)(step);
   if (averages)
-    b.elementwise({step.parameters}, states.back(), [&](auto x) { return x[1] + scalar("weight") * (x[0] - x[1]); });
+    b.elementwise({step.parameters}, states.back(), [&](auto x) {
+      const Number difference = x[0] - x[1];
+      return x[1] + scalar("weight") * difference;
+    });
 }
 
 // The only tensor of an op of a rule that factors the second moment: without fusion, each op has one.
@@ -119,14 +151,15 @@ template <typename Op> struct PlainTensor {
   }
   Number wide(StringRef name) { return b.f64(hyper(name)); }
   Number newMean(const Number &mean, const Number &square) {
-    return wide("share") * (square + wide("eps1")) + (1 - wide("share")) * mean;
+    const Number kept = (1 - wide("share")) * mean, added = square + wide("eps1");
+    return wide("share") * added + kept;
   }
   // What clips an element of a gradient.
   std::function<Number(const Number &)> clipping() {
     Number limit = hyper("limit"), factor = b.load(b.operand(op.getFactorMutable().getOperandNumber()));
     return [=](const Number &given) {
       Number scaled = factor * given;
-      return select(scaled > limit, limit, select(scaled < 0 - limit, 0 - limit, scaled));
+      return clip(scaled, limit);
     };
   }
   // A group's only value, of `count` elements; null if the group is empty.
@@ -142,8 +175,10 @@ template <typename Op> struct PlainTensor {
   void sumParts(Value sums, llvm::function_ref<Number(const Number &row, const Number &sum)> add) {
     b.forEach(parts, [&](const Number &part) {
       b.store(b.f64(0), sums, {part});
-      b.forEach(rowsOfPart(part),
-                [&](const Number &i) { b.store(add(part * per + i, b.load(sums, {part})), sums, {part}); });
+      b.forEach(rowsOfPart(part), [&](const Number &i) {
+        const Number before = b.load(sums, {part});
+        b.store(add(part * per + i, before), sums, {part});
+      });
     });
   }
   // Calls use(operands, update): update(elements of the operands) is the unscaled update of an element of the row.
@@ -174,18 +209,21 @@ static void lowerPlainOp(RowMomentsOp op, PlainBuilder &b) {
       return x * x;
     };
     b.forEach(tensor.rows, [&](const Number &i) {
-      Number sum = b.reduce("i->", tensor.row(g, i), b.f64(0), [&](auto v) { return v[1] + square(v[0]); });
-      b.store(tensor.newMean(b.f64(b.load(means, {i})), sum / b.f64(tensor.columns)), means, {i});
+      const Number zero = b.f64(0);
+      Number sum = b.reduce("i->", tensor.row(g, i), zero, [&](auto v) { return v[1] + square(v[0]); });
+      const Number mean = sum / b.f64(tensor.columns);
+      b.store(tensor.newMean(b.f64(b.load(means, {i})), mean), means, {i});
     });
     tensor.sumParts(tensor.result(1, tensor.parts), [&](const Number &row, const Number &sum) {
-      return b.reduce("i->", tensor.row(p, row), sum, [&](auto v) { return v[1] + b.f64(v[0]) * b.f64(v[0]); });
+      return b.reduce("i->", tensor.row(p, row), sum, [&](auto v) { return plusSquare(b, v[1], v[0]); });
     });
     if (op.getResultSegment(2).empty())
       return;
     Value sums = tensor.result(2, tensor.parts * tensor.columns);
     b.fill(sums, b.f64(0));
     b.forEach(tensor.rows, [&](const Number &i) {
-      b.elementwise(tensor.row(g, i), tensor.row(sums, i / tensor.per), [&](auto v) { return v[1] + square(v[0]); });
+      Value sumsOfPart = tensor.row(sums, i / tensor.per);
+      b.elementwise(tensor.row(g, i), sumsOfPart, [&](auto v) { return v[1] + square(v[0]); });
     });
   });
 }
@@ -200,9 +238,10 @@ static void lowerPlainOp(ColumnMomentsOp op, PlainBuilder &b) {
     Number mean = b.reduce("i->", rows, b.f64(0), [&](auto v) { return v[1] + b.f64(v[0]); }) / height;
     b.forEach(tensor.columns, [&](const Number &j) {
       // The loop runs over the parts; the operand only says how many there are.
-      Number sum = b.reduce("i->", b.slice(sums, {{0, tensor.parts}}), b.f64(0),
+      const Number zero = b.f64(0);
+      Number sum = b.reduce("i->", b.slice(sums, {{0, tensor.parts}}), zero,
                             [&](auto v) { return v[1] + b.load(sums, {b.loop('i') * tensor.columns + j}); });
-      Number updated = tensor.newMean(b.f64(b.load(means, {j})), sum / height);
+      const Number square = sum / height, updated = tensor.newMean(b.f64(b.load(means, {j})), square);
       b.store(updated, means, {j});
       b.store(sqrt(mean / updated), factors, {j});
     });
@@ -231,18 +270,21 @@ static void lowerPlainOp(FactoredUpdateOp op, PlainBuilder &b) {
     Number elements = tensor.rows * tensor.columns;
     Value p = tensor.of(op.getParameters(), elements), averages = tensor.of(op.getAverages(), elements);
     auto rootOfMean = [&](OperandRange group) {
-      return sqrt(b.reduce("i->", tensor.of(group, tensor.parts), b.f64(0), [](auto v) { return v[1] + v[0]; }) /
-                  b.f64(elements));
+      const Number count = b.f64(elements), zero = b.f64(0);
+      return sqrt(b.reduce("i->", tensor.of(group, tensor.parts), zero, [](auto v) { return v[1] + v[0]; }) / count);
     };
-    Number relative = max(tensor.wide("eps2"), rootOfMean(op.getParameterSquares()));
-    Number rate = tensor.wide("rate") * select(tensor.wide("scales") > 0, relative, 1);
-    Number shrink = max(b.f64(1), rootOfMean(op.getUpdateSquares()) / tensor.wide("clip_threshold"));
+    const Number root = rootOfMean(op.getParameterSquares()), relative = max(tensor.wide("eps2"), root);
+    const Number scale = select(tensor.wide("scales") > 0, relative, 1), rate = tensor.wide("rate") * scale;
+    const Number threshold = tensor.wide("clip_threshold"), excess = rootOfMean(op.getUpdateSquares()) / threshold,
+                 shrink = max(b.f64(1), excess);
     auto inType = [&](const Number &x) { return Number(b, x.as(b, b.element)); };
     Number decay = inType(rate * tensor.wide("decay")), step = inType(rate / shrink);
     b.forEach(tensor.rows, [&](const Number &row) {
       tensor.fromUpdates(row, [&](ValueRange operands, auto update) {
-        b.elementwise(operands, tensor.row(p, row),
-                      [&](auto v) { return v.back() - (decay * v.back() + step * update(v)); });
+        b.elementwise(operands, tensor.row(p, row), [&](auto v) {
+          const Number move = step * update(v);
+          return v.back() - (decay * v.back() + move);
+        });
       });
     });
     if (!averages)

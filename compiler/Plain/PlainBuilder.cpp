@@ -193,11 +193,19 @@ Value PlainBuilder::rows(Of of) {
 }
 
 Value PlainBuilder::sentences() {
-  return numbers(rows(), offsetof(xfc_rows, sentences), count(rows(), offsetof(xfc_rows, sequences)));
+  const Number sequences = count(rows(), offsetof(xfc_rows, sequences));
+  return numbers(rows(), offsetof(xfc_rows, sentences), sequences);
 }
 
-Value PlainBuilder::slots() { return numbers(shape(), offsetof(xfc_shape, slots), rowCount()); }
-Value PlainBuilder::previousSlots() { return numbers(shape(), offsetof(xfc_shape, before), rowCount()); }
+Value PlainBuilder::ofRows(Of of, size_t offset) {
+  const Number count = rowCount(of);
+  return numbers(rows(of), offset, count);
+}
+
+Value PlainBuilder::ofHypotheses(size_t offset) {
+  const Number count = rowCount();
+  return numbers(shape(), offset, count);
+}
 
 Number PlainBuilder::immediate(unsigned i) {
   return count(field(call, offsetof(xfc_call, immediates), ptr), i * sizeof(int64_t));
@@ -282,7 +290,8 @@ void PlainBuilder::fill(Value memref, const Number &value) {
 //===--------------------------------------------------------------------------------------------------------===//
 
 void PlainBuilder::forEach(const Number &count, llvm::function_ref<void(const Number &)> body) {
-  auto loop = scf::ForOp::create(b, Number(0).as(*this, index), count.as(*this, index), Number(1).as(*this, index));
+  Value step = Number(1).as(*this, index), end = count.as(*this, index), begin = Number(0).as(*this, index);
+  auto loop = scf::ForOp::create(b, begin, end, step);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPoint(loop.getBody()->getTerminator());
   body({*this, loop.getInductionVar()});
@@ -290,10 +299,11 @@ void PlainBuilder::forEach(const Number &count, llvm::function_ref<void(const Nu
 
 void PlainBuilder::forEachHead(PairsType pairs, llvm::function_ref<void(const Head &)> body) {
   Number sequences = count(rows(), offsetof(xfc_rows, sequences));
-  Value offsets = numbers(rows(), offsetof(xfc_rows, offsets), sequences + 1);
+  const Number bounds = sequences + 1;
+  Value offsets = numbers(rows(), offsetof(xfc_rows, offsets), bounds);
   Value begin = numbers(keys(), offsetof(xfc_keys, begin), sequences),
         counts = numbers(keys(), offsetof(xfc_keys, count), sequences);
-  Value pairOffsets = array(field(keys(), offsetof(xfc_keys, pair_offsets), ptr), sequences + 1, i64);
+  Value pairOffsets = array(field(keys(), offsetof(xfc_keys, pair_offsets), ptr), bounds, i64);
   auto at = [&](Value numbers, const Number &i) { return Number(*this, load(numbers, {i}).as(*this, index)); };
   forEach(sequences, [&](const Number &s) {
     Number first = at(offsets, s), queries = at(offsets, s + 1) - first, listed = at(counts, s);
@@ -326,12 +336,14 @@ Value PlainBuilder::Head::queries(Value numbers) const { return b.slice(numbers,
 
 Value PlainBuilder::Head::keyRows() const {
   // The total length of all lists is not recorded; the end of this one is enough.
-  Value lists = b.numbers(b.keys(), offsetof(xfc_keys, keys), firstKey + keys);
+  const Number end = firstKey + keys;
+  Value lists = b.numbers(b.keys(), offsetof(xfc_keys, keys), end);
   return b.slice(lists, {{firstKey, keys}});
 }
 
 Value PlainBuilder::Head::limits() const {
-  return queries(b.numbers(b.keys(), offsetof(xfc_keys, limit), b.rowCount()));
+  const Number count = b.rowCount();
+  return queries(b.numbers(b.keys(), offsetof(xfc_keys, limit), count));
 }
 
 void PlainBuilder::generic(StringRef notation, ValueRange operands, Value result, Body body) {
@@ -397,10 +409,10 @@ Number PlainBuilder::dropout(const Number &x, double rate, const Number &sentenc
   };
   auto mix = [&](Value x, Value y) -> Value { return arith::XOrIOp::create(b, x, y); };
   Value shape = this->shape();
-  Value k0 = mix(field(shape, offsetof(xfc_shape, dropout_key), i32), immediate(0).as(*this, i32));
+  Value id = immediate(0).as(*this, i32), k0 = mix(field(shape, offsetof(xfc_shape, dropout_key), i32), id);
   Value k1 = field(shape, offsetof(xfc_shape, dropout_key) + sizeof(uint32_t), i32);
-  Value c0 = (feature / 64 * 16 + feature % 16).as(*this, i32), c1 = position.as(*this, i32),
-        c2 = sentence.as(*this, i32);
+  const Number within = feature % 16;
+  Value c0 = (feature / 64 * 16 + within).as(*this, i32), c1 = position.as(*this, i32), c2 = sentence.as(*this, i32);
   Value c3 = headPlusOne.as(*this, i32);
   for (int round = 0; round < 7; ++round) {
     auto p0 = arith::MulUIExtendedOp::create(b, word(0xD2511F53u), c0),
@@ -413,17 +425,19 @@ Number PlainBuilder::dropout(const Number &x, double rate, const Number &sentenc
     k1 = arith::AddIOp::create(b, k1, word(0xBB67AE85u));
   }
   Number which = feature % 64 / 16;
-  Number random =
-      select(which < 2, select(which < 1, {*this, c0}, {*this, c1}), select(which < 3, {*this, c2}, {*this, c3}));
+  const Number upper = select(which < 3, {*this, c2}, {*this, c3}), lower = select(which < 1, {*this, c0}, {*this, c1});
+  const Number random = select(which < 2, lower, upper);
   auto threshold = static_cast<uint32_t>(std::floor(rate * 4294967296.0));
   Number kept(*this, arith::CmpIOp::create(b, arith::CmpIPredicate::uge, random.value, word(threshold)));
   Number training(*this, field(shape, offsetof(xfc_shape, training), i32));
-  return select(training == 0, x, x * select(kept, {*this, Number(1 / (1 - rate)).as(*this, x.type())}, 0));
+  const Number dropped = x * select(kept, {*this, Number(1 / (1 - rate)).as(*this, x.type())}, 0);
+  return select(training == 0, x, dropped);
 }
 
 Number PlainBuilder::keptByDropout(const Number &x, double rate) {
   Number training(*this, field(shape(), offsetof(xfc_shape, training), i32));
-  return select(training == 0, x, x * Number(*this, Number(1 / (1 - rate)).as(*this, x.type())));
+  const Number scaled = x * Number(*this, Number(1 / (1 - rate)).as(*this, x.type()));
+  return select(training == 0, x, scaled);
 }
 
 } // namespace xfc

@@ -74,10 +74,11 @@ public:
   mlir::Value dense(unsigned buffer, const Number &count);
 
   // The call's structures (abi.h), as memrefs of i32.
-  mlir::Value positions(Of of = Of::Rows) { return numbers(rows(of), offsetof(xfc_rows, positions), rowCount(of)); }
-  mlir::Value sequenceOf() { return numbers(rows(), offsetof(xfc_rows, sequence_of), rowCount()); }
+  mlir::Value positions(Of of = Of::Rows) { return ofRows(of, offsetof(xfc_rows, positions)); }
+  mlir::Value sequenceOf() { return ofRows(Of::Rows, offsetof(xfc_rows, sequence_of)); }
   mlir::Value sentences();
-  mlir::Value slots(), previousSlots();
+  mlir::Value slots() { return ofHypotheses(offsetof(xfc_shape, slots)); }
+  mlir::Value previousSlots() { return ofHypotheses(offsetof(xfc_shape, before)); }
   Number rowCount(Of of = Of::Rows) { return count(rows(of), offsetof(xfc_rows, rows)); }
   Number immediate(unsigned i);
 
@@ -136,6 +137,8 @@ private:
                      mlir::Value stride = {});
   mlir::Value array(mlir::Value pointer, const Number &count, mlir::Type type);
   mlir::Value numbers(mlir::Value record, size_t offset, const Number &count); // the i32 that a field points to
+  mlir::Value ofRows(Of of, size_t offset); // one for each row, in a field of the set
+  mlir::Value ofHypotheses(size_t offset);  // one for each row of a decoding step, in a field of the shape
   mlir::Value valueOf(unsigned buffer, Of of);
   mlir::Type typeOf(unsigned buffer) const;
 

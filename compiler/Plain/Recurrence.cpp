@@ -14,18 +14,23 @@ static void lowerPlainOp(RecurrenceOp op, PlainBuilder &b) {
   auto step = [&](const Number &i, const Number &isFirst, Value before, const Number &row) {
     b.forEach(width, [&](const Number &j) {
       const Number f = sigmoid(b.load(gate, {i, j})), state = select(isFirst, 0, b.load(before, {row, j}));
-      b.store(f * state + (1 - f) * b.load(x, {i, j}), c, {i, j});
+      const Number input = b.load(x, {i, j}), added = (1 - f) * input;
+      b.store(f * state + added, c, {i, j});
     });
   };
   if (!op.getStates()) {
     Value positions = b.positions();
-    b.forEach(b.rowCount(), [&](const Number &i) { step(i, b.load(positions, {i}) == 0, c, max(i, 1) - 1); });
+    b.forEach(b.rowCount(), [&](const Number &i) {
+      const Number previous = max(i, 1) - 1;
+      step(i, b.load(positions, {i}) == 0, c, previous);
+    });
     return;
   }
   Value states = b.operand(2, PlainBuilder::Of::Cache), slots = b.previousSlots();
   b.forEach(b.rowCount(), [&](const Number &h) {
     const Number slot = b.load(slots, {h});
-    step(h, slot < 0, states, max(slot, 0));
+    const Number row = max(slot, 0);
+    step(h, slot < 0, states, row);
   });
 }
 
@@ -36,11 +41,12 @@ static void lowerPlainOp(RecurrenceGradOp op, PlainBuilder &b) {
   const Number rows = b.rowCount();
   const int64_t width = op.getDy().getType().getFeatures();
   b.forEach(rows, [&](const Number &fromEnd) {
-    const Number i = rows - 1 - fromEnd, next = min(i + 1, rows - 1);
-    const Number hasNext = (fromEnd > 0) & (b.load(positions, {next}) > 0);
+    const Number last = rows - 1, i = last - fromEnd, next = min(i + 1, last);
+    const Number follows = b.load(positions, {next}) > 0, hasNext = (fromEnd > 0) & follows;
     b.forEach(width, [&](const Number &j) {
-      const Number later = sigmoid(b.load(gate, {next, j})) * b.load(dc, {next, j});
-      b.store(b.load(dy, {i, j}) + select(hasNext, later, 0), dc, {i, j});
+      const Number dcNext = b.load(dc, {next, j}), later = sigmoid(b.load(gate, {next, j})) * dcNext;
+      const Number carried = select(hasNext, later, 0);
+      b.store(b.load(dy, {i, j}) + carried, dc, {i, j});
     });
   });
   b.forEach(rows, [&](const Number &i) {
@@ -48,7 +54,8 @@ static void lowerPlainOp(RecurrenceGradOp op, PlainBuilder &b) {
     b.forEach(width, [&](const Number &j) {
       const Number d = b.load(dc, {i, j}), f = sigmoid(b.load(gate, {i, j}));
       const Number before = select(isFirst, 0, b.load(c, {max(i, 1) - 1, j}));
-      b.store(f * (1 - f) * (before - b.load(x, {i, j})) * d, dgate, {i, j});
+      const Number change = before - b.load(x, {i, j});
+      b.store(f * (1 - f) * change * d, dgate, {i, j});
       b.store((1 - f) * d, dx, {i, j});
     });
   });
