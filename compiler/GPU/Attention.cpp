@@ -93,11 +93,12 @@ Backend::KernelInfo AttentionKernel::emit() {
 
 void AttentionKernel::queryBlock(HeadOfSequence &at, Value first) {
   start = first;
-  rowsLeft = k.min(k.sub(at.queries, start), k.i32Of(queries));
-  Value last = k.sub(rowsLeft, k.i32Of(1)), zero = k.i32Of(0);
+  rowsLeft = k.min(k.sub(at.queries, start), queries);
+  Value last = k.sub(rowsLeft, 1), zero = k.i32Of(0);
   for (int64_t r = 0; r < 2; ++r) {
     rows[r] = k.add(start, k.min(tiles.row(r), last)); // rows beyond the last repeat it, and see nothing
-    limits[r] = k.select(k.less(tiles.row(r), rowsLeft), at.limit(k, rows[r]), zero);
+    Value limit = at.limit(k, rows[r]);
+    limits[r] = k.select(k.less(tiles.row(r), rowsLeft), limit, zero);
     firsts[r] = at.first(k, rows[r]);
   }
   largestLimit = at.largestLimit(k, start, rowsLeft, queries);
@@ -106,14 +107,14 @@ void AttentionKernel::queryBlock(HeadOfSequence &at, Value first) {
   if (at.reach)
     largestFirst = tiles.largestOfRows(firsts);
   k.barrier(); // the tiles may still be in use for the previous block
-  // Scores are scaled by log2(e), so that exponentials are powers of two.
-  tiles.copyIn(queryTile, at.rows(k, q, keyDim, start), rowsLeft, q, keyDim,
-               k.scalar(op.getScale().convertToDouble() * std::numbers::log2e));
+               // Scores are scaled by log2(e), so that exponentials are powers of two.
+  Value scale = k.scalar(op.getScale().convertToDouble() * std::numbers::log2e);
+  tiles.copyIn(queryTile, at.rows(k, q, keyDim, start), rowsLeft, q, keyDim, scale);
   State state{tiles.zeros(valueTile.width), {k.scalar(lowest), k.scalar(lowest)}, {k.scalar(0), k.scalar(0)}};
   state = State::of(
       k.loop(at.firstBlock(k, start, keys), largestLimit, keys, state.flat(), [&](Value j, const Values &flat) {
         State now = State::of(flat);
-        Value count = k.min(k.sub(at.keys, j), k.i32Of(keys));
+        Value count = k.min(k.sub(at.keys, j), keys);
         k.barrier();
         copyKeysIn(at, j, count);
         tiles.copyIn(valueTile, at.listedRows(k, value, valueDim, j), count, value, valueDim);
@@ -136,7 +137,7 @@ void AttentionKernel::copyKeysIn(HeadOfSequence &at, Value firstKey, Value count
 }
 
 Values AttentionKernel::scoresOf(HeadOfSequence &at, Value firstKey) {
-  Values scores = tiles.productTransposed(tiles.zeros(keys), tiles.rowsOf(queryTile), keyTile);
+  Values scores = tiles.productTransposed(tiles.zeros(keys), queryTile, keyTile);
   bias->add(at, scores);
   // Most blocks of keys are seen in full by every row of the warp, and need no mask.
   Value seenByAll = k.less(k.add(firstKey, keys - 1), smallestLimit);
@@ -151,9 +152,9 @@ Values AttentionKernel::scoresOf(HeadOfSequence &at, Value firstKey) {
         Values masked = scores;
         for (size_t i = 0; i < scores.size(); ++i) {
           Value column = k.i32Of(static_cast<int32_t>(AttentionTiles::columnOf(i)));
-          masked[i] = k.select(k.less(column, seen[AttentionTiles::rowOf(i)]), scores[i], k.scalar(lowest));
+          masked[i] = k.select(k.less(column, seen[AttentionTiles::rowOf(i)]), scores[i], lowest);
           if (at.reach)
-            masked[i] = k.select(k.less(column, before[AttentionTiles::rowOf(i)]), k.scalar(lowest), masked[i]);
+            masked[i] = k.select(k.less(column, before[AttentionTiles::rowOf(i)]), lowest, masked[i]);
         }
         return masked;
       });
@@ -191,19 +192,23 @@ void AttentionKernel::finish(HeadOfSequence &at, State &state) {
   std::array<Value, 2> factors, logSums;
   Value kept = PairDropout(k, tiles, at, rate).scale();
   for (int64_t r = 0; r < 2; ++r) {
-    Value sum = tiles.rowSum(state.sums[r]), any = k.lessf(k.scalar(0), sum);
-    factors[r] = k.select(any, k.divf(kept, sum), k.scalar(0));
+    Value sum = tiles.rowSum(state.sums[r]), any = k.lessf(0, sum);
+    factors[r] = k.select(any, k.divf(kept, sum), 0);
     // The state has powers of two, so the logarithm is to base 2.
     Value log2 = k.ptx("lg2.approx.ftz.f32 $0, $1;", {sum}, {k.element}, /*pure=*/true)[0];
-    logSums[r] = k.select(any, k.addf(state.maxima[r], log2), k.scalar(0));
+    logSums[r] = k.select(any, k.addf(state.maxima[r], log2), 0);
   }
   tiles.copyOut(at.rows(k, op.getResult(), valueDim, start), state.outputs, rowsLeft, op.getResult(), valueDim,
                 factors);
   if (wantsLse) {
     RowAt rowAt = at.rows(k, op.getLse(), 1, start);
-    for (int64_t r = 0; r < 2; ++r)
-      k.when(k.both(k.equal(k.bitAnd(k.lane(), 3), k.i32Of(0)), k.less(tiles.row(r), rowsLeft)),
-             [&] { k.store(k.mulf(logSums[r], k.scalar(std::numbers::ln2)), rowAt(tiles.row(r))); });
+    for (int64_t r = 0; r < 2; ++r) {
+      Value isRow = k.less(tiles.row(r), rowsLeft);
+      k.when(k.both(k.equal(k.bitAnd(k.lane(), 3), 0), isRow), [&] {
+        const View place = rowAt(tiles.row(r));
+        k.store(k.mulf(logSums[r], std::numbers::ln2), place);
+      });
+    }
   }
   if (wantsWeights)
     writeWeights(at, logSums);
@@ -212,15 +217,15 @@ void AttentionKernel::finish(HeadOfSequence &at, State &state) {
 // Computes the scores once more, now that the sums of their exponentials are known.
 void AttentionKernel::writeWeights(HeadOfSequence &at, const std::array<Value, 2> &logSums) {
   View block = at.pairs(k, op.getWeights(), heads);
-  k.loop(k.i32Of(0), at.keys, keys, [&](Value j) {
-    Value count = k.min(k.sub(at.keys, j), k.i32Of(keys));
+  k.loop(0, at.keys, keys, [&](Value j) {
+    Value count = k.min(k.sub(at.keys, j), keys);
     k.barrier();
     copyKeysIn(at, j, count);
     k.barrier();
     Values scores = scoresOf(at, j);
     for (size_t i = 0; i < scores.size(); ++i)
       scores[i] = k.exp2(k.subf(scores[i], logSums[AttentionTiles::rowOf(i)]));
-    tiles.copyOutPairs(at.pairsRow(k, block, start) + j, scores, k.i64Of(at.keys), rowsLeft, count);
+    tiles.copyOutPairs(block.row(k.i64Of(start)) + j, scores, rowsLeft, count);
   });
 }
 

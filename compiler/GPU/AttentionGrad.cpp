@@ -102,7 +102,7 @@ Backend::KernelInfo AttentionGradKernel::emit() {
     };
     if (kinds.size() == 1)
       return first();
-    k.when(k.less(rest, k.index(before + kind.heads)), first, [&] { choose(kinds.drop_front(), before + kind.heads); });
+    k.when(k.less(rest, before + kind.heads), first, [&] { choose(kinds.drop_front(), before + kind.heads); });
   };
   choose(kinds, 0);
   return {{Partition::Unit::Rows, own, parts}};
@@ -110,11 +110,12 @@ Backend::KernelInfo AttentionGradKernel::emit() {
 
 // do . o of a query, computed by `lanes` adjacent lanes.
 Value AttentionGradKernel::deltaOf(HeadOfSequence &at, Value query, int64_t lanes) {
-  Value d = at.rows(k, dOutput, valueDim, k.i32Of(0))(query), o = at.rows(k, output, valueDim, k.i32Of(0))(query);
+  const View d = at.rows(k, dOutput, valueDim, k.i32Of(0))(query), o = at.rows(k, output, valueDim, k.i32Of(0))(query);
   Value first = k.bitAnd(k.thread(), lanes - 1);
-  Value sum = k.loop(
-      first, k.i32Of(static_cast<int32_t>(valueDim)), lanes, ValueRange{k.scalar(0)},
-      [&](Value f, Values s) -> Values { return {k.fma(k.load(k.offset(d, f)), k.load(k.offset(o, f)), s[0])}; })[0];
+  Value sum = k.loop(first, valueDim, lanes, ValueRange{k.scalar(0)}, [&](Value f, Values s) -> Values {
+    Value y = k.load(o + f);
+    return {k.fma(k.load(d + f), y, s[0])};
+  })[0];
   return k.warpSum(sum, lanes);
 }
 
@@ -131,22 +132,23 @@ AttentionGradKernel::Pairs AttentionGradKernel::makeTiles() {
 // Loads the block of queries from `start` on, after a barrier.
 void AttentionGradKernel::copyQueriesIn(HeadOfSequence &at, Pairs &pairs, Value start) {
   pairs.start = start;
-  pairs.left = k.min(k.sub(at.queries, start), k.i32Of(own));
-  Value last = k.sub(pairs.left, k.i32Of(1));
+  pairs.left = k.min(k.sub(at.queries, start), own);
+  Value last = k.sub(pairs.left, 1);
   RowAt lseAt = at.rows(k, lse, 1, k.i32Of(0));
   for (int64_t r = 0; r < 2; ++r) {
     Value row = k.add(start, k.min(tiles.row(r), last));
     pairs.rows[r] = row;
-    pairs.limits[r] = k.select(k.less(tiles.row(r), pairs.left), at.limit(k, row), k.i32Of(0));
+    Value limit = at.limit(k, row);
+    pairs.limits[r] = k.select(k.less(tiles.row(r), pairs.left), limit, 0);
     pairs.firsts[r] = at.first(k, row);
-    pairs.logSums[r] = k.mulf(k.load(lseAt(row)), k.scalar(std::numbers::log2e));
+    pairs.logSums[r] = k.mulf(k.load(lseAt(row)), std::numbers::log2e);
     pairs.deltas[r] = deltaOf(at, row, 4);
   }
   pairs.largestLimit = at.largestLimit(k, start, pairs.left, own);
   pairs.warpLimit = tiles.largestOfRows(pairs.limits);
   k.barrier(); // the tiles may still be in use for the previous block
-  tiles.copyIn(pairs.queries, at.rows(k, q, keyDim, start), pairs.left, q, keyDim,
-               k.scalar(scale * std::numbers::log2e));
+  Value factor = k.scalar(scale * std::numbers::log2e);
+  tiles.copyIn(pairs.queries, at.rows(k, q, keyDim, start), pairs.left, q, keyDim, factor);
   tiles.copyIn(pairs.dOutputs, at.rows(k, dOutput, valueDim, start), pairs.left, dOutput, valueDim);
 }
 
@@ -158,9 +160,9 @@ void AttentionGradKernel::copyKeysIn(HeadOfSequence &at, Pairs &pairs, Value sta
 
 // ds of the queries and keys in the tiles; 0 where the query does not see the key.
 Values AttentionGradKernel::scoreGradients(HeadOfSequence &at, Pairs &pairs, Value firstKey, Value count) {
-  Values s = tiles.productTransposed(tiles.zeros(passing), tiles.rowsOf(pairs.queries), pairs.keys);
+  Values s = tiles.productTransposed(tiles.zeros(passing), pairs.queries, pairs.keys);
   pairs.bias->add(at, s);
-  Values d = tiles.productTransposed(tiles.zeros(passing), tiles.rowsOf(pairs.dOutputs), pairs.values);
+  Values d = tiles.productTransposed(tiles.zeros(passing), pairs.dOutputs, pairs.values);
   PairDropout dropout(k, tiles, at, rate);
   Value kept = dropout.ofQueries(pairs.rows, firstKey, count, passing), factor = dropout.scale();
   Value first = k.add(firstKey, tiles.column(0));
@@ -171,9 +173,9 @@ Values AttentionGradKernel::scoreGradients(HeadOfSequence &at, Pairs &pairs, Val
     Value p = k.exp2(k.subf(s[i], pairs.logSums[r]));
     Value ds = k.mulf(p, k.subf(k.mulf(dropout.dropped(d[i], kept, i), factor), pairs.deltas[r]));
     Value column = k.i32Of(static_cast<int32_t>(AttentionTiles::columnOf(i)));
-    s[i] = k.select(k.less(column, seen[r]), ds, k.scalar(0));
+    s[i] = k.select(k.less(column, seen[r]), ds, 0);
     if (at.reach)
-      s[i] = k.select(k.less(column, before[r]), k.scalar(0), s[i]);
+      s[i] = k.select(k.less(column, before[r]), 0, s[i]);
   }
   return s;
 }
@@ -185,20 +187,21 @@ void AttentionGradKernel::queryBlock(HeadOfSequence &at, Value start) {
   if (!bf16)
     room = tiles.tile(own, passing);
   copyQueriesIn(at, pairs, start);
-  Values sums = k.loop(at.firstBlock(k, start, passing), pairs.largestLimit, passing, tiles.zeros(pairs.queries.width),
-                       [&](Value j, Values dQueries) {
-                         Value count = k.min(k.sub(at.keys, j), k.i32Of(passing));
-                         k.barrier();
-                         copyKeysIn(at, pairs, j, count);
-                         k.barrier();
-                         return k.choose(
-                             k.less(j, pairs.warpLimit),
-                             [&] {
-                               Values ds = scoreGradients(at, pairs, j, count);
-                               return tiles.product(dQueries, tiles.rowsOf(ds, room), pairs.keys, count);
-                             },
-                             [&] { return dQueries; });
-                       });
+  const Values none = tiles.zeros(pairs.queries.width);
+  Values sums =
+      k.loop(at.firstBlock(k, start, passing), pairs.largestLimit, passing, none, [&](Value j, Values dQueries) {
+        Value count = k.min(k.sub(at.keys, j), passing);
+        k.barrier();
+        copyKeysIn(at, pairs, j, count);
+        k.barrier();
+        return k.choose(
+            k.less(j, pairs.warpLimit),
+            [&] {
+              Values ds = scoreGradients(at, pairs, j, count);
+              return tiles.product(dQueries, tiles.rowsOf(ds, room), pairs.keys, count);
+            },
+            [&] { return dQueries; });
+      });
   Value factor = k.scalar(scale);
   tiles.copyOut(at.rows(k, op.getDq(), keyDim, start), sums, pairs.left, op.getDq(), keyDim, {factor, factor});
 }
@@ -210,56 +213,61 @@ void AttentionGradKernel::distanceBlock(HeadOfSequence &at, Value start) {
   at.locateKeys(k);
   Pairs pairs = makeTiles();
   const int64_t stride = passing + 1; // adjacent threads read adjacent rows, in different banks
-  Value gradients = k.shared(own * stride * 4), positions = k.shared(passing * 4), zero = k.i32Of(0);
-  Value isBefore = k.less(k.thread(), k.i32Of(own)), row = k.rem(k.thread(), own), distance = k.add(start, row);
+  const View gradients = k.at(k.shared(own * stride * 4)), positions = k.at(k.shared(passing * 4), k.i32);
+  Value zero = k.i32Of(0);
+  Value isBefore = k.less(k.thread(), own), row = k.rem(k.thread(), own), distance = k.add(start, row);
   Value ahead = k.select(isBefore, distance, k.sub(zero, distance)); // positions from a key forward to its query
   Value isFirst = k.equal(start, zero), end = k.add(start, own);
   Values none = {k.scalar(0)};
   Value sum = k.loop(zero, at.queries, own, none, [&](Value i, Values sum) {
-    Value left = k.min(k.sub(at.queries, i), k.i32Of(own)), limit = at.largestLimit(k, i, left, own);
+    Value left = k.min(k.sub(at.queries, i), own), limit = at.largestLimit(k, i, left, own);
     // The ranges of the keys at these distances before a query of the block, and of those after one. If the distances
     // begin with 0, the first range covers both.
     Value from = at.queryPosition(k, i), to = k.add(from, left), first = at.first(k, i),
-          beyond = k.sub(k.add(to, end), k.i32Of(1));
+          beyond = k.sub(k.add(to, end), 1);
     auto begin = [&](Value position) { return k.max(at.keysBefore(k, position), first); };
     auto stop = [&](Value position) { return k.min(at.keysBefore(k, position), limit); };
     const std::array<Value, 2> begins = {begin(k.add(k.sub(from, end), 1)), begin(k.add(from, start))};
     const std::array<Value, 2> ends = {stop(k.select(isFirst, beyond, k.sub(to, start))),
                                        k.select(isFirst, zero, stop(beyond))};
+    Value anyAfter = k.less(begins[1], ends[1]);
     return k.choose(
-        k.either(k.less(begins[0], ends[0]), k.less(begins[1], ends[1])),
+        k.either(k.less(begins[0], ends[0]), anyAfter),
         [&] {
           copyQueriesIn(at, pairs, i);
-          return k.loop(zero, k.i32Of(2), 1, sum, [&](Value side, const Values &sum) {
+          return k.loop(zero, 2, 1, sum, [&](Value side, const Values &sum) {
             Value isFormer = k.equal(side, zero), begin = k.select(isFormer, begins[0], begins[1]),
                   end = k.select(isFormer, ends[0], ends[1]);
             // From the start of a block of keys, so that they can share dropout's random numbers.
             return k.loop(k.mul(k.div(begin, passing), passing), end, passing, sum, [&](Value j, const Values &sum) {
-              Value count = k.min(k.sub(at.keys, j), k.i32Of(passing));
+              Value count = k.min(k.sub(at.keys, j), passing);
               k.barrier();
               copyKeysIn(at, pairs, j, count);
-              k.acrossThreads(
-                  count, [&](Value c) { k.store({at.keyPosition(k, k.add(j, c))}, k.offset(positions, c, k.i32)); });
+              k.acrossThreads(count, [&](Value c) {
+                const View place = positions + c;
+                k.store(at.keyPosition(k, k.add(j, c)), place);
+              });
               k.barrier();
               Values ds = k.choose(
                   k.less(j, pairs.warpLimit), [&] { return scoreGradients(at, pairs, j, count); },
                   [&] { return tiles.zeros(passing); });
               for (int64_t r = 0; r < 2; ++r) {
-                Value to = k.offset(gradients, k.add(k.mul(tiles.row(r), stride), tiles.column(0)));
+                Value column = tiles.column(0);
+                const View to = gradients + k.add(k.mul(tiles.row(r), stride), column);
                 for (size_t n = 0; n < ds.size(); ++n)
                   if (AttentionTiles::rowOf(n) == r)
-                    k.store(ds[n], k.offset(to, AttentionTiles::columnOf(n)));
+                    k.store(ds[n], to + AttentionTiles::columnOf(n));
               }
               k.barrier();
-              return k.loop(k.max(k.sub(begin, j), zero), k.min(k.sub(end, j), count), 1, sum,
-                            [&](Value c, Values sum) -> Values {
-                              Value position = k.load(k.offset(positions, c, k.i32), 1, k.i32)[0];
-                              Value query = k.sub(k.add(position, ahead), from);
-                              Value outside = k.notLess(query, pairs.left);
-                              Value place = k.add(k.mul(k.select(outside, zero, query), stride), c);
-                              Value ds = k.load(k.offset(gradients, place));
-                              return {k.addf(sum[0], k.select(outside, k.scalar(0), ds))};
-                            });
+              Value last = k.min(k.sub(end, j), count);
+              return k.loop(k.max(k.sub(begin, j), zero), last, 1, sum, [&](Value c, Values sum) -> Values {
+                Value position = k.load(positions + c);
+                Value query = k.sub(k.add(position, ahead), from);
+                Value outside = k.notLess(query, pairs.left);
+                Value place = k.add(k.mul(k.select(outside, zero, query), stride), c);
+                Value ds = k.load(gradients + place);
+                return {k.addf(sum[0], k.select(outside, 0, ds))};
+              });
             });
           });
         },
@@ -267,9 +275,9 @@ void AttentionGradKernel::distanceBlock(HeadOfSequence &at, Value start) {
   })[0];
   k.when(k.less(distance, at.queries), [&] {
     // Distance 0 belongs to keys before the query, so the sum for keys 0 positions after it is 0.
-    Value isAny = k.either(isBefore, k.less(zero, distance));
-    k.store(k.select(isAny, sum, k.scalar(0)),
-            k.offset(at.rows(k, op.getDbias(), 2, start)(row), k.select(isBefore, zero, k.i32Of(1))));
+    Value isAny = k.either(isBefore, k.less(zero, distance)), direction = k.select(isBefore, zero, 1);
+    const View place = at.rows(k, op.getDbias(), 2, start)(row) + direction;
+    k.store(k.select(isAny, sum, 0), place);
   });
 }
 
@@ -277,18 +285,18 @@ void AttentionGradKernel::distanceBlock(HeadOfSequence &at, Value start) {
 void AttentionGradKernel::keyBlocks(HeadOfSequence &at, Value start) {
   Value blocks = k.div(k.add(at.queries, own - 1), own), step = k.mul(blocks, own);
   // If there are no keys, the first block still clears the rows.
-  Value count = k.max(k.sub(k.max(at.keys, k.i32Of(1)), start), k.i32Of(0));
+  Value count = k.max(k.sub(k.max(at.keys, 1), start), 0);
   // ceil(count / step)
-  Value times = k.ptx("div.u32 $0, $1, $2;", {k.add(count, k.sub(step, k.i32Of(1))), step}, {k.i32}, /*pure=*/true)[0];
+  Value times = k.ptx("div.u32 $0, $1, $2;", {k.add(count, k.sub(step, 1)), step}, {k.i32}, /*pure=*/true)[0];
   SmallVector<std::pair<BufferIndex, int64_t>> results;
   if (wantsK)
     results.push_back({op.getDk(), keyDim});
   if (wantsV)
     results.push_back({op.getDv(), valueDim});
-  k.loop(k.i32Of(0), times, 1, [&](Value i) {
-    Value first = k.add(start, k.mul(i, step)), count = k.max(k.min(k.sub(at.keys, first), k.i32Of(own)), k.i32Of(0));
+  k.loop(0, times, 1, [&](Value i) {
+    Value first = k.add(start, k.mul(i, step)), count = k.max(k.min(k.sub(at.keys, first), own), 0);
     at.clearRowsThatAreNoKeys(k, first, count, results);
-    k.when(k.less(k.i32Of(0), count), [&] { keyBlock(at, first, count); });
+    k.when(k.less(0, count), [&] { keyBlock(at, first, count); });
   });
 }
 
@@ -300,10 +308,11 @@ void AttentionGradKernel::keyBlock(HeadOfSequence &at, Value start, Value count)
   if (!bf16)
     room = tiles.tile(own, passing);
   // The values of the current block of queries.
-  Value logSums = k.shared(passing * 4), deltas = k.shared(passing * 4), limits = k.shared(passing * 4);
-  Value firsts = at.reach ? k.shared(passing * 4) : Value();
+  auto perQuery = [&](Type type) { return k.at(k.shared(passing * 4), type); };
+  const View logSums = perQuery(k.element), deltas = perQuery(k.element), limits = perQuery(k.i32);
+  const View firsts = at.reach ? perQuery(k.i32) : View();
   PairBias bias(k, tiles, DistanceTable::of(k, op), PairBias::Rows::keys, own, passing);
-  Value last = k.sub(count, k.i32Of(1));
+  Value last = k.sub(count, 1);
   std::array<Value, 2> rows;
   for (int64_t r = 0; r < 2; ++r)
     rows[r] = k.add(start, k.min(tiles.row(r), last));
@@ -315,54 +324,59 @@ void AttentionGradKernel::keyBlock(HeadOfSequence &at, Value start, Value count)
   Values sums = tiles.zeros(keyTile.width + valueTile.width);
   sums = at.eachSharing(k, heads / keyHeads, sums, [&](const Values &sums) {
     PairDropout dropout(k, tiles, at, rate);
-    return k.loop(k.i32Of(0), at.queries, passing, sums, [&](Value i, Values sums) {
-      Value left = k.min(k.sub(at.queries, i), k.i32Of(passing)), largest = at.largestLimit(k, i, left, passing);
+    return k.loop(0, at.queries, passing, sums, [&](Value i, Values sums) {
+      Value left = k.min(k.sub(at.queries, i), passing), largest = at.largestLimit(k, i, left, passing);
       // Whether any query of the block sees a key that this block owns. All threads get the same answer.
       Value any = k.less(start, largest);
-      if (at.reach)
-        any = k.both(any, k.less(at.first(k, i), k.add(start, count)));
+      if (at.reach) {
+        Value end = k.add(start, count);
+        any = k.both(any, k.less(at.first(k, i), end));
+      }
       return k.choose(
           any,
           [&] {
             k.barrier();
-            tiles.copyIn(queryTile, at.rows(k, q, keyDim, i), left, q, keyDim, k.scalar(scale * std::numbers::log2e));
+            Value factor = k.scalar(scale * std::numbers::log2e);
+            tiles.copyIn(queryTile, at.rows(k, q, keyDim, i), left, q, keyDim, factor);
             tiles.copyIn(dOutputTile, at.rows(k, dOutput, valueDim, i), left, dOutput, valueDim);
             bias.copyIn(at, i, start, count);
             const int64_t lanes = k.threads / passing;
-            Value mine = k.div(k.thread(), lanes), query = k.add(i, k.min(mine, k.sub(left, k.i32Of(1)))),
+            Value mine = k.div(k.thread(), lanes), query = k.add(i, k.min(mine, k.sub(left, 1))),
                   delta = deltaOf(at, query, lanes);
-            k.when(k.equal(k.rem(k.thread(), lanes), k.i32Of(0)), [&] {
-              k.store(k.mulf(k.load(at.rows(k, lse, 1, k.i32Of(0))(query)), k.scalar(std::numbers::log2e)),
-                      k.offset(logSums, mine));
-              k.store(delta, k.offset(deltas, mine));
-              k.store({k.select(k.less(mine, left), at.limit(k, query), k.i32Of(0))}, k.offset(limits, mine, k.i32));
-              if (at.reach)
-                k.store({at.first(k, query)}, k.offset(firsts, mine, k.i32));
+            k.when(k.equal(k.rem(k.thread(), lanes), 0), [&] {
+              const View logSum = logSums + mine;
+              k.store(k.mulf(k.load(at.rows(k, lse, 1, k.i32Of(0))(query)), std::numbers::log2e), logSum);
+              k.store(delta, deltas + mine);
+              const View limit = limits + mine;
+              Value ofQuery = at.limit(k, query);
+              k.store(k.select(k.less(mine, left), ofQuery, 0), limit);
+              if (at.reach) {
+                const View first = firsts + mine;
+                k.store(at.first(k, query), first);
+              }
             });
             k.barrier();
             return k.choose(
                 k.less(firstOfWarp, largest),
                 [&] {
-                  Values s = tiles.productTransposed(tiles.zeros(passing), tiles.rowsOf(keyTile), queryTile);
+                  Values s = tiles.productTransposed(tiles.zeros(passing), keyTile, queryTile);
                   bias.add(at, s);
-                  Values d = tiles.productTransposed(tiles.zeros(passing), tiles.rowsOf(valueTile), dOutputTile);
+                  Values d = tiles.productTransposed(tiles.zeros(passing), valueTile, dOutputTile);
                   Value kept = dropout.ofKeys(rows, i, left, passing), factor = dropout.scale();
                   Values p = s;
                   for (size_t n = 0; n < s.size(); n += 4) {
-                    auto ofColumns = [&](Value list, Type type) {
-                      return k.load(k.offset(k.offset(list, tiles.column(0), type), AttentionTiles::columnOf(n), type),
-                                    2, type);
+                    auto ofColumns = [&](const View &list) {
+                      return k.load(list + tiles.column(0) + AttentionTiles::columnOf(n), 2);
                     };
-                    Values logSum = ofColumns(logSums, k.element), delta = ofColumns(deltas, k.element),
-                           limit = ofColumns(limits, k.i32), first;
+                    Values logSum = ofColumns(logSums), delta = ofColumns(deltas), limit = ofColumns(limits), first;
                     if (at.reach)
-                      first = ofColumns(firsts, k.i32);
+                      first = ofColumns(firsts);
                     for (size_t j = n; j < n + 4; ++j) {
                       Value number = k.add(start, tiles.row(AttentionTiles::rowOf(j))),
                             seen = k.less(number, limit[j % 2]);
                       if (at.reach)
                         seen = k.both(seen, k.less(first[j % 2], k.add(number, 1)));
-                      Value probability = k.select(seen, k.exp2(k.subf(s[j], logSum[j % 2])), k.scalar(0));
+                      Value probability = k.select(seen, k.exp2(k.subf(s[j], logSum[j % 2])), 0);
                       p[j] = dropout.dropped(probability, kept, j);
                       s[j] = k.mulf(probability, k.subf(k.mulf(dropout.dropped(d[j], kept, j), factor), delta[j % 2]));
                     }

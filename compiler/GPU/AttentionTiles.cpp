@@ -16,18 +16,19 @@ namespace xfc::gpu {
 // Work
 //===--------------------------------------------------------------------------------------------------------===//
 
-static Value i32At(KernelBuilder &k, Value list, Value i) { return k.truncated(k.loadI32(list, i)); }
+static Value i32At(KernelBuilder &k, const View &list, Value i) { return k.truncated(k.loadIndex(list + i)); }
 static Value i32(KernelBuilder &k, int64_t value) { return k.i32Of(static_cast<int32_t>(value)); }
 
 HeadOfSequence::HeadOfSequence(KernelBuilder &k, Value sequence, Value head)
     : sequence(sequence), head(head), keyHead(head) {
-  Value offsets = k.field(k.rows(), offsetof(xfc_rows, offsets), k.ptr), structure = k.keys();
-  firstQuery = k.loadI32(offsets, sequence);
-  queries = k.truncated(k.sub(k.loadI32(offsets, k.add(sequence, 1)), firstQuery));
-  Value begin = k.loadI32(k.field(structure, offsetof(xfc_keys, begin), k.ptr), sequence);
-  keyList = k.offset(k.field(structure, offsetof(xfc_keys, keys), k.ptr), begin, k.i32);
-  keys = i32At(k, k.field(structure, offsetof(xfc_keys, count), k.ptr), sequence);
-  limits = k.offset(k.field(structure, offsetof(xfc_keys, limit), k.ptr), firstQuery, k.i32);
+  const View offsets = k.numbers(k.rows(), offsetof(xfc_rows, offsets));
+  Value structure = k.keys();
+  firstQuery = k.loadIndex(offsets + sequence);
+  queries = k.truncated(k.sub(k.loadIndex(offsets + k.add(sequence, 1)), firstQuery));
+  Value begin = k.loadIndex(k.numbers(structure, offsetof(xfc_keys, begin)) + sequence);
+  keyList = k.numbers(structure, offsetof(xfc_keys, keys)) + begin;
+  keys = i32At(k, k.numbers(structure, offsetof(xfc_keys, count)), sequence);
+  limits = k.numbers(structure, offsetof(xfc_keys, limit)) + firstQuery;
 }
 
 // Row numbers and strides fit in 32 bits, so that their product is one instruction.
@@ -35,14 +36,15 @@ static Value strideOf(KernelBuilder &k, BufferIndex buffer) { return k.i64Of(k.t
 
 RowAt HeadOfSequence::rows(KernelBuilder &k, BufferIndex buffer, int64_t width, Value from) {
   Value stride = strideOf(k, buffer), first = k.add(firstQuery, k.i64Of(from));
-  Value data = k.offset(k.offset(k.buffer(buffer), k.mul(head, width)), k.mul(first, stride));
-  return [&k, data, stride](Value j) { return k.offset(data, k.mul(k.i64Of(j), stride)); };
+  Value before = k.mul(first, stride), column = k.mul(head, width);
+  const View rows = (k.buffer(buffer) + column + before).inRows(stride);
+  return [&k, rows](Value j) { return rows.row(k.i64Of(j)); };
 }
 
 RowAt HeadOfSequence::listedRows(KernelBuilder &k, BufferIndex buffer, int64_t width, Value from) {
-  Value stride = strideOf(k, buffer), data = k.offset(k.buffer(buffer), k.mul(keyHead, width)),
-        list = k.offset(keyList, from, k.i32);
-  return [&k, data, stride, list](Value j) { return k.offset(data, k.mul(k.i64Of(i32At(k, list, j)), stride)); };
+  Value stride = strideOf(k, buffer), column = k.mul(keyHead, width);
+  const View rows = (k.buffer(buffer) + column).inRows(stride), list = keyList + from;
+  return [&k, rows, list](Value j) { return rows.row(k.i64Of(i32At(k, list, j))); };
 }
 
 void HeadOfSequence::shareKeys(KernelBuilder &k, int64_t sharing) {
@@ -54,7 +56,7 @@ Values HeadOfSequence::eachSharing(KernelBuilder &k, int64_t sharing, const Valu
                                    const std::function<Values(Values)> &body) {
   if (sharing == 1)
     return body(state);
-  Values results = k.loop(k.index(0), k.index(sharing), 1, state, [&](Value i, Values s) {
+  Values results = k.loop(0, sharing, 1, state, [&](Value i, Values s) {
     head = k.add(k.mul(keyHead, sharing), i);
     return body(std::move(s));
   });
@@ -75,12 +77,16 @@ void HeadOfSequence::locateKeys(KernelBuilder &k) {
       cached ? KeyPositions::numbered(keys) : KeyPositions(k, keys, [&](Value key) { return keyPosition(k, key); });
 }
 
-Value HeadOfSequence::queryPosition(KernelBuilder &k, Value query) {
-  return i32At(k, k.field(k.rows(), offsetof(xfc_rows, positions), k.ptr), k.add(firstQuery, k.i64Of(query)));
+Value HeadOfSequence::queryPosition(KernelBuilder &k, Value query) const {
+  Value row = k.add(firstQuery, k.i64Of(query));
+  return i32At(k, k.numbers(k.rows(), offsetof(xfc_rows, positions)), row);
 }
 
-Value HeadOfSequence::keyPosition(KernelBuilder &k, Value key) {
-  return cached ? key : i32At(k, k.field(k.keyRows(), offsetof(xfc_rows, positions), k.ptr), k.loadI32(keyList, key));
+Value HeadOfSequence::keyPosition(KernelBuilder &k, Value key) const {
+  if (cached)
+    return key;
+  Value row = k.loadIndex(keyList + key);
+  return i32At(k, k.numbers(k.keyRows(), offsetof(xfc_rows, positions)), row);
 }
 
 Value HeadOfSequence::keysBefore(KernelBuilder &k, Value position) {
@@ -88,7 +94,7 @@ Value HeadOfSequence::keysBefore(KernelBuilder &k, Value position) {
 }
 
 Value HeadOfSequence::first(KernelBuilder &k, Value query) {
-  return reach ? keysBefore(k, k.sub(queryPosition(k, query), i32(k, *reach))) : i32(k, 0);
+  return reach ? keysBefore(k, k.sub(queryPosition(k, query), *reach)) : i32(k, 0);
 }
 
 Value HeadOfSequence::firstBlock(KernelBuilder &k, Value query, int64_t size) {
@@ -97,11 +103,11 @@ Value HeadOfSequence::firstBlock(KernelBuilder &k, Value query, int64_t size) {
 
 Value HeadOfSequence::limit(KernelBuilder &k, Value query) {
   Value limit = k.min(i32At(k, limits, query), keys);
-  return reach ? k.min(limit, keysBefore(k, k.add(queryPosition(k, query), i32(k, *reach + 1)))) : limit;
+  return reach ? k.min(limit, keysBefore(k, k.add(queryPosition(k, query), *reach + 1))) : limit;
 }
 
 Value HeadOfSequence::largestLimit(KernelBuilder &k, Value from, Value count, int64_t most) {
-  Value last = k.sub(count, i32(k, 1)), largest;
+  Value last = k.sub(count, 1), largest;
   for (int64_t i = 0; i < most; i += KernelBuilder::warpSize) {
     Value one = limit(k, k.add(from, k.min(k.add(k.lane(), i), last)));
     largest = largest ? k.max(largest, one) : one;
@@ -110,31 +116,33 @@ Value HeadOfSequence::largestLimit(KernelBuilder &k, Value from, Value count, in
 }
 
 View HeadOfSequence::pairs(KernelBuilder &k, BufferIndex buffer, int64_t heads) {
-  Value before = k.loadI64(k.field(k.keys(), offsetof(xfc_keys, pair_offsets), k.ptr), sequence);
-  Value first = k.add(k.mul(before, heads), k.mul(head, k.mul(k.i64Of(queries), k.i64Of(keys))));
-  return k.buffer(buffer) + first;
+  Value before = k.loadIndex(k.at(k.field(k.keys(), offsetof(xfc_keys, pair_offsets), k.ptr), k.i64) + sequence);
+  Value keyCount = k.i64Of(keys), inHeads = k.mul(head, k.mul(k.i64Of(queries), keyCount));
+  Value first = k.add(k.mul(before, heads), inHeads);
+  return (k.buffer(buffer) + first).inRows(keyCount);
 }
 
-View HeadOfSequence::pairsRow(KernelBuilder &k, const View &block, Value query) {
-  return block + k.mul(k.i64Of(query), k.i64Of(keys));
+View HeadOfSequence::pairsRow(KernelBuilder &k, BufferIndex buffer, int64_t heads, Value query) {
+  return pairs(k, buffer, heads).row(k.i64Of(query));
 }
 
 void HeadOfSequence::clearRowsThatAreNoKeys(KernelBuilder &k, Value start, Value count,
                                             ArrayRef<std::pair<BufferIndex, int64_t>> buffers) {
-  Value offsets = k.field(k.keyRows(), offsetof(xfc_rows, offsets), k.ptr);
-  Value firstRow = k.loadI32(offsets, sequence), end = k.loadI32(offsets, k.add(sequence, 1));
-  Value gaps = k.select(k.equal(k.add(start, count), keys), k.add(count, 1), count);
+  const View offsets = k.numbers(k.keyRows(), offsetof(xfc_rows, offsets));
+  Value firstRow = k.loadIndex(offsets + sequence), end = k.loadIndex(offsets + k.add(sequence, 1));
+  Value withEnd = k.add(count, 1), gaps = k.select(k.equal(k.add(start, count), keys), withEnd, count);
   k.acrossThreads(gaps, [&](Value i) {
     Value j = k.add(start, i);
     Value from = k.choose(
-        k.equal(j, i32(k, 0)), [&]() -> Values { return {firstRow}; },
-        [&]() -> Values { return {k.add(k.loadI32(keyList, k.sub(j, i32(k, 1))), 1)}; })[0];
+        k.equal(j, 0), [&]() -> Values { return {firstRow}; },
+        [&]() -> Values { return {k.add(k.loadIndex(keyList + k.sub(j, 1)), 1)}; })[0];
     Value to = k.choose(
-        k.equal(j, keys), [&]() -> Values { return {end}; }, [&]() -> Values { return {k.loadI32(keyList, j)}; })[0];
+        k.equal(j, keys), [&]() -> Values { return {end}; }, [&]() -> Values { return {k.loadIndex(keyList + j)}; })[0];
     k.loop(from, to, 1, [&](Value row) {
       for (auto [buffer, width] : buffers) {
-        Value data = k.offset(k.offset(k.buffer(buffer), k.mul(keyHead, width)), k.mul(row, k.stride(buffer)));
-        k.loop(i32(k, 0), i32(k, width), 1, [&](Value f) { k.store(k.scalar(0), k.offset(data, f)); });
+        Value before = k.mul(row, k.stride(buffer)), column = k.mul(keyHead, width);
+        const View features = k.buffer(buffer) + column + before;
+        k.loop(i32(k, 0), width, 1, [&](Value f) { k.store(0, features + f); });
       }
     });
   });
@@ -158,15 +166,16 @@ Partition eachQuery(KernelBuilder &k, int64_t heads, const std::function<void(He
 void eachQueryBlockOfRows(KernelBuilder &k, Value part, Value head, int64_t size, const QueryBlockBody &body) {
   Value from = k.mul(part, size);
   k.when(k.less(from, k.rowCount()), [&] {
-    Value to = k.min(k.add(from, size), k.rowCount());
-    Value sequences = k.field(k.rows(), offsetof(xfc_rows, sequence_of), k.ptr);
-    Value first = k.loadI32(sequences, from), last = k.loadI32(sequences, k.sub(to, k.index(1)));
+    Value count = k.rowCount(), to = k.min(k.add(from, size), count);
+    const View sequences = k.numbers(k.rows(), offsetof(xfc_rows, sequence_of));
+    Value first = k.loadIndex(sequences + from), last = k.loadIndex(sequences + k.sub(to, 1));
     k.loop(first, k.add(last, 1), 1, [&](Value sequence) {
       HeadOfSequence at(k, sequence, head);
-      Value before = k.max(k.sub(from, at.firstQuery), k.index(0));
+      Value before = k.max(k.sub(from, at.firstQuery), 0);
       Value start = k.mul(k.div(k.add(before, size - 1), size), size);
       Value row = k.add(at.firstQuery, start);
-      k.when(k.both(k.less(row, to), k.less(start, k.i64Of(at.queries))), [&] { body(at, k.truncated(start)); });
+      Value isQuery = k.less(start, k.i64Of(at.queries));
+      k.when(k.both(k.less(row, to), isQuery), [&] { body(at, k.truncated(start)); });
     });
   });
 }
@@ -181,17 +190,17 @@ int64_t AttentionTiles::padded(int64_t features) const { return llvm::alignTo(fe
 // A row is padded by 16 bytes, so that the 16-byte pieces of eight rows lie in different banks.
 Tile AttentionTiles::tile(int64_t rows, int64_t features) const {
   const int64_t width = padded(features), stride = width + (bf16 ? 8 : 4);
-  return {k.shared(bytesOf(rows, features)), rows, width, stride};
+  return {k.at(k.shared(bytesOf(rows, features)), elementType()), rows, width, stride};
 }
 int64_t AttentionTiles::bytesOf(int64_t rows, int64_t features) const {
   return rows * (padded(features) + (bf16 ? 8 : 4)) * (bf16 ? 2 : 4);
 }
 
-Value AttentionTiles::at(const Tile &tile, Value row, Value column) const {
-  return k.offset(tile.data, k.add(k.mul(row, tile.stride), column), elementType());
+View AttentionTiles::at(const Tile &tile, Value row, Value column) const {
+  return tile.data + k.add(k.mul(row, tile.stride), column);
 }
-Value AttentionTiles::further(const Tile &tile, Value address, int64_t rows, int64_t columns) const {
-  return k.offset(address, rows * tile.stride + columns, elementType());
+View AttentionTiles::further(const Tile &tile, const View &from, int64_t rows, int64_t columns) const {
+  return from + (rows * tile.stride + columns);
 }
 Type AttentionTiles::elementType() const { return bf16 ? Type(k.b.getI16Type()) : k.element; }
 
@@ -200,29 +209,32 @@ void AttentionTiles::copyIn(const Tile &tile, const RowAt &rowAt, Value count, B
   const int64_t groups = tile.width / 4, all = tile.rows * groups;
   // The number of loads in flight at a time, once the row numbers that they depend on have been loaded.
   const int64_t together = std::min<int64_t>(8, llvm::divideCeil(all, k.threads));
-  Value last = k.sub(count, i32(k, 1));
+  Value last = k.sub(count, 1);
   k.vectorized({buffer}, features, [&](int64_t n) {
-    k.loop(k.thread(), i32(k, all), k.threads * together, [&](Value first) {
+    k.loop(k.thread(), all, k.threads * together, [&](Value first) {
       // If a thread's parts are whole rows apart, they have the same columns.
       const int64_t rowsBetween = k.threads % groups ? 0 : k.threads / groups;
-      Value firstRow = k.div(first, groups), firstFeature = k.mul(k.rem(first, groups), 4),
-            start = at(tile, firstRow, firstFeature);
-      SmallVector<Value> rows, firsts, addresses;
+      Value firstRow = k.div(first, groups), firstFeature = k.mul(k.rem(first, groups), 4);
+      const View start = at(tile, firstRow, firstFeature);
+      SmallVector<Value> rows, firsts;
+      SmallVector<View> parts;
       for (int64_t u = 0; u < together; ++u) {
         Value i = k.add(first, u * k.threads);
         rows.push_back(rowsBetween ? k.add(firstRow, u * rowsBetween) : k.div(i, groups));
         firsts.push_back(rowsBetween ? firstFeature : k.mul(k.rem(i, groups), 4));
-        addresses.push_back(k.offset(rowAt(k.min(rows[u], last)), firsts[u]));
+        parts.push_back(rowAt(k.min(rows[u], last)) + firsts[u]);
       }
       SmallVector<Values> loaded(together);
       for (int64_t u = 0; u < together; ++u) {
         Value inside = k.less(rows[u], count);
-        auto insideFrom = [&](int64_t e) { return k.both(inside, k.less(k.add(firsts[u], e), i32(k, features))); };
+        auto insideFrom = [&](int64_t e) { return k.both(inside, k.less(k.add(firsts[u], e), features)); };
         if (n == 4)
-          loaded[u] = k.loadIf(features == tile.width ? inside : insideFrom(0), addresses[u], 4);
+          loaded[u] = k.loadIf(features == tile.width ? inside : insideFrom(0), parts[u], 4);
         else
-          for (int64_t e = 0; e < 4; ++e)
-            loaded[u].push_back(k.loadIf(insideFrom(e), k.offset(addresses[u], e), 1)[0]);
+          for (int64_t e = 0; e < 4; ++e) {
+            const View number = parts[u] + e;
+            loaded[u].push_back(k.loadIf(insideFrom(e), number, 1)[0]);
+          }
       }
       for (int64_t u = 0; u < together; ++u) {
         Values &xs = loaded[u];
@@ -230,37 +242,42 @@ void AttentionTiles::copyIn(const Tile &tile, const RowAt &rowAt, Value count, B
           for (Value &x : xs)
             x = k.mulf(x, factor);
         auto write = [&] {
-          Value to = rowsBetween ? further(tile, start, u * rowsBetween, 0) : at(tile, rows[u], firsts[u]);
+          const View to = rowsBetween ? further(tile, start, u * rowsBetween, 0) : at(tile, rows[u], firsts[u]),
+                     pairs = to.as(k.i32);
           if (bf16)
-            k.store({pairOfBF16(k, xs[0], xs[1]), pairOfBF16(k, xs[2], xs[3])}, to);
+            k.store({pairOfBF16(k, xs[0], xs[1]), pairOfBF16(k, xs[2], xs[3])}, pairs);
           else
             k.store(xs, to);
         };
         if (all % (k.threads * together) == 0)
           write();
         else
-          k.when(k.less(rows[u], i32(k, tile.rows)), write);
+          k.when(k.less(rows[u], tile.rows), write);
       }
     });
   });
 }
 
-void AttentionTiles::copyPairs(const Tile &tile, Value from, Value stride, Value rows, Value columns, bool transposed) {
+void AttentionTiles::copyPairs(const Tile &tile, const View &from, Value rows, Value columns, bool transposed) {
   const int64_t width = transposed ? tile.rows : tile.width;
   k.acrossThreads(tile.rows * tile.width, [&](Value i) {
     Value row = k.div(i, width), column = k.rem(i, width);
-    Value x = k.loadIf(k.both(k.less(row, rows), k.less(column, columns)),
-                       k.offset(k.offset(from, k.mul(k.i64Of(row), stride)), column), 1)[0];
+    const View pair = from(k.i64Of(row), column);
+    Value isColumn = k.less(column, columns), x = k.loadIf(k.both(k.less(row, rows), isColumn), pair, 1)[0];
     k.store(x, transposed ? at(tile, column, row) : at(tile, row, column));
   });
 }
 
 Value AttentionTiles::firstRow() {
   Value warp = k.warp();
-  return rowsApart == 8 ? k.mul(warp, warpRows) : k.add(k.mul(k.div(warp, 2), 2 * warpRows), k.mul(k.rem(warp, 2), 8));
+  if (rowsApart == 8)
+    return k.mul(warp, warpRows);
+  Value within = k.mul(k.rem(warp, 2), 8);
+  return k.add(k.mul(k.div(warp, 2), 2 * warpRows), within);
 }
 Value AttentionTiles::row(int64_t which) {
-  return k.add(k.add(firstRow(), k.shiftRight(k.lane(), 2)), which * rowsApart);
+  Value ofLane = k.shiftRight(k.lane(), 2);
+  return k.add(k.add(firstRow(), ofLane), which * rowsApart);
 }
 Value AttentionTiles::column(int64_t i) { return k.add(k.shiftLeft(k.bitAnd(k.lane(), 3), 1), columnOf(i)); }
 
@@ -272,30 +289,35 @@ void AttentionTiles::copyOut(const RowAt &rowAt, const Values &product, Value co
                              int64_t features, const std::array<Value, 2> &factor) {
   for (int64_t r = 0; r < 2; ++r)
     k.when(k.less(row(r), count), [&] {
-      Value to = rowAt(row(r));
+      const View to = rowAt(row(r));
       k.vectorized({buffer}, features, [&](int64_t n) {
         for (int64_t i = r * 2; i < static_cast<int64_t>(product.size()); i += 4) {
           if (i / 4 * 8 >= features)
             continue;
           Value low = k.mulf(product[i], factor[r]), high = k.mulf(product[i + 1], factor[r]), f = column(i);
+          const View first = to + f;
           if (n == 4 && i / 4 * 8 + 8 <= features)
-            k.store({low, high}, k.offset(to, f));
+            k.store({low, high}, first);
           else {
-            k.storeIf(k.less(f, i32(k, features)), {low}, k.offset(to, f));
-            k.storeIf(k.less(k.add(f, 1), i32(k, features)), {high}, k.offset(k.offset(to, f), 1));
+            k.storeIf(k.less(f, features), {low}, first);
+            const View second = first + 1;
+            k.storeIf(k.less(k.add(f, 1), features), {high}, second);
           }
         }
       });
     });
 }
 
-void AttentionTiles::copyOutPairs(Value to, const Values &product, Value stride, Value rows, Value columns) {
+void AttentionTiles::copyOutPairs(const View &to, const Values &product, Value rows, Value columns) {
   for (int64_t r = 0; r < 2; ++r)
     k.when(k.less(row(r), rows), [&] {
-      Value line = k.offset(to, k.mul(k.i64Of(row(r)), stride));
+      const View line = to.row(k.i64Of(row(r)));
       for (int64_t i = 0; i < static_cast<int64_t>(product.size()); ++i)
-        if (rowOf(i) == r)
-          k.storeIf(k.less(column(i), columns), {product[i]}, k.offset(line, column(i)));
+        if (rowOf(i) == r) {
+          Value own = column(i);
+          const View pair = line + own;
+          k.storeIf(k.less(own, columns), {product[i]}, pair);
+        }
     });
 }
 
@@ -311,13 +333,15 @@ AttentionTiles::Left AttentionTiles::rowsOf(const Values &product, const Tile &r
     for (size_t i = 0; i < product.size(); i += 8)
       for (size_t pair : {0, 2, 4, 6})
         registers.push_back(pairOfBF16(k, product[i + pair], product[i + pair + 1]));
-    return {{}, registers};
+    return registers;
   }
   syncWarp(); // the old contents may still be read
-  for (size_t i = 0; i < product.size(); i += 2)
-    k.store({product[i], product[i + 1]}, at(room, row(rowOf(i)), column(i)));
+  for (size_t i = 0; i < product.size(); i += 2) {
+    Value first = column(i);
+    k.store({product[i], product[i + 1]}, at(room, row(rowOf(i)), first));
+  }
   syncWarp();
-  return {room, {}};
+  return room;
 }
 
 Values AttentionTiles::productTransposed(Values c, const Left &a, const Tile &b) {
@@ -334,11 +358,13 @@ Values AttentionTiles::multiply(Values c, const Left &a, const Tile &b, bool tra
     const int64_t steps = (transposed ? b.width : b.rows) / 16;
     // ldmatrix reads four 8x8 matrices; lane l gives the address of row l % 8 of matrix l / 8.
     Value inner = k.bitAnd(lane, 7), second = k.bitAnd(k.shiftRight(lane, 3), 1), third = k.shiftRight(lane, 4);
-    Value leftStart = a.packed.empty()
-                          ? at(a.tile, k.add(k.add(firstRow(), inner), k.mul(second, rowsApart)), k.mul(third, 8))
-                          : Value();
-    Value rightStart = transposed ? at(b, k.add(inner, k.mul(third, 8)), k.mul(second, 8))
-                                  : at(b, k.add(inner, k.mul(second, 8)), k.mul(third, 8));
+    View leftStart;
+    if (a.packed.empty()) {
+      Value column = k.mul(third, 8), lower = k.mul(second, rowsApart);
+      leftStart = at(a.tile, k.add(k.add(firstRow(), inner), lower), column);
+    }
+    Value rightColumn = k.mul(transposed ? second : third, 8);
+    const View rightStart = at(b, k.add(inner, k.mul(transposed ? third : second, 8)), rightColumn);
     for (int64_t step = 0; step < steps; ++step) {
       Values left = a.packed.empty() ? loadMatrices(k, further(a.tile, leftStart, 0, step * 16), false)
                                      : Values(a.packed.begin() + step * 4, a.packed.begin() + step * 4 + 4);
@@ -353,10 +379,11 @@ Values AttentionTiles::multiply(Values c, const Left &a, const Tile &b, bool tra
     }
     return c;
   }
-  Value pair = column(0), zero = i32(k, 0), upper = at(a.tile, row(0), zero), lower = at(a.tile, row(1), zero);
+  Value pair = column(0), zero = i32(k, 0);
+  const View upper = at(a.tile, row(0), zero), lower = at(a.tile, row(1), zero);
   return k.loop(zero, depth, 4, c, [&](Value d, Values s) {
-    Value start = transposed ? at(b, pair, d) : at(b, d, pair);
-    const Values rows[2] = {k.load(k.offset(upper, d), 4), k.load(k.offset(lower, d), 4)};
+    const View start = transposed ? at(b, pair, d) : at(b, d, pair);
+    const Values rows[2] = {k.load(upper + d, 4), k.load(lower + d, 4)};
     auto add = [&](int64_t n, int64_t e, int64_t u, Value x) {
       for (int64_t r = 0; r < 2; ++r) {
         Value &sum = s[n * 4 + r * 2 + e];
@@ -389,30 +416,34 @@ DistanceTable::DistanceTable(KernelBuilder &k, BufferIndex table, Type type)
       width(cast<RankedTensorType>(type).getDimSize(1)) {}
 
 Value DistanceTable::entry(const HeadOfSequence &at, Value distance) {
-  Value zero = i32(k, 0), size = k.min(k.max(distance, k.sub(zero, distance)), i32(k, distances - 1));
-  Value own = k.offset(k.offset(k.buffer(table), k.mul(at.head, 2)), k.mul(k.i64Of(size), width));
-  return k.load(k.offset(own, k.select(k.less(zero, distance), i32(k, 1), zero)));
+  Value zero = i32(k, 0), size = k.min(k.max(distance, k.sub(zero, distance)), distances - 1);
+  Value row = k.mul(k.i64Of(size), width), column = k.mul(at.head, 2);
+  const View own = k.buffer(table) + column + row;
+  return k.load(own + k.select(k.less(zero, distance), 1, zero));
 }
 
 PairBias::PairBias(KernelBuilder &k, AttentionTiles &tiles, std::optional<DistanceTable> table, Rows rowsAre,
                    int64_t rows, int64_t columns)
     : k(k), tiles(tiles), table(table), rowsAre(rowsAre), rows(rows), columns(columns),
-      line(table ? k.shared((rows + columns) * 4) : Value()) {}
+      line(table ? k.at(k.shared((rows + columns) * 4)) : View()) {}
 
 void PairBias::copyIn(HeadOfSequence &at, Value query, Value key, Value count) {
   if (!table)
     return;
   firstKey = key;
-  lastKey = k.add(key, k.sub(count, i32(k, 1)));
+  lastKey = k.add(key, k.sub(count, 1));
   queryPosition = at.queryPosition(k, query);
   keyPosition = at.keyPosition(k, key);
-  if (!at.cached)
-    consecutive = k.equal(k.sub(at.keyPosition(k, lastKey), keyPosition), k.sub(lastKey, firstKey));
+  if (!at.cached) {
+    Value between = k.sub(lastKey, firstKey);
+    consecutive = k.equal(k.sub(at.keyPosition(k, lastKey), keyPosition), between);
+  }
   Value apart = k.sub(keyPosition, queryPosition);
   k.acrossThreads(rows + columns - 1, [&](Value i) {
-    Value further = k.sub(i, i32(k, columns - 1));
+    Value further = k.sub(i, columns - 1);
     Value distance = rowsAre == Rows::keys ? k.add(apart, further) : k.sub(apart, further);
-    k.store(table->entry(at, distance), k.offset(line, i));
+    const View place = line + i;
+    k.store(table->entry(at, distance), place);
   });
 }
 
@@ -422,15 +453,17 @@ void PairBias::add(HeadOfSequence &at, Values &scores) {
   auto biased = [&](const std::function<Value(int64_t)> &bias) {
     Values sums = scores;
     for (size_t i = 0; i < sums.size(); ++i)
-      sums[i] = k.fma(bias(i), k.scalar(std::numbers::log2e), scores[i]);
+      sums[i] = k.fma(bias(i), std::numbers::log2e, scores[i]);
     return sums;
   };
   auto ofLine = [&] {
-    Value start = k.offset(line, columns - 1);
-    const Value from[2] = {k.offset(start, k.sub(tiles.row(0), tiles.column(0))),
-                           k.offset(start, k.sub(tiles.row(1), tiles.column(0)))};
-    return biased(
-        [&](int64_t i) { return k.load(k.offset(from[AttentionTiles::rowOf(i)], -AttentionTiles::columnOf(i))); });
+    const View start = line + (columns - 1);
+    auto ofRow = [&](int64_t which) {
+      Value column = tiles.column(0);
+      return start + k.sub(tiles.row(which), column);
+    };
+    const View from[2] = {ofRow(0), ofRow(1)};
+    return biased([&](int64_t i) { return k.load(from[AttentionTiles::rowOf(i)] + -AttentionTiles::columnOf(i)); });
   };
   auto ofTable = [&] {
     return biased([&](int64_t i) {
@@ -451,27 +484,27 @@ PairDropout::PairDropout(KernelBuilder &k, AttentionTiles &tiles, const HeadOfSe
     : k(k), tiles(tiles), at(at), rate(rate) {
   if (rate == 0)
     return;
-  Value sentence = k.loadI32(k.field(k.rows(), offsetof(xfc_rows, sentences), k.ptr), at.sequence);
-  dropoutKey = k.dropoutKey(k.immediate(0), k.index(0), sentence, k.add(at.head, 1));
+  Value sentence = k.loadIndex(k.numbers(k.rows(), offsetof(xfc_rows, sentences)) + at.sequence);
+  Value headPlusOne = k.add(at.head, 1), none = k.index(0);
+  dropoutKey = k.dropoutKey(k.immediate(0), none, sentence, headPlusOne);
 }
 
-Value PairDropout::queryPosition(Value query) {
-  return i32At(k, k.field(k.rows(), offsetof(xfc_rows, positions), k.ptr), k.add(at.firstQuery, k.i64Of(query)));
-}
+Value PairDropout::queryPosition(Value query) { return at.queryPosition(k, query); }
 Value PairDropout::keyPosition(Value key) {
-  return i32At(k, k.field(k.keyRows(), offsetof(xfc_rows, positions), k.ptr), k.loadI32(at.keyList, key));
+  Value row = k.loadIndex(at.keyList + key);
+  return i32At(k, k.numbers(k.keyRows(), offsetof(xfc_rows, positions)), row);
 }
 
 std::array<Value, 4> PairDropout::four(Value query, Value key) {
   CodeBuilder::DropoutKey own = dropoutKey;
   own.position = query;
-  return k.philox(own, k.add(k.mul(k.div(key, 64), 16), k.rem(key, 16)));
+  return k.philox(own, k.counterOf(key));
 }
 
 Value PairDropout::word(const std::array<Value, 4> &words, Value key) {
   Value which = k.rem(k.div(key, 16), 4), number = words[0];
   for (int32_t i = 1; i < 4; ++i)
-    number = k.select(k.equal(which, k.i32Of(i)), words[i], number);
+    number = k.select(k.equal(which, i), words[i], number);
   return number;
 }
 
@@ -479,7 +512,8 @@ Value PairDropout::kept(Value number) {
   return k.notLess(number, k.i32Of(static_cast<int32_t>(static_cast<uint32_t>(std::floor(rate * 4294967296.0)))));
 }
 Value PairDropout::bit(Value number, Value which) {
-  return k.select(kept(number), arith::ShLIOp::create(k.b, k.i32Of(1), which).getResult(), k.i32Of(0));
+  Value own = arith::ShLIOp::create(k.b, k.i32Of(1), which);
+  return k.select(kept(number), own, 0);
 }
 
 Value PairDropout::whenTraining(const std::function<Values()> &bits) {
@@ -489,22 +523,22 @@ Value PairDropout::whenTraining(const std::function<Values()> &bits) {
 }
 
 Value PairDropout::dropped(Value x, Value bits, int64_t i) {
-  return rate == 0 ? x : k.select(k.equal(k.bitAnd(bits, static_cast<int32_t>(1u << i)), k.i32Of(0)), k.scalar(0), x);
+  return rate == 0 ? x : k.select(k.equal(k.bitAnd(bits, static_cast<int32_t>(1u << i)), 0), 0, x);
 }
 Value PairDropout::scale() { return rate == 0 ? k.scalar(1) : k.keptFactor(rate); }
 
 Value PairDropout::ofQueries(const std::array<Value, 2> &queries, Value firstKey, Value count, int64_t columns) {
   return whenTraining([&] {
-    Value last = k.sub(count, k.i32Of(1)), first = keyPosition(firstKey);
+    Value last = k.sub(count, 1), first = keyPosition(firstKey);
     const std::array<Value, 2> positions{queryPosition(queries[0]), queryPosition(queries[1])};
     // Keys share calls of Philox if their positions are consecutive (usually, without pad tokens among them) and begin
     // at a multiple of `columns`.
-    Value regular = k.both(k.equal(k.sub(keyPosition(k.add(firstKey, last)), first), last),
-                           k.equal(k.rem(first, columns), k.i32Of(0)));
+    Value isBlock = k.equal(k.rem(first, columns), 0),
+          regular = k.both(k.equal(k.sub(keyPosition(k.add(firstKey, last)), first), last), isBlock);
     return k.choose(
         regular,
         [&]() -> Values {
-          Value bits = k.i32Of(0), upperHalf = k.notLess(k.rem(first, 64), k.i32Of(32));
+          Value bits = k.i32Of(0), middle = k.i32Of(32), upperHalf = k.notLess(k.rem(first, 64), middle);
           for (int64_t i = 0; i < 8; ++i) { // those of 16 columns; number i + 8 is 16 columns further on
             std::array<Value, 4> words = four(positions[AttentionTiles::rowOf(i)], k.add(first, tiles.column(i)));
             for (int64_t part = 0; part < columns / 16; ++part) {
@@ -515,13 +549,13 @@ Value PairDropout::ofQueries(const std::array<Value, 2> &queries, Value firstKey
           return {bits};
         },
         [&] {
-          return k.loop(k.i32Of(0), i32(k, columns / 2), 1, ValueRange{k.i32Of(0)},
-                        [&](Value i, Values bits) -> Values {
-                          Value column = k.add(k.add(k.mul(k.div(i, 4), 8), k.bitAnd(i, 1)), tiles.column(0));
-                          Value query = k.select(k.less(k.rem(i, 4), k.i32Of(2)), positions[0], positions[1]);
-                          Value position = keyPosition(k.add(firstKey, k.min(column, last)));
-                          return {k.bitOr(bits[0], bit(word(four(query, position), position), i))};
-                        });
+          Value zero = k.i32Of(0);
+          return k.loop(zero, columns / 2, 1, ValueRange{zero}, [&](Value i, Values bits) -> Values {
+            Value base = tiles.column(0), odd = k.bitAnd(i, 1), column = k.add(k.add(k.mul(k.div(i, 4), 8), odd), base);
+            Value query = k.select(k.less(k.rem(i, 4), 2), positions[0], positions[1]);
+            Value position = keyPosition(k.add(firstKey, k.min(column, last)));
+            return {k.bitOr(bits[0], bit(word(four(query, position), position), i))};
+          });
         });
   });
 }
@@ -529,18 +563,19 @@ Value PairDropout::ofQueries(const std::array<Value, 2> &queries, Value firstKey
 // With rows 16 apart, one call of Philox usually has the numbers of both of the lane's keys.
 Value PairDropout::ofKeys(const std::array<Value, 2> &keys, Value firstQuery, Value count, int64_t columns) {
   return whenTraining([&] {
-    Value last = k.sub(count, k.i32Of(1)), upper = keyPosition(keys[0]), lower = keyPosition(keys[1]);
-    Value together = k.equal(k.div(upper, 64), k.div(lower, 64));
-    together = k.both(together, k.equal(k.rem(upper, 16), k.rem(lower, 16)));
-    return k.loop(k.i32Of(0), i32(k, columns / 4), 1, ValueRange{k.i32Of(0)}, [&](Value i, Values bits) -> Values {
-      Value column = k.add(k.add(k.mul(k.div(i, 2), 8), k.bitAnd(i, 1)), tiles.column(0));
+    Value last = k.sub(count, 1), upper = keyPosition(keys[0]), lower = keyPosition(keys[1]);
+    Value lowerBlock = k.div(lower, 64), together = k.equal(k.div(upper, 64), lowerBlock);
+    Value lowerCounter = k.rem(lower, 16), zero = k.i32Of(0);
+    together = k.both(together, k.equal(k.rem(upper, 16), lowerCounter));
+    return k.loop(zero, columns / 4, 1, ValueRange{zero}, [&](Value i, Values bits) -> Values {
+      Value base = tiles.column(0), odd = k.bitAnd(i, 1), column = k.add(k.add(k.mul(k.div(i, 2), 8), odd), base);
       Value position = queryPosition(k.add(firstQuery, k.min(column, last)));
       std::array<Value, 4> words = four(position, upper);
       Value second = k.choose(
           together, [&]() -> Values { return {word(words, lower)}; },
           [&]() -> Values { return {word(four(position, lower), lower)}; })[0];
-      Value which = k.add(k.mul(k.div(i, 2), 4), k.bitAnd(i, 1));
-      return {k.bitOr(bits[0], k.bitOr(bit(word(words, upper), which), bit(second, k.add(which, 2))))};
+      Value which = k.add(k.mul(k.div(i, 2), 4), odd), ofLower = bit(second, k.add(which, 2));
+      return {k.bitOr(bits[0], k.bitOr(bit(word(words, upper), which), ofLower))};
     });
   });
 }

@@ -7,11 +7,12 @@
 #include "KernelBuilder.h"
 #include "plan/Plan.h"
 #include <functional>
+#include <utility>
 
 namespace xfc::gpu {
 
-// The address of row j (i32) of a matrix, whose rows may be anywhere.
-using RowAt = std::function<mlir::Value(mlir::Value)>;
+// Row j (i32) of a matrix, whose rows may be anywhere.
+using RowAt = std::function<View(mlir::Value)>;
 
 // One head of a sequence of queries and of their keys.
 struct HeadOfSequence {
@@ -19,8 +20,9 @@ struct HeadOfSequence {
   mlir::Value sequence, head;      // i64
   mlir::Value keyHead;             // of keys and values (i64); `head` unless several heads of queries share one
   mlir::Value firstQuery, queries; // the first row in the query set, and the number of rows (i32)
-  mlir::Value keyList, keys;       // pointer to row numbers in the key set (i32), and their number (i32)
-  mlir::Value limits;              // pointer to those of `firstQuery` on (i32)
+  View keyList;                    // row numbers in the key set
+  mlir::Value keys;                // how many (i32)
+  View limits;                     // those of `firstQuery` on
 
   // The head's features in consecutive rows from query `from` on, and in the rows of the key list from key `from` on.
   RowAt rows(KernelBuilder &k, BufferIndex buffer, int64_t width, mlir::Value from);
@@ -47,11 +49,12 @@ struct HeadOfSequence {
   // features per head. Only if each sequence has its own keys (training).
   void clearRowsThatAreNoKeys(KernelBuilder &k, mlir::Value start, mlir::Value count,
                               llvm::ArrayRef<std::pair<BufferIndex, int64_t>> buffers);
-  // The head's block of a pairs value, and a query's row in that block.
+  // The head's block of a pairs value, of one row for each query.
   View pairs(KernelBuilder &k, BufferIndex buffer, int64_t heads);
-  View pairsRow(KernelBuilder &k, const View &block, mlir::Value query);
+  View pairsRow(KernelBuilder &k, BufferIndex buffer, int64_t heads, mlir::Value query); // one of them
   // Positions of a query and of a key in their sequence (i32).
-  mlir::Value queryPosition(KernelBuilder &k, mlir::Value query), keyPosition(KernelBuilder &k, mlir::Value key);
+  mlir::Value queryPosition(KernelBuilder &k, mlir::Value query) const;
+  mlir::Value keyPosition(KernelBuilder &k, mlir::Value key) const;
   // The number of keys at positions before this one.
   mlir::Value keysBefore(KernelBuilder &k, mlir::Value position);
 
@@ -75,8 +78,8 @@ void eachQueryBlockOfRows(KernelBuilder &k, mlir::Value part, mlir::Value head, 
 
 // Rows in shared memory, padded with zeros.
 struct Tile {
-  mlir::Value data;
-  int64_t rows, width, stride; // width and stride in elements (f32 or bf16)
+  View data;                   // f32, or bf16 as i16
+  int64_t rows, width, stride; // width and stride in elements
 };
 
 // Products of tiles, in f32 (fused multiply-adds) or with operands rounded to bf16 (tensor cores). A warp has 16 rows
@@ -97,16 +100,17 @@ public:
               mlir::Value factor = {});
 
   // Fills the tile from a block of a pairs value, or from its transpose, and the rest with zeros. The block has `rows`
-  // and `columns` (i32), and its rows are `stride` (i64) elements apart. f32 only.
-  void copyPairs(const Tile &tile, mlir::Value from, mlir::Value stride, mlir::Value rows, mlir::Value columns,
-                 bool transposed);
+  // and `columns` (i32). f32 only.
+  void copyPairs(const Tile &tile, const View &from, mlir::Value rows, mlir::Value columns, bool transposed);
 
   // The left operand of a product: the warp's rows of a tile, or of an earlier product.
   struct Left {
+    Left(const Tile &tile) : tile(tile) {}
+    Left(Values packed) : packed(std::move(packed)) {}
     Tile tile;
     Values packed; // if not empty, registers for mma.sync in place of the tile
   };
-  Left rowsOf(const Tile &tile) const { return {tile, {}}; }
+
   // In f32, the warp stores the product in its own rows of the tile `room`; bf16 does not use it.
   Left rowsOf(const Values &product, const Tile &room);
 
@@ -134,16 +138,16 @@ public:
   void copyOut(const RowAt &row, const Values &product, mlir::Value count, BufferIndex buffer, int64_t features,
                const std::array<mlir::Value, 2> &factor);
 
-  // The same, without factors, for a block of a pairs value whose rows are `stride` (i64) elements apart.
-  void copyOutPairs(mlir::Value to, const Values &product, mlir::Value stride, mlir::Value rows, mlir::Value columns);
+  // The same, without factors, for a block of a pairs value.
+  void copyOutPairs(const View &to, const Values &product, mlir::Value rows, mlir::Value columns);
 
   void syncWarp() { k.ptx("bar.warp.sync 0xffffffff;", {}, {}); }
 
 private:
   Values multiply(Values c, const Left &a, const Tile &b, bool transposed, mlir::Value depth);
-  mlir::Value at(const Tile &tile, mlir::Value row, mlir::Value column) const;
-  mlir::Value further(const Tile &tile, mlir::Value address, int64_t rows,
-                      int64_t columns) const; // an immediate offset, which takes no register
+  View at(const Tile &tile, mlir::Value row, mlir::Value column) const;
+  View further(const Tile &tile, const View &from, int64_t rows,
+               int64_t columns) const; // an immediate offset, which takes no register
   mlir::Type elementType() const;
 
   KernelBuilder &k;
@@ -193,7 +197,7 @@ private:
   std::optional<DistanceTable> table;
   const Rows rowsAre;
   const int64_t rows, columns;
-  mlir::Value line; // entry i is for rows and columns i - (columns - 1) apart
+  View line; // entry i is for rows and columns i - (columns - 1) apart
   // In the current block: the positions of the first query and the first key, the first and the last key, and whether
   // the keys have consecutive positions (null if they always do).
   mlir::Value queryPosition, keyPosition, firstKey, lastKey, consecutive;

@@ -24,10 +24,13 @@ static Value orderOf(KernelBuilder &k, Value bits, bool back) {
   return k.bitXor(bits, k.bitOr(sign, k.i32Of(std::numeric_limits<int32_t>::min())));
 }
 
+static Value complementOf(KernelBuilder &k, Value token) { return k.bitXor(token, k.i32Of(-1)); }
+
 static Value keyOf(KernelBuilder &k, Value number, Value token) {
-  Value positiveZero = k.addf(number, k.scalar(0)); // the same key for both zeros, which are equal
+  Value positiveZero = k.addf(number, 0); // the same key for both zeros, which are equal
   Value order = orderOf(k, k.bits(positiveZero, k.i32), false);
-  return k.bitOr(k.shiftLeft(k.i64Of(order), 32), k.i64Of(k.bitXor(token, k.i32Of(-1))));
+  Value complement = k.i64Of(complementOf(k, token));
+  return k.bitOr(k.shiftLeft(k.i64Of(order), 32), complement);
 }
 
 static Value numberOf(KernelBuilder &k, Value key) {
@@ -48,15 +51,15 @@ Values Candidates::with(Values list, Value number, Value token, ArrayRef<int64_t
       [&] {
         Value key = keyOf(k, number, token), zero = k.index(0);
         for (int64_t other : excluded)
-          key = k.select(k.equal(token, k.i32Of(static_cast<int32_t>(other))), zero, key);
+          key = k.select(k.equal(token, other), zero, key);
         Values next = list;
         for (int64_t i = 0; i < count; ++i) {
           next[i] = k.select(above(k, key, list[i]), key, list[i]);
           if (i > 0)
             next[i] = k.select(above(k, key, list[i - 1]), list[i - 1], next[i]);
         }
-        Value last = next[count - 1];
-        next[count] = k.select(k.equal(last, zero), list[count], numberOf(k, last));
+        Value last = next[count - 1], least = numberOf(k, last);
+        next[count] = k.select(k.equal(last, zero), list[count], least);
         return next;
       },
       [&] { return list; });
@@ -68,8 +71,8 @@ SmallVector<Candidates::Candidate> Candidates::best(RowTeam &team, Values list) 
   for (int64_t place = 0; place < count; ++place) {
     Value key = team.across(list[0], [&](Value x, Value y) { return k.select(above(k, x, y), x, y); });
     Value none = k.equal(key, zero), mine = k.equal(key, list[0]);
-    found.push_back({k.select(none, k.scalar(-INFINITY), numberOf(k, key)),
-                     k.select(none, k.i32Of(-1), k.bitXor(k.truncated(key), k.i32Of(-1)))});
+    found.push_back(
+        {k.select(none, -INFINITY, numberOf(k, key)), k.select(none, -1, complementOf(k, k.truncated(key)))});
     for (int64_t i = 0; i < count; ++i)
       list[i] = k.select(mine, i + 1 < count ? list[i + 1] : zero, list[i]);
   }
@@ -77,11 +80,6 @@ SmallVector<Candidates::Candidate> Candidates::best(RowTeam &team, Values list) 
 }
 
 static int64_t widthOf(Value rows) { return cast<RowsType>(rows.getType()).getFeatures(); }
-
-static View rowOf(KernelBuilder &k, BufferIndex buffer, Value i) {
-  Value first = k.mul(i, k.stride(buffer));
-  return k.buffer(buffer) + first;
-}
 
 // Stores one row's results, in one thread. Numbers are relative to `lse`, if given; one that is not a number then is no
 // candidate.
@@ -93,22 +91,24 @@ static void store(KernelBuilder &k, Op op, Value row, ArrayRef<Candidates::Candi
     if (lse) {
       Value logProb = k.subf(number, lse), some = k.lessf(nothing, logProb); // false for NaN
       number = k.select(some, logProb, nothing);
-      token = k.select(some, token, k.i32Of(-1));
+      token = k.select(some, token, -1);
     }
     if (!op.getTokens().use_empty())
-      k.store(token, rowOf(k, op.getTokens(), row) + static_cast<int64_t>(i));
+      k.store(token, k.rowOf(op.getTokens(), row) + static_cast<int64_t>(i));
     if (!op.getBest().use_empty())
-      k.store(number, rowOf(k, op.getBest(), row) + static_cast<int64_t>(i));
+      k.store(number, k.rowOf(op.getBest(), row) + static_cast<int64_t>(i));
   }
-  if (!op.getWantedLogProb().use_empty())
-    k.store(lse ? k.subf(wanted, lse) : wanted, rowOf(k, op.getWantedLogProb(), row));
+  if (!op.getWantedLogProb().use_empty()) {
+    const View place = k.rowOf(op.getWantedLogProb(), row);
+    k.store(lse ? k.subf(wanted, lse) : wanted, place);
+  }
 }
 
 static Backend::KernelInfo emitCandidates(KernelBuilder &k, CandidatesOp op) {
   RowInMemory row(k, widthOf(op.getLogProbs()));
   Candidates candidates(k, widthOf(op.getTokens()));
   return {row.eachRow({op.getLogProbsMutable()}, [&](Value number) {
-    View from = rowOf(k, op.getLogProbsMutable(), number);
+    View from = k.rowOf(op.getLogProbsMutable(), number);
     Values list = row.loop(from, candidates.none(), [&](Value f, const Values &x, Values s) {
       for (auto [j, v] : llvm::enumerate(x))
         s = candidates.with(s, v, k.add(f, static_cast<int64_t>(j)), op.getExcluded());
@@ -126,17 +126,17 @@ static Backend::KernelInfo emitMergeCandidates(KernelBuilder &k, MergeCandidates
   RowInMemory row(k, slabs * count);
   Candidates candidates(k, count);
   return {row.eachRow({op.getLargestMutable()}, [&](Value number) {
-    View tokens = rowOf(k, op.getSlabTokensMutable(), number);
+    View tokens = k.rowOf(op.getSlabTokensMutable(), number);
     RowInMemory ofSlabs = row.another(slabs);
-    Value lse = emitRowSums(k, ofSlabs, rowOf(k, op.getLseMutable(), number)).lse;
-    Values list =
-        row.loop(rowOf(k, op.getLargestMutable(), number), candidates.none(), [&](Value f, const Values &x, Values s) {
-          for (auto [j, v] : llvm::enumerate(x))
-            s = candidates.with(s, v, k.truncated(k.loadIndex(tokens + k.add(f, static_cast<int64_t>(j)))));
-          return s;
-        });
+    Value lse = emitRowSums(k, ofSlabs, k.rowOf(op.getLseMutable(), number)).lse;
+    const Values none = candidates.none();
+    Values list = row.loop(k.rowOf(op.getLargestMutable(), number), none, [&](Value f, const Values &x, Values s) {
+      for (auto [j, v] : llvm::enumerate(x))
+        s = candidates.with(s, v, k.truncated(k.loadIndex(tokens + k.add(f, static_cast<int64_t>(j)))));
+      return s;
+    });
     const SmallVector<Candidates::Candidate> best = candidates.best(row, list);
-    row.once([&] { store(k, op, number, best, k.load(rowOf(k, op.getWantedLogitMutable(), number)), lse); });
+    row.once([&] { store(k, op, number, best, k.load(k.rowOf(op.getWantedLogitMutable(), number)), lse); });
   })};
 }
 

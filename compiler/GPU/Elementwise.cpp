@@ -20,7 +20,7 @@ static Backend::KernelInfo overPairs(KernelBuilder &k, Operation *op, const Comp
     at.setReach(k, reach, type.getKeys() == RowSet::cache);
     SmallVector<View> rows;
     for (BufferIndex buffer : buffersOf(op))
-      rows.push_back(at.pairsRow(k, at.pairs(k, buffer, type.getHeads()), query));
+      rows.push_back(at.pairsRow(k, buffer, type.getHeads(), query));
     k.loop(k.lane(), at.keys, KernelBuilder::warpSize, [&](Value key) {
       SmallVector<Value> xs;
       for (const View &row : ArrayRef(rows).drop_back())
@@ -36,7 +36,7 @@ static Backend::KernelInfo overTensors(KernelBuilder &k, Operation *op, const Co
   SmallVector<View> data;
   for (BufferIndex buffer : buffersOf(op))
     data.push_back(k.buffer(buffer));
-  Value from = k.mul(k.chunk, part), to = k.min(k.add(from, part), k.immediate(0));
+  Value from = k.mul(k.chunk, part), count = k.immediate(0), to = k.min(k.add(from, part), count);
   k.overSpan(data, from, to, {}, [&](Value i, int64_t n, const Values &) -> Values {
     SmallVector<Values> xs;
     for (const View &operand : ArrayRef(data).drop_back())
@@ -85,10 +85,7 @@ static Partition dropRows(KernelBuilder &k, DropoutOp op, int64_t width, double 
       for (int64_t word = 0; word < 4; ++word) {
         Value f = k.add(k.add(k.mul(block, 64), first), word * 16);
         auto part = [&] {
-          auto at = [&](BufferIndex i) {
-            Value first = k.mul(row, k.stride(i));
-            return k.buffer(i) + first + f;
-          };
+          auto at = [&](BufferIndex i) { return k.rowOf(i, row) + f; };
           Values xs = k.load(at(x), n);
           for (int64_t i = 0; i < n; ++i)
             xs[i] = k.mulf(xs[i], k.keepFactor(words[i][word], rate));
@@ -97,7 +94,7 @@ static Partition dropRows(KernelBuilder &k, DropoutOp op, int64_t width, double 
         if (width % 64 == 0)
           part();
         else
-          k.when(k.less(f, k.i32Of(static_cast<int32_t>(width))), part);
+          k.when(k.less(f, width), part);
       }
     });
   };
@@ -108,18 +105,20 @@ static Partition dropRows(KernelBuilder &k, DropoutOp op, int64_t width, double 
 }
 
 static Backend::KernelInfo dropPairs(KernelBuilder &k, DropoutOp op, double rate) {
-  Value training = k.training(), positions = k.field(k.keyRows(), offsetof(xfc_rows, positions), k.ptr);
+  Value training = k.training();
+  const View positions = k.numbers(k.keyRows(), offsetof(xfc_rows, positions));
   return overPairs(k, op, [&](ArrayRef<Value> xs, HeadOfSequence &at, Value query, Value key) {
     return k.choose(
         training,
         [&]() -> Values {
-          CodeBuilder::DropoutKey dropout = k.dropoutKeyOf(k.immediate(0), k.add(at.firstQuery, k.i64Of(query)));
+          Value row = k.add(at.firstQuery, k.i64Of(query));
+          CodeBuilder::DropoutKey dropout = k.dropoutKeyOf(k.immediate(0), row);
           dropout.head = k.truncated(k.add(at.head, 1));
-          Value f = k.truncated(k.loadI32(positions, k.loadI32(at.keyList, key)));
-          std::array<Value, 4> words = k.philox(dropout, k.add(k.mul(k.div(f, 64), 16), k.rem(f, 16)));
+          Value f = k.truncated(k.loadIndex(positions + k.loadIndex(at.keyList + key)));
+          std::array<Value, 4> words = k.philox(dropout, k.counterOf(f));
           Value which = k.div(k.rem(f, 64), 16), word = words[0];
           for (int32_t i = 1; i < 4; ++i)
-            word = k.select(k.equal(which, k.i32Of(i)), words[i], word);
+            word = k.select(k.equal(which, i), words[i], word);
           return {k.mulf(xs[0], k.keepFactor(word, rate))};
         },
         [&]() -> Values { return {xs[0]}; })[0];
@@ -144,10 +143,10 @@ static Backend::KernelInfo emitZeros(KernelBuilder &k, ZerosOp op) {
 }
 
 static Backend::KernelInfo emitCacheWrite(KernelBuilder &k, CacheWriteOp op) {
-  Value slots = k.field(k.shape(), offsetof(xfc_shape, slots), k.ptr);
+  const View slots = k.numbers(k.shape(), offsetof(xfc_shape, slots));
   const BufferIndex cache = op.getCacheMutable(), rows = op.getRowsMutable();
   auto address = [&](BufferIndex i, Value row) {
-    Value stride = k.stride(i), first = k.mul(i == cache ? k.loadI32(slots, row) : row, stride);
+    Value stride = k.stride(i), first = k.mul(i == cache ? k.loadIndex(slots + row) : row, stride);
     return k.buffer(i) + first;
   };
   return {overRows(
@@ -157,10 +156,10 @@ static Backend::KernelInfo emitCacheWrite(KernelBuilder &k, CacheWriteOp op) {
 
 static Backend::KernelInfo emitAddPositions(KernelBuilder &k, AddPositionsOp op) {
   const int64_t width = cast<RowsType>(op.getType()).getFeatures();
-  Value positions = k.field(k.rows(), offsetof(xfc_rows, positions), k.ptr);
+  const View positions = k.numbers(k.rows(), offsetof(xfc_rows, positions));
   const BufferIndex table = op.getTableMutable();
   auto address = [&](BufferIndex i, Value row) {
-    Value first = i == table ? k.mul(k.loadI32(positions, row), width) : k.mul(row, k.stride(i));
+    Value first = i == table ? k.mul(k.loadIndex(positions + row), width) : k.mul(row, k.stride(i));
     return k.buffer(i) + first + (i == table ? op.getOffset() * width : 0);
   };
   return {overRows(
@@ -175,22 +174,25 @@ static Backend::KernelInfo emitRotate(KernelBuilder &k, RotateOp op) {
   const int64_t rest = width - rotated, per = rowsPerBlock(features);
   View x = k.rowsOf(op.getXMutable()), y = k.rowsOf(op.getResult());
   View table = k.buffer(op.getTableMutable());
-  Value positions = k.field(k.rows(), offsetof(xfc_rows, positions), k.ptr);
+  const View positions = k.numbers(k.rows(), offsetof(xfc_rows, positions));
   eachGroup(k, per, heads * half, [&](Value row, Value group) {
     Value head = k.mul(k.div(group, half), width), pair = k.rem(group, half);
-    View angles = table + k.mul(k.loadI32(positions, row), rotated);
+    View angles = table + k.mul(k.loadIndex(positions + row), rotated);
     View from = x.row(row) + head, to = y.row(row) + head;
     Value first = op.getHalves() ? pair : k.mul(pair, 2), second = k.add(first, op.getHalves() ? half : 1);
     Value sine = k.load(angles + first), cosine = k.load(angles + second);
     Value a = k.load(from + first), b = k.load(from + second);
-    Value negative = k.subf(k.scalar(0), sine);
-    k.store(k.fma(a, cosine, k.mulf(b, op.getInverse() ? sine : negative)), to + first);
-    k.store(k.fma(b, cosine, k.mulf(a, op.getInverse() ? negative : sine)), to + second);
+    Value negative = k.subf(0, sine);
+    const View firstTo = to + first;
+    k.store(k.fma(a, cosine, k.mulf(b, op.getInverse() ? sine : negative)), firstTo);
+    const View secondTo = to + second;
+    k.store(k.fma(b, cosine, k.mulf(a, op.getInverse() ? negative : sine)), secondTo);
   });
   if (rest)
     eachGroup(k, per, heads * rest, [&](Value row, Value group) {
-      Value f = k.add(k.mul(k.div(group, rest), width), k.add(k.rem(group, rest), rotated));
-      k.store(k.load(x.row(row) + f), y.row(row) + f);
+      Value within = k.add(k.rem(group, rest), rotated), f = k.add(k.mul(k.div(group, rest), width), within);
+      const View copy = y.row(row) + f;
+      k.store(k.load(x.row(row) + f), copy);
     });
   return {{Partition::Unit::Rows, per, 1}};
 }
@@ -199,13 +201,13 @@ Backend::PackInfo emitPackWeight(KernelBuilder &k, RankedTensorType weight) {
   const int64_t rows = weight.getDimSize(0), columns = weight.getDimSize(1), width = packedColumns(columns),
                 pairs = width / 2;
   const int64_t per = std::max<int64_t>(1, 4096 / width), chunks = (rows + per - 1) / per;
-  Value from = k.mul(k.chunk, per), count = k.truncated(k.min(k.index(per), k.sub(k.index(rows), from)));
+  Value from = k.mul(k.chunk, per), count = k.truncated(k.min(per, k.sub(rows, from)));
   k.acrossThreads(k.mul(count, pairs), [&](Value i) {
     Value row = k.add(from, k.i64Of(k.div(i, pairs))), f = k.mul(k.rem(i, pairs), 2);
     auto at = [&](int64_t part) {
       Value column = k.add(f, part);
       return k.choose(
-          k.less(column, k.i32Of(static_cast<int32_t>(columns))),
+          k.less(column, columns),
           [&]() -> Values {
             Value first = k.mul(row, columns);
             return {k.load(k.buffer(PackBuffers::weight) + first + column)};
@@ -214,7 +216,7 @@ Backend::PackInfo emitPackWeight(KernelBuilder &k, RankedTensorType weight) {
     };
     Value low = at(0), high = at(1);
     Value pair = k.ptx("cvt.rn.bf16x2.f32 $0, $1, $2;", {high, low}, {k.i32}, /*pure=*/true)[0];
-    Value place = k.add(k.mul(row, pairs), k.i64Of(k.div(f, 2)));
+    Value ofRow = k.i64Of(k.div(f, 2)), place = k.add(k.mul(row, pairs), ofRow);
     k.store(pair, k.buffer({PackBuffers::packed, k.i32}) + place);
   });
   return {rows * width * 2, chunks};

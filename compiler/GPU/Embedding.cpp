@@ -24,24 +24,25 @@ static Backend::KernelInfo emitEmbedding(KernelBuilder &k, EmbeddingOp op) {
 
 // Among the rows ordered by id, the first place in from .. to - 1 whose id is at least `id`, or `to`. A warp searches,
 // 32 places at a time.
-static Value lowerBound(KernelBuilder &k, Value byId, const View &ids, Value from, Value to, Value id) {
+static Value lowerBound(KernelBuilder &k, const View &byId, const View &ids, Value from, Value to, Value id) {
   // With 32 places at a time, 2^31 rows take 7 steps. Once from = to, a step changes nothing.
-  return k.loop(k.i32Of(0), k.i32Of(7), 1, ValueRange{from, to}, [&](Value, Values s) {
+  return k.loop(k.i32Of(0), 7, 1, ValueRange{from, to}, [&](Value, Values s) {
     return k.choose(
         k.less(s[0], s[1]),
         [&]() -> Values {
           // Each lane looks at the last place of one of 32 parts.
           Value part = k.div(k.add(k.sub(s[1], s[0]), 31), 32),
-                place = k.add(s[0], k.sub(k.mul(part, k.add(k.i64Of(k.lane()), 1)), k.index(1)));
+                place = k.add(s[0], k.sub(k.mul(part, k.add(k.i64Of(k.lane()), 1)), 1));
           Value below = k.choose(
               k.less(place, s[1]),
               [&]() -> Values {
-                return {k.select(k.less(k.loadIndex(ids + k.loadI32(byId, place)), id), k.i32Of(1), k.i32Of(0))};
+                Value one = k.i32Of(1);
+                return {k.select(k.less(k.loadIndex(ids + k.loadIndex(byId + place)), id), one, 0)};
               },
               [&]() -> Values { return {k.i32Of(0)}; })[0];
           Value parts = k.i64Of(k.acrossLanes(below, [&](Value x, Value y) { return k.add(x, y); })),
                 next = k.add(s[0], k.mul(parts, part));
-          return {next, k.min(s[1], k.add(next, k.sub(part, k.index(1))))};
+          return {next, k.min(s[1], k.add(next, k.sub(part, 1)))};
         },
         [&]() -> Values { return {s[0], s[1]}; });
   })[0];
@@ -55,7 +56,8 @@ static Backend::KernelInfo emitEmbeddingGrad(KernelBuilder &k, EmbeddingGradOp o
   auto table = cast<RankedTensorType>(op.getType());
   const int64_t vocabulary = table.getDimSize(0), width = table.getDimSize(1), across = (width + columns - 1) / columns;
   View ids = k.buffer(op.getIdsMutable());
-  Value byId = k.field(k.rows(), offsetof(xfc_rows, by_id), k.ptr), scale = k.scalar(op.getScale().convertToDouble());
+  const View byId = k.numbers(k.rows(), offsetof(xfc_rows, by_id));
+  Value scale = k.scalar(op.getScale().convertToDouble());
   Value first = k.mul(k.div(k.chunk, across), entries), column = k.mul(k.rem(k.chunk, across), columns),
         warp = k.i64Of(k.warp());
   // Otherwise, for sm_90 and later, ptxas would spill to fit 8 blocks on a multiprocessor.
@@ -65,27 +67,27 @@ static Backend::KernelInfo emitEmbeddingGrad(KernelBuilder &k, EmbeddingGradOp o
   const View dy = k.rowsOf(op.getDyMutable());
 
   // Finds where each entry's rows begin among those ordered by id.
-  Value begin = lowerBound(k, byId, ids, k.index(0), k.rowCount(), first);
-  Value end = lowerBound(k, byId, ids, begin, k.rowCount(), k.add(first, entries));
-  k.loop(warp, k.index(entries + 1), k.warps(), [&](Value i) {
+  Value rows = k.rowCount(), begin = lowerBound(k, byId, ids, k.index(0), rows, first);
+  Value beyond = k.add(first, entries), end = lowerBound(k, byId, ids, begin, rows, beyond);
+  k.loop(warp, entries + 1, k.warps(), [&](Value i) {
     Value bound = lowerBound(k, byId, ids, begin, end, k.add(first, i));
-    k.when(k.equal(k.lane(), k.i32Of(0)), [&] { k.store(bound, bounds + i); });
+    k.when(k.equal(k.lane(), 0), [&] { k.store(bound, bounds + i); });
   });
   k.barrier();
   auto boundOf = [&](Value i) { return k.loadIndex(bounds + i); };
-  auto valid = [&](Value i) { return k.less(k.add(first, i), k.index(vocabulary)); };
+  auto valid = [&](Value i) { return k.less(k.add(first, i), vocabulary); };
 
   auto sum = [&](int64_t n) {
     // A lane has groups of n columns, 4 columns in all.
     auto columnOf = [&](int64_t group) { return k.add(column, k.i64Of(k.add(k.mul(k.lane(), n), group * 32 * n))); };
     auto each = [&](const std::function<void(int64_t, Value)> &body) {
       for (int64_t group = 0; group < columns / (32 * n); ++group)
-        k.when(k.less(columnOf(group), k.index(width)), [&] { body(group, columnOf(group)); });
+        k.when(k.less(columnOf(group), width), [&] { body(group, columnOf(group)); });
     };
     auto add = [&](Value from, Value to, int64_t step,
                    Value at) { // sums of one group over the rows at places from, from + step, ..
       return k.loop(from, to, step, Values(n, k.scalar(0)), [&](Value place, Values s) {
-        Values x = k.load(dy.row(k.loadI32(byId, place)) + at, n);
+        Values x = k.load(dy.row(k.loadIndex(byId + place)) + at, n);
         for (int64_t j = 0; j < n; ++j)
           s[j] = k.fma(scale, x[j], s[j]);
         return s;
@@ -95,22 +97,30 @@ static Backend::KernelInfo emitEmbeddingGrad(KernelBuilder &k, EmbeddingGradOp o
       Value before = k.mul(k.add(first, i), width);
       return k.buffer(op.getResult()) + before;
     };
-    k.loop(warp, k.index(entries), k.warps(), [&](Value i) {
+    k.loop(warp, entries, k.warps(), [&](Value i) {
       Value from = boundOf(i), to = boundOf(k.add(i, 1));
-      k.when(k.both(valid(i), k.less(k.sub(to, from), k.index(few + 1))), [&] {
+      Value hasFew = k.less(k.sub(to, from), few + 1);
+      k.when(k.both(valid(i), hasFew), [&] {
         each([&](int64_t, Value at) {
           View sum = entry(i) + at;
           k.store(add(from, to, 1, at), sum);
         });
       });
     });
-    k.loop(k.index(0), k.index(entries), 1, [&](Value i) {
+    k.loop(0, entries, 1, [&](Value i) {
       Value from = boundOf(i), to = boundOf(k.add(i, 1));
-      k.when(k.both(valid(i), k.less(k.index(few), k.sub(to, from))), [&] {
-        auto partOf = [&](Value w, Value at) { return parts + k.add(k.mul(w, columns), k.sub(at, column)); };
-        each([&](int64_t, Value at) { k.store(add(k.add(from, warp), to, k.warps(), at), partOf(warp, at)); });
+      Value hasMany = k.less(few, k.sub(to, from));
+      k.when(k.both(valid(i), hasMany), [&] {
+        auto partOf = [&](Value w, Value at) {
+          Value within = k.sub(at, column);
+          return parts + k.add(k.mul(w, columns), within);
+        };
+        each([&](int64_t, Value at) {
+          const View part = partOf(warp, at);
+          k.store(add(k.add(from, warp), to, k.warps(), at), part);
+        });
         k.barrier();
-        k.when(k.equal(warp, k.index(0)), [&] {
+        k.when(k.equal(warp, 0), [&] {
           each([&](int64_t, Value at) {
             Values total = k.load(partOf(k.index(0), at), n);
             for (int64_t w = 1; w < k.warps(); ++w) {
@@ -135,17 +145,17 @@ static Backend::KernelInfo emitPositionsGrad(KernelBuilder &k, PositionsGradOp o
   auto table = cast<RankedTensorType>(op.getType());
   const int64_t width = table.getDimSize(1);
   const View dy = k.rowsOf(op.getDyMutable());
-  Value offsets = k.field(k.rows(), offsetof(xfc_rows, offsets), k.ptr),
-        sequences = k.field(k.rows(), offsetof(xfc_rows, sequences), k.i64);
-  Value position = op.getOffset() ? k.sub(k.chunk, k.index(op.getOffset())) : k.chunk;
+  const View offsets = k.numbers(k.rows(), offsetof(xfc_rows, offsets));
+  Value sequences = k.field(k.rows(), offsetof(xfc_rows, sequences), k.i64);
+  Value position = op.getOffset() ? k.sub(k.chunk, op.getOffset()) : k.chunk;
   k.vectorized({0, 1}, width, [&](int64_t n) {
     k.acrossThreads(width / n, [&](Value group) {
       Value f = k.mul(group, n);
-      Values sums = k.loop(k.index(0), sequences, 1, Values(n, k.scalar(0)), [&](Value sequence, Values s) {
-        Value row = k.add(k.loadI32(offsets, sequence), position);
-        Value hasRow = k.less(row, k.loadI32(offsets, k.add(sequence, 1)));
+      Values sums = k.loop(0, sequences, 1, Values(n, k.scalar(0)), [&](Value sequence, Values s) {
+        Value row = k.add(k.loadIndex(offsets + sequence), position);
+        Value hasRow = k.less(row, k.loadIndex(offsets + k.add(sequence, 1)));
         if (op.getOffset())
-          hasRow = k.both(hasRow, k.less(k.index(-1), position));
+          hasRow = k.both(hasRow, k.less(-1, position));
         return k.choose(
             hasRow,
             [&]() -> Values {

@@ -45,6 +45,8 @@ void KernelBuilder::kernel(StringRef name, const std::function<void()> &body) {
                       b.getDenseI32ArrayAttr({static_cast<int32_t>(cluster), 1, 1}));
 }
 
+View KernelBuilder::numbers(Value record, size_t offset) { return at(field(record, offset, ptr), i32); }
+
 Value KernelBuilder::thread() { return NVVM::ThreadIdXOp::create(b, i32); }
 Value KernelBuilder::lane() { return bitAnd(thread(), warpSize - 1); }
 Value KernelBuilder::warp() { return shiftRight(thread(), 5); }
@@ -65,10 +67,10 @@ Value KernelBuilder::sharedBase() {
 }
 
 Value KernelBuilder::shared(int64_t bytes, int64_t alignment) {
-  const int64_t at = llvm::alignTo(sharedNext, alignment);
-  sharedNext = at + bytes;
+  const int64_t begin = llvm::alignTo(sharedNext, alignment);
+  sharedNext = begin + bytes;
   sharedEnd = std::max(sharedEnd, sharedNext);
-  return offset(sharedBase(), at, b.getI8Type());
+  return at(sharedBase(), b.getI8Type()) + begin;
 }
 
 void KernelBuilder::barrier() { NVVM::Barrier0Op::create(b); }
@@ -79,8 +81,8 @@ void KernelBuilder::barrier() { NVVM::Barrier0Op::create(b); }
 
 Value KernelBuilder::shuffleXor(Value v, int64_t mask) {
   auto move = [&](Value word) -> Value {
-    return NVVM::ShflOp::create(b, word.getType(), i32Of(-1), word, i32Of(static_cast<int32_t>(mask)), i32Of(31),
-                                NVVM::ShflKind::bfly, UnitAttr());
+    Value members = i32Of(-1), lanes = i32Of(static_cast<int32_t>(mask)), clamp = i32Of(31);
+    return NVVM::ShflOp::create(b, word.getType(), members, word, lanes, clamp, NVVM::ShflKind::bfly, UnitAttr());
   };
   Type type = v.getType();
   if (type.getIntOrFloatBitWidth() == 32)
@@ -89,7 +91,8 @@ Value KernelBuilder::shuffleXor(Value v, int64_t mask) {
   Value whole = bits(v, i64);
   Value low = move(truncated(whole)), high = move(truncated(shiftRight(whole, 32)));
   auto wide = [&](Value word) -> Value { return arith::ExtUIOp::create(b, i64, word); };
-  return bits(bitOr(wide(low), shiftLeft(wide(high), 32)), type);
+  Value upper = shiftLeft(wide(high), 32);
+  return bits(bitOr(wide(low), upper), type);
 }
 
 Value KernelBuilder::acrossLanes(Value v, const Combine &combine, int64_t lanes) {
@@ -111,11 +114,10 @@ Value KernelBuilder::acrossBlock(Value v, const Combine &combine) {
   if (warps() == 1)
     return v;
   const int64_t mark = sharedMark(), size = v.getType().getIntOrFloatBitWidth() / 8;
-  Value parts = shared(warps() * size);
-  auto at = [&](Value i) { return offset(parts, i, v.getType()); };
-  when(equal(lane(), i32Of(0)), [&] { LLVM::StoreOp::create(b, v, at(warp())); });
+  const View parts = at(shared(warps() * size), v.getType());
+  when(equal(lane(), 0), [&] { store(v, parts + warp()); });
   barrier();
-  Value part = LLVM::LoadOp::create(b, v.getType(), at(bitAnd(thread(), warps() - 1)));
+  Value part = CodeBuilder::load(parts + bitAnd(thread(), warps() - 1));
   Value result = acrossLanes(part, combine, warps());
   barrier(); // the parts may be overwritten from here on
   releaseShared(mark);
@@ -146,12 +148,12 @@ Value KernelBuilder::bits(Value x, Type type) {
 Value KernelBuilder::exp2(Value x) { return ptx("ex2.approx.ftz.f32 $0, $1;", {x}, {x.getType()}, /*pure=*/true)[0]; }
 
 Value KernelBuilder::exp(Value x) {
-  return select(lessf(x, constant(-87.3, x)), constant(0, x), exp2(mulf(x, constant(1.44269504088896340736, x))));
+  Value power = exp2(mulf(x, 1.44269504088896340736));
+  return select(lessf(x, -87.3), 0, power);
 }
 
 Value KernelBuilder::log(Value x) {
-  return mulf(ptx("lg2.approx.ftz.f32 $0, $1;", {x}, {x.getType()}, /*pure=*/true)[0],
-              constant(0.69314718055994530942, x));
+  return mulf(ptx("lg2.approx.ftz.f32 $0, $1;", {x}, {x.getType()}, /*pure=*/true)[0], 0.69314718055994530942);
 }
 
 Value KernelBuilder::maxf(Value x, Value y) { return arith::MaxNumFOp::create(b, x, y); }
@@ -191,42 +193,50 @@ static std::string operandsOf(int64_t from, int64_t n) {
 }
 static std::string widthOf(int64_t n) { return n > 1 ? ".v" + std::to_string(n) : ""; }
 
-Values KernelBuilder::loadIf(Value condition, Value p, int64_t n) {
+Values KernelBuilder::loadIf(Value condition, const View &p, int64_t n) {
+  assert(bytesOf(p.element) == 4);
   std::string code;
   for (int64_t i = 0; i < n; ++i)
     code += "mov.b32 $" + std::to_string(i) + ", 0; ";
   code += "@$" + std::to_string(n) + " ld.global" + widthOf(n) + ".b32 " + operandsOf(0, n) + ", [$" +
           std::to_string(n + 1) + "];";
-  return ptx(code, {condition, p}, SmallVector<Type>(n, element));
+  return ptx(code, {condition, p.data}, SmallVector<Type>(n, p.element));
 }
 
-void KernelBuilder::storeIf(Value condition, ArrayRef<Value> values, Value p) {
+void KernelBuilder::storeIf(Value condition, ArrayRef<Value> values, const View &p) {
+  assert(bytesOf(p.element) == 4);
   const int64_t n = values.size();
-  SmallVector<Value> operands = {condition, p};
+  SmallVector<Value> operands = {condition, p.data};
   operands.append(values.begin(), values.end());
   ptx("@$0 st.global" + widthOf(n) + ".b32 [$1], " + operandsOf(2, n) + ";", operands, {});
 }
 
-Value KernelBuilder::aligned(Value p, Value stride) {
-  Value address = LLVM::PtrToIntOp::create(b, i64, p);
-  return equal(bitAnd(bitOr(address, mul(stride, bytes())), 15), index(0));
+Value KernelBuilder::aligned(const View &rows) {
+  Value address = LLVM::PtrToIntOp::create(b, i64, rows.data);
+  return equal(bitAnd(bitOr(address, mul(rows.stride, bytesOf(rows.element))), 15), 0);
+}
+Value KernelBuilder::aligned(BufferIndex i) {
+  Value apart = stride(i);
+  return aligned(buffer(i).inRows(apart));
 }
 
 void KernelBuilder::vectorized(ArrayRef<BufferIndex> buffers, int64_t width, const std::function<void(int64_t)> &body) {
   if (width % 4)
     return body(1);
   Value all = boolean(true);
-  for (int64_t i : buffers)
-    all = both(all, aligned(buffer(i), stride(i)));
+  for (BufferIndex buffer : buffers)
+    all = both(all, aligned(buffer));
+
   when(all, [&] { body(4); }, [&] { body(1); });
 }
 
 Values KernelBuilder::overSpan(ArrayRef<View> data, Value from, Value to, ValueRange state,
                                const std::function<Values(Value, int64_t, Values)> &body) {
-  Value all = boolean(true), count = max(sub(to, from), index(0));
+  Value all = boolean(true), count = max(sub(to, from), 0);
   for (const View &p : data)
-    all = both(all, aligned(p + from, index(0)));
-  Value single = add(from, select(all, sub(count, rem(count, 4)), index(0))); // the first element taken one at a time
+    all = both(all, aligned((p + from).inRows(0)));
+  Value inFours = sub(count, rem(count, 4)),
+        single = add(from, select(all, inFours, 0)); // the first element taken one at a time
   auto span = [&](Value begin, Value end, int64_t n, ValueRange s) {
     return loop(add(begin, mul(i64Of(thread()), n)), end, threads * n, s,
                 [&](Value i, Values inner) { return body(i, n, std::move(inner)); });
@@ -240,11 +250,11 @@ Values KernelBuilder::overSpan(ArrayRef<View> data, Value from, Value to, ValueR
 //===--------------------------------------------------------------------------------------------------------===//
 
 void KernelBuilder::eachRowByWarp(int64_t per, const std::function<void(Value)> &body) {
-  Value from = mul(chunk, per), row = add(from, i64Of(warp()));
+  Value from = mul(chunk, per), row = add(from, i64Of(warp())), count = rowCount();
   if (per == warps())
-    when(less(row, rowCount()), [&] { body(row); });
+    when(less(row, count), [&] { body(row); });
   else
-    loop(row, min(add(from, per), rowCount()), warps(), body);
+    loop(row, min(add(from, per), count), warps(), body);
 }
 
 void KernelBuilder::rowByBlock(const std::function<void(Value)> &body) {
@@ -262,28 +272,35 @@ void KernelBuilder::acrossThreads(Value count, const std::function<void(Value)> 
 std::array<Value, 4> KernelBuilder::philox(const DropoutKey &key, Value counter) {
   Value c0 = counter, c1 = key.position, c2 = key.sentence, c3 = key.head, k0 = key.key0, k1 = key.key1;
   for (int round = 0; round < 7; ++round) {
-    Value p0 = mul(index(0xD2511F53), i64Of(c0)), p1 = mul(index(0xCD9E8D57), i64Of(c2));
+    Value p0 = mul(0xD2511F53, i64Of(c0)), p1 = mul(0xCD9E8D57, i64Of(c2));
     auto high = [&](Value product) { return truncated(shiftRight(product, 32)); };
     c0 = bitXor(bitXor(high(p1), c1), k0);
     c2 = bitXor(bitXor(high(p0), c3), k1);
     c1 = truncated(p1);
     c3 = truncated(p0);
-    k0 = add(k0, i32Of(static_cast<int32_t>(0x9E3779B9u)));
-    k1 = add(k1, i32Of(static_cast<int32_t>(0xBB67AE85u)));
+    k0 = add(k0, static_cast<int32_t>(0x9E3779B9u));
+    k1 = add(k1, static_cast<int32_t>(0xBB67AE85u));
   }
   return {c0, c1, c2, c3};
 }
 
+Value KernelBuilder::counterOf(Value feature) {
+  Value within = rem(feature, 16);
+  return add(mul(div(feature, 64), 16), within);
+}
+
 Value KernelBuilder::keepFactor(Value word, double rate) {
   Value threshold = i32Of(static_cast<int32_t>(static_cast<uint32_t>(std::floor(rate * 4294967296.0))));
-  return select(notLess(word, threshold), scalar(1 / (1 - rate)), scalar(0));
+  Value factor = scalar(1 / (1 - rate));
+  return select(notLess(word, threshold), factor, 0);
 }
 
 CodeBuilder::DropoutKey KernelBuilder::dropoutKeyOf(Value op, Value row) {
-  auto list = [&](size_t offset) { return field(rows(), offset, ptr); };
-  Value sequence = loadI32(list(offsetof(xfc_rows, sequence_of)), row);
-  return dropoutKey(op, loadI32(list(offsetof(xfc_rows, positions)), row),
-                    loadI32(list(offsetof(xfc_rows, sentences)), sequence), index(0));
+  auto number = [&](size_t list, Value i) { return loadIndex(numbers(rows(), list) + i); };
+  Value sequence = number(offsetof(xfc_rows, sequence_of), row),
+        sentence = number(offsetof(xfc_rows, sentences), sequence),
+        position = number(offsetof(xfc_rows, positions), row);
+  return dropoutKey(op, position, sentence, 0);
 }
 
 //===--------------------------------------------------------------------------------------------------------===//

@@ -25,6 +25,9 @@ public:
   int64_t warps() const { return threads / 32; }
   static constexpr int64_t warpSize = 32;
 
+  // The list of i32 that a field of a record of the call points to.
+  View numbers(mlir::Value record, size_t offset);
+
   // This thread's index in the block, its lane in the warp, and the warp's index in the block (i32).
   mlir::Value thread(), lane(), warp();
 
@@ -68,15 +71,15 @@ public:
   Values load(const View &p, int64_t n);
   void store(llvm::ArrayRef<mlir::Value> values, const View &p);
   using CodeBuilder::store;
-  // The same at bare addresses.
-  Values load(mlir::Value p, int64_t n, mlir::Type of = {}) { return load(at(p, of), n); }
-  void store(llvm::ArrayRef<mlir::Value> values, mlir::Value p) { store(values, at(p, values.front().getType())); }
-  // The same, predicated instead of with a branch. Where the condition (i1) is false, memory is not accessed: a load
+
+  // The same for elements of 32 bits, predicated instead of with a branch. Where the condition (i1) is false, memory is
+  // not accessed: a load
   // gives zeros, and nothing is stored.
-  Values loadIf(mlir::Value condition, mlir::Value p, int64_t n);
-  void storeIf(mlir::Value condition, llvm::ArrayRef<mlir::Value> values, mlir::Value p);
-  // Whether rows at p, `stride` elements apart, start at multiples of 16 bytes.
-  mlir::Value aligned(mlir::Value p, mlir::Value stride);
+  Values loadIf(mlir::Value condition, const View &p, int64_t n);
+  void storeIf(mlir::Value condition, llvm::ArrayRef<mlir::Value> values, const View &p);
+  // Whether all rows start at multiples of 16 bytes.
+  mlir::Value aligned(const View &rows);
+  mlir::Value aligned(BufferIndex i);
   // Emits body(4), for vectors of 4 elements, and body(1), between which the kernel chooses: body(4) runs if all of
   // `buffers` have aligned rows. There is only body(1) if 4 does not divide `width`.
   void vectorized(llvm::ArrayRef<BufferIndex> buffers, int64_t width, const std::function<void(int64_t)> &body);
@@ -96,6 +99,8 @@ public:
 
   // Philox: four random words for a counter (abi.h), all i32; and the dropout factor of a word, 0 or 1/(1-rate).
   std::array<mlir::Value, 4> philox(const DropoutKey &key, mlir::Value counter);
+  // The counter for a feature, or for a key's position: one for all that are equal modulo 16 in a block of 64.
+  mlir::Value counterOf(mlir::Value feature);
   mlir::Value keepFactor(mlir::Value word, double rate);
   // The key for a row of the set that the call is divided over.
   DropoutKey dropoutKeyOf(mlir::Value op, mlir::Value row);

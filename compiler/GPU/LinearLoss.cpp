@@ -28,16 +28,16 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide,
   k.threads = tile.threads();
   Value row = k.mul(k.chunk, tile.rows);
   k.when(k.less(row, k.rowCount()), [&] {
-    ProductTile product(k, tile, bf16, rowsOperand(k, op.getXMutable(), weight.getDimSize(1), /*along=*/true),
-                        weightOperand(k, op.getWeightMutable(), weight, bf16, /*along=*/true));
+    const Operand matrix = weightOperand(k, op.getWeightMutable(), weight, bf16, /*along=*/true);
+    ProductTile product(k, tile, bf16, rowsOperand(k, op.getXMutable(), weight.getDimSize(1), /*along=*/true), matrix);
     const int64_t rowsOfThread = product.rowsOfThread(), pairs = product.pairsOfThread(),
                   across = tile.columns / tile.warpColumns;
     PairAccess access(k, vocabulary), biasAccess(k, vocabulary);
     if (kept)
-      access.include(k.buffer(wide), k.stride(wide));
+      access.include(BufferIndex(wide));
     if (op.getBias())
-      biasAccess.include(k.buffer(op.getBiasMutable()), k.index(0));
-    Value rows = k.truncated(k.rowCount()), last = k.sub(rows, k.i32Of(1)),
+      biasAccess.include(k.buffer(op.getBiasMutable()).inRows(0));
+    Value rows = k.truncated(k.rowCount()), last = k.sub(rows, 1),
           firstRow = k.add(k.truncated(row), product.firstRow());
     const LossTargets targets(k, op);
     SmallVector<Value> rowNumbers, labelColumns;
@@ -52,23 +52,27 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide,
     }
 
     const auto end = k.i32Of(static_cast<int32_t>(vocabulary));
-    state = k.loop(k.i32Of(0), end, tile.columns, state, [&](Value column, Values s) {
-      Values sums = product.multiply(k.truncated(row), column, k.i32Of(static_cast<int32_t>(weight.getDimSize(1))));
+    state = k.loop(0, end, tile.columns, state, [&](Value column, Values s) {
+      Value inner = k.i32Of(static_cast<int32_t>(weight.getDimSize(1)));
+      Values sums = product.multiply(k.truncated(row), column, inner);
       Value first = k.add(column, product.firstColumn());
       Values x(2 * pairs * rowsOfThread);
       for (int64_t pair = 0; pair < pairs; ++pair) {
         Value f = k.add(first, 8 * pair);
         Values bias(2, k.scalar(0));
-        if (op.getBias())
-          bias = biasAccess.load(biasAccess.conditions(k.boolean(true), f),
-                                 k.offset(k.buffer(op.getBiasMutable()), k.i64Of(f)));
+        if (op.getBias()) {
+          Value element = k.i64Of(f);
+          const View own = k.buffer(op.getBiasMutable()) + element;
+          bias = biasAccess.load(biasAccess.conditions(k.boolean(true), f), own);
+        }
         for (int64_t r = 0; r < rowsOfThread; ++r) {
           for (int64_t i = 0; i < 2; ++i) {
             Value y = product.sum(sums, r, pair, i);
             x[(r * pairs + pair) * 2 + i] = op.getBias() ? k.addf(y, bias[i]) : y;
           }
           if (kept) {
-            Value to = k.offset(k.offset(k.buffer(wide), k.mul(k.i64Of(rowNumbers[r]), k.stride(wide))), k.i64Of(f));
+            Value element = k.i64Of(f), apart = k.stride(wide), before = k.mul(k.i64Of(rowNumbers[r]), apart);
+            const View to = k.buffer(wide) + before + element;
             access.store(access.conditions(k.less(rowNumbers[r], rows), f), x[(r * pairs + pair) * 2],
                          x[(r * pairs + pair) * 2 + 1], to);
           }
@@ -79,7 +83,7 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide,
                                own = MutableArrayRef<Value>(x).slice(2 * pairs * r, 2 * pairs);
         auto columnOf = [&](int64_t i) { return k.add(first, i / 2 * 8 + i % 2); };
         auto inside = [&](int64_t i, Value value, double otherwise) {
-          return vocabulary % tile.columns ? k.select(k.less(columnOf(i), end), value, k.scalar(otherwise)) : value;
+          return vocabulary % tile.columns ? k.select(k.less(columnOf(i), end), value, otherwise) : value;
         };
         Value most = seen[0];
         for (int64_t i = 0; i < 2 * pairs; ++i)
@@ -94,9 +98,9 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide,
         seen[1] = exponentials;
         if (listed)
           seen[4] = targetsOfRows[r].others(k, {seen[4]}, [&](Value token, Value share, Values sum) -> Values {
-            Value logit = k.scalar(0);
+            Value logit = k.scalar(0), wanted = k.truncated(token);
             for (int64_t i = 0; i < 2 * pairs; ++i)
-              logit = k.select(k.equal(columnOf(i), k.truncated(token)), own[i], logit);
+              logit = k.select(k.equal(columnOf(i), wanted), own[i], logit);
             return {k.addf(sum[0], k.mulf(share, logit))};
           })[0];
       }
@@ -104,10 +108,11 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide,
     });
 
     // Merged over the four lanes that share a row, then over the warps that share it.
-    Value parts = k.shared(tile.rows * across * room * 4), logSums = k.shared(tile.rows * 4);
+    const View parts = k.at(k.shared(tile.rows * across * room * 4)), logSums = k.at(k.shared(tile.rows * 4));
     auto merge = [&](MutableArrayRef<Value> s, ArrayRef<Value> other) {
       Value most = k.maxf(other[0], s[0]);
-      s[1] = k.addf(k.mulf(s[1], k.exp(k.subf(s[0], most))), k.mulf(other[1], k.exp(k.subf(other[0], most))));
+      Value theirs = k.mulf(other[1], k.exp(k.subf(other[0], most)));
+      s[1] = k.addf(k.mulf(s[1], k.exp(k.subf(s[0], most))), theirs);
       s[2] = k.addf(s[2], other[2]);
       for (int64_t i = 3; i < kinds; ++i)
         s[i] = k.addf(s[i], other[i]); // of the label's logit, one of the two is 0
@@ -121,37 +126,36 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide,
           other.push_back(k.shuffleXor(v, mask));
         merge(seen, other);
       }
-      Value part =
-          k.offset(parts, k.mul(k.add(k.mul(k.add(product.firstRow(), 8 * r), across), k.rem(k.warp(), across)), room));
-      k.when(k.equal(k.bitAnd(k.lane(), 3), k.i32Of(0)), [&] {
+      Value which = k.rem(k.warp(), across);
+      const View part = parts + k.mul(k.add(k.mul(k.add(product.firstRow(), 8 * r), across), which), room);
+      k.when(k.equal(k.bitAnd(k.lane(), 3), 0), [&] {
         k.store(ArrayRef<Value>(seen).take_front(4), part);
         if (listed)
-          k.store(seen[4], k.offset(part, 4));
+          k.store(seen[4], part + 4);
       });
     }
     k.barrier();
-    Value own = k.add(k.truncated(row), k.thread());
-    k.when(k.both(k.less(k.thread(), k.i32Of(static_cast<int32_t>(tile.rows))), k.less(own, rows)), [&] {
+    Value thread = k.thread(), own = k.add(k.truncated(row), thread), isRow = k.less(own, rows);
+    k.when(k.both(k.less(k.thread(), tile.rows), isRow), [&] {
       auto part = [&](int64_t warp) {
-        Value from = k.offset(parts, k.mul(k.add(k.mul(k.thread(), across), warp), room));
+        const View from = parts + k.mul(k.add(k.mul(k.thread(), across), warp), room);
         Values part = k.load(from, 4);
         if (listed)
-          part.push_back(k.load(k.offset(from, 4)));
+          part.push_back(k.load(from + 4));
         return part;
       };
       Values all = part(0);
       for (int64_t warp = 1; warp < across; ++warp)
         merge(all, part(warp));
       Value at = k.i64Of(own), lse = k.addf(all[0], k.log(all[1])), nll = k.subf(lse, all[3]), zero = k.scalar(0);
-      Value ofMean = k.subf(lse, k.mulf(all[2], k.scalar(1.0 / vocabulary)));
+      Value ofMean = k.subf(lse, k.mulf(all[2], 1.0 / vocabulary));
       const RowTarget target = targets.of(at);
-      Value loss = target.loss(k, nll, ofMean, lse, listed ? all[4] : Value()),
-            known = k.less(k.index(-1), target.label);
+      Value loss = target.loss(k, nll, ofMean, lse, listed ? all[4] : Value()), known = k.less(-1, target.label);
       const RowLoss values = {k.select(known, loss, zero), k.select(known, nll, zero), lse};
       for (auto [result, value] : numbers)
         if (!result.use_empty())
-          k.store(values.*value, k.offset(k.buffer(result), k.mul(at, k.stride(result))));
-      k.store(lse, k.offset(logSums, k.thread()));
+          k.store(values.*value, k.rowOf(result, at));
+      k.store(lse, logSums + k.thread());
     });
     if (!dloss || !kept)
       return;
@@ -159,13 +163,13 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide,
     RowInMemory line = RowInMemory::ofWarp(k, vocabulary);
     const View logits = k.rowsOf(wide), dlosses = k.rowsOf(*dloss);
     line.vectorized({wide}, [&] {
-      k.loop(k.warp(), k.min(k.i32Of(static_cast<int32_t>(tile.rows)), k.sub(rows, k.truncated(row))), k.warps(),
-             [&](Value r) {
-               Value at = k.add(row, k.i64Of(r));
-               View place = logits.row(at);
-               emitCrossEntropyGradRow(k, line, place, place, targets.of(at), k.load(k.offset(logSums, r)),
-                                       k.load(dlosses.row(at)));
-             });
+      Value count = k.min(tile.rows, k.sub(rows, k.truncated(row)));
+      k.loop(k.warp(), count, k.warps(), [&](Value r) {
+        Value at = k.add(row, k.i64Of(r));
+        View place = logits.row(at);
+        Value dlossOfRow = k.load(dlosses.row(at)), lse = k.load(logSums + r);
+        emitCrossEntropyGradRow(k, line, place, place, targets.of(at), lse, dlossOfRow);
+      });
     });
   });
   return {{Partition::Unit::Rows, tile.rows, 1}};
@@ -197,41 +201,45 @@ static Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidat
   const int64_t lineElements = slab + 8; // padded: rows of a fragment lie in different banks
   Value row = k.truncated(k.mul(k.div(k.chunk, slabs), tile.rows)), rows = k.truncated(k.rowCount());
   k.when(k.less(row, rows), [&] {
-    ProductTile product(k, tile, bf16, rowsOperand(k, op.getXMutable(), inner, /*along=*/true),
-                        weightOperand(k, op.getWeightMutable(), weight, bf16, /*along=*/true));
-    Value logits = k.shared(tile.rows * lineElements * 4), which = k.rem(k.chunk, slabs),
-          first = k.truncated(k.mul(which, slab));
+    const Operand matrix = weightOperand(k, op.getWeightMutable(), weight, bf16, /*along=*/true);
+    ProductTile product(k, tile, bf16, rowsOperand(k, op.getXMutable(), inner, /*along=*/true), matrix);
+    const View logits = k.at(k.shared(tile.rows * lineElements * 4));
+    Value which = k.rem(k.chunk, slabs), first = k.truncated(k.mul(which, slab));
     const Value none = k.scalar(-INFINITY), end = k.i32Of(static_cast<int32_t>(vocabulary));
     PairAccess access(k, vocabulary);
     if (op.getBias())
-      access.include(k.buffer(op.getBiasMutable()), k.index(0));
-    k.loop(k.i32Of(0), k.i32Of(static_cast<int32_t>(slab)), tile.columns, [&](Value column) {
-      Values sums = product.multiply(row, k.add(first, column), k.i32Of(static_cast<int32_t>(inner)));
+      access.include(k.buffer(op.getBiasMutable()).inRows(0));
+    k.loop(k.i32Of(0), slab, tile.columns, [&](Value column) {
+      Value terms = k.i32Of(static_cast<int32_t>(inner));
+      Values sums = product.multiply(row, k.add(first, column), terms);
       for (int64_t pair = 0; pair < product.pairsOfThread(); ++pair) {
         Value place = k.add(k.add(column, product.firstColumn()), 8 * pair), f = k.add(first, place);
         Values bias(2, k.scalar(0));
-        if (op.getBias())
-          bias =
-              access.load(access.conditions(k.boolean(true), f), k.offset(k.buffer(op.getBiasMutable()), k.i64Of(f)));
+        if (op.getBias()) {
+          Value element = k.i64Of(f);
+          const View own = k.buffer(op.getBiasMutable()) + element;
+          bias = access.load(access.conditions(k.boolean(true), f), own);
+        }
         for (int64_t r = 0; r < product.rowsOfThread(); ++r) {
           Values x;
           for (int64_t i = 0; i < 2; ++i) {
             Value y = product.sum(sums, r, pair, i);
-            x.push_back(k.select(k.less(k.add(f, i), end), op.getBias() ? k.addf(y, bias[i]) : y, none));
+            if (op.getBias())
+              y = k.addf(y, bias[i]);
+            x.push_back(k.select(k.less(k.add(f, i), end), y, none));
           }
-          k.store(x, k.offset(logits, k.add(k.mul(k.add(product.firstRow(), 8 * r), lineElements), place)));
+          k.store(x, logits + k.add(k.mul(k.add(product.firstRow(), 8 * r), lineElements), place));
         }
       }
     });
     k.barrier();
-    auto resultOf = [&](BufferIndex result, Value at, Type type) {
-      return k.offset(k.buffer(result), k.mul(at, k.stride(result)), type);
-    };
+
     RowInMemory line = RowInMemory::ofWarp(k, slab);
     Candidates candidates(k, best);
-    k.loop(k.warp(), k.min(k.i32Of(static_cast<int32_t>(tile.rows)), k.sub(rows, row)), k.warps(), [&](Value r) {
+    Value count = k.min(tile.rows, k.sub(rows, row));
+    k.loop(k.warp(), count, k.warps(), [&](Value r) {
       Value at = k.i64Of(k.add(row, r));
-      View from = k.offset(logits, k.mul(r, lineElements));
+      const View from = logits + k.mul(r, lineElements);
       Values list = line.loop(from, candidates.none(), [&](Value f, const Values &x, Values s) {
         return candidates.with(std::move(s), x[0], k.add(first, f), op.getExcluded());
       });
@@ -241,16 +249,19 @@ static Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidat
         for (auto [i, candidate] : llvm::enumerate(found)) {
           Value place = k.add(k.mul(which, best), static_cast<int64_t>(i));
           if (!op.getTokens().use_empty())
-            LLVM::StoreOp::create(k.b, candidate.token, k.offset(resultOf(op.getTokens(), at, k.i32), place, k.i32));
+            k.store(candidate.token, k.rowOf(op.getTokens(), at) + place);
           if (!op.getLargest().use_empty())
-            k.store(candidate.number, k.offset(resultOf(op.getLargest(), at, k.element), place));
+            k.store(candidate.number, k.rowOf(op.getLargest(), at) + place);
         }
         if (!op.getLse().use_empty())
-          k.store(lse, k.offset(resultOf(op.getLse(), at, k.element), which));
+          k.store(lse, k.rowOf(op.getLse(), at) + which);
         if (!op.getWantedLogit().use_empty()) {
-          Value column = k.sub(k.truncated(k.loadI32(k.buffer(op.getWantedMutable()), at)), first);
-          k.when(k.both(k.less(k.i32Of(-1), column), k.less(column, k.i32Of(static_cast<int32_t>(slab)))),
-                 [&] { k.store(k.load(k.offset(from, column)), resultOf(op.getWantedLogit(), at, k.element)); });
+          Value column = k.sub(k.truncated(k.loadIndex(k.buffer(op.getWantedMutable()) + at)), first),
+                isBefore = k.less(column, slab);
+          k.when(k.both(k.less(-1, column), isBefore), [&] {
+            const View place = k.rowOf(op.getWantedLogit(), at);
+            k.store(k.load(from + column), place);
+          });
         }
       });
     });

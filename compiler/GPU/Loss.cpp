@@ -27,7 +27,7 @@ RowSums emitRowSums(KernelBuilder &k, RowInMemory &row, const View &from, ArrayR
         for (int64_t token : leftOut)
           for (auto [j, v] : llvm::enumerate(x)) {
             Value feature = k.add(f, static_cast<int64_t>(j)), own = first ? k.add(first, feature) : feature;
-            v = k.select(k.equal(own, k.i32Of(static_cast<int32_t>(token))), k.scalar(-INFINITY), v);
+            v = k.select(k.equal(own, token), -INFINITY, v);
           }
         Value most = s[0];
         for (Value v : x)
@@ -50,7 +50,8 @@ static void subtractOthers(KernelBuilder &k, RowInMemory &row, const RowTarget &
   target.others(k, {}, [&](Value token, Value share, const Values &) -> Values {
     row.whereVisited(k.truncated(token), [&] {
       View number = numbers + token;
-      k.store(k.subf(k.load(number), k.mulf(scale, share)), number);
+      Value part = k.mulf(scale, share);
+      k.store(k.subf(k.load(number), part), number);
     });
     return {};
   });
@@ -58,9 +59,9 @@ static void subtractOthers(KernelBuilder &k, RowInMemory &row, const RowTarget &
 
 RowLoss emitCrossEntropyRow(KernelBuilder &k, RowInMemory &row, const View &logits, const RowTarget &target) {
   const RowSums sums = emitRowSums(k, row, logits);
-  Value mean = k.mulf(row.sum(sums.threadSum), k.scalar(1.0 / row.width));
+  Value mean = k.mulf(row.sum(sums.threadSum), 1.0 / row.width);
   Values losses = k.choose(
-      k.less(target.label, k.index(0)), [&]() -> Values { return {k.scalar(0), k.scalar(0)}; },
+      k.less(target.label, 0), [&]() -> Values { return {k.scalar(0), k.scalar(0)}; },
       [&]() -> Values {
         Value nll = k.subf(sums.lse, k.load(logits + target.label));
         Value weighted = target.weighted(k, [&](Value token) { return k.load(logits + token); });
@@ -71,15 +72,16 @@ RowLoss emitCrossEntropyRow(KernelBuilder &k, RowInMemory &row, const View &logi
 
 void emitCrossEntropyGradRow(KernelBuilder &k, RowInMemory &row, const View &logits, const View &result,
                              const RowTarget &target, Value lse, Value dloss) {
-  Value known = k.less(k.index(-1), target.label), scale = k.select(known, dloss, k.scalar(0)),
-        spread = k.mulf(target.even, k.scalar(1.0 / row.width));
+  Value known = k.less(-1, target.label), scale = k.select(known, dloss, 0),
+        spread = k.mulf(target.even, 1.0 / row.width);
   Value labelColumn = k.truncated(target.label);
   row.each([&](Value f) {
     Values x = k.load(logits + f, row.vector()), y;
     for (auto [j, v] : llvm::enumerate(x)) {
       Value p = k.subf(target.timesSum(k, k.exp(k.subf(v, lse))), spread);
-      Value q = k.select(k.equal(k.add(f, static_cast<int64_t>(j)), labelColumn), k.subf(p, target.ofLabel), p);
-      y.push_back(k.select(known, k.mulf(scale, q), k.scalar(0)));
+      Value ofLabel = k.subf(p, target.ofLabel),
+            q = k.select(k.equal(k.add(f, static_cast<int64_t>(j)), labelColumn), ofLabel, p);
+      y.push_back(k.select(known, k.mulf(scale, q), 0));
     }
     k.store(y, result + f);
   });
@@ -92,7 +94,8 @@ static Backend::KernelInfo emitCrossEntropy(KernelBuilder &k, CrossEntropyOp op)
              lse = k.rowsOf(op.getLse());
   const LossTargets targets(k, op);
   return {row.eachRow({op.getLogitsMutable()}, [&](Value number) {
-    const RowLoss values = emitCrossEntropyRow(k, row, logits.row(number), targets.of(number));
+    const RowTarget target = targets.of(number);
+    const RowLoss values = emitCrossEntropyRow(k, row, logits.row(number), target);
     row.once([&] {
       if (!op.getLoss().use_empty())
         k.store(values.loss, loss.row(number));
@@ -110,8 +113,10 @@ static Backend::KernelInfo emitCrossEntropyGrad(KernelBuilder &k, CrossEntropyGr
              lse = k.rowsOf(op.getLseMutable()), result = k.rowsOf(op.getResult());
   const LossTargets targets(k, op);
   return {row.eachRow({op.getLogitsMutable(), op.getResult()}, [&](Value number) {
-    emitCrossEntropyGradRow(k, row, logits.row(number), result.row(number), targets.of(number), k.load(lse.row(number)),
-                            k.load(dloss.row(number)));
+    Value dlossOfRow = k.load(dloss.row(number)), lseOfRow = k.load(lse.row(number));
+    const RowTarget target = targets.of(number);
+    const View to = result.row(number);
+    emitCrossEntropyGradRow(k, row, logits.row(number), to, target, lseOfRow, dlossOfRow);
   })};
 }
 
@@ -153,10 +158,10 @@ static Backend::KernelInfo emitNll(KernelBuilder &k, NllOp op) {
   return {row.eachRow({op.getLogProbsMutable()}, [&](Value number) {
     const RowTarget target = targets.of(number);
     View from = logProbs.row(number);
-    Value mean = k.mulf(rowSum(k, row, from), k.scalar(-1.0 / row.width));
+    Value mean = k.mulf(rowSum(k, row, from), -1.0 / row.width);
     row.once([&] {
       Values values = k.choose(
-          k.less(target.label, k.index(0)), [&]() -> Values { return {zero, zero}; },
+          k.less(target.label, 0), [&]() -> Values { return {zero, zero}; },
           [&]() -> Values {
             Value plain = k.subf(zero, k.load(from + target.label));
             Value weighted = target.weighted(k, [&](Value token) { return k.load(from + token); });
@@ -178,12 +183,14 @@ static Backend::KernelInfo emitNllGrad(KernelBuilder &k, NllGradOp op) {
     const RowTarget target = targets.of(number);
     View to = result.row(number);
     Value column = k.truncated(target.label);
-    Value d = k.select(k.less(k.index(-1), target.label), k.load(dloss.row(number)), k.scalar(0));
-    Value spread = k.mulf(k.mulf(d, target.even), k.scalar(-1.0 / row.width)), ofLabel = k.mulf(d, target.ofLabel);
+    Value ofRow = k.load(dloss.row(number)), d = k.select(k.less(-1, target.label), ofRow, 0);
+    Value spread = k.mulf(k.mulf(d, target.even), -1.0 / row.width), ofLabel = k.mulf(d, target.ofLabel);
     row.each([&](Value f) {
       Values y;
-      for (int64_t j = 0; j < row.vector(); ++j)
-        y.push_back(k.select(k.equal(k.add(f, j), column), k.subf(spread, ofLabel), spread));
+      for (int64_t j = 0; j < row.vector(); ++j) {
+        Value atLabel = k.subf(spread, ofLabel);
+        y.push_back(k.select(k.equal(k.add(f, j), column), atLabel, spread));
+      }
       k.store(y, to + f);
     });
     subtractOthers(k, row, target, d, to);

@@ -46,7 +46,7 @@ struct Dropout {
         training,
         [&] {
           const CodeBuilder::DropoutKey key = k.dropoutKeyOf(k.immediate(0), row);
-          Value counter = k.add(k.mul(k.div(first, 64), 16), k.rem(first, 16)), block = k.rem(k.div(first, 16), 4);
+          Value counter = k.counterOf(first), block = k.rem(k.div(first, 16), 4);
           SmallVector<std::array<Value, 4>> words; // for the two columns of a pair, and those 8 further on
           for (int64_t i = 0; i < 4; ++i)
             words.push_back(k.philox(key, k.add(counter, i / 2 * 8 + i % 2)));
@@ -56,7 +56,7 @@ struct Dropout {
             Value word = own[i / 4];
             if (pairs < 8)
               for (int32_t which = 0; which < 4; ++which)
-                word = k.select(k.equal(k.add(block, i / 4), k.i32Of(which)), own[which], which ? word : own[0]);
+                word = k.select(k.equal(k.add(block, i / 4), which), own[which], which ? word : own[0]);
             all.push_back(k.keepFactor(word, rate));
           }
           return all;
@@ -102,37 +102,41 @@ void finish(KernelBuilder &k, const ThreadSums &product, ArrayRef<Value> sums, V
       buffers.push_back(operands + result.getResultNumber());
   PairAccess access(k, terms.columns());
   for (int64_t buffer : buffers)
-    access.include(k.buffer(buffer), k.stride(buffer));
+    access.include(BufferIndex(buffer));
   if (terms.bias)
-    access.include(k.buffer(*terms.bias), k.index(0));
+    access.include(k.buffer(*terms.bias).inRows(0));
 
   Value rows = k.truncated(k.rowCount()), firstColumn = k.add(column, product.firstColumn());
   auto columnOf = [&](int64_t pair) { return k.add(firstColumn, 8 * pair); };
-  auto place = [&](Value p, int64_t pair) { return k.offset(p, k.i64Of(columnOf(pair))); };
+  auto place = [&](const View &row, int64_t pair) { return row + k.i64Of(columnOf(pair)); };
   Dropout dropout{k, dropoutOf(terms.epilogue)};
   // 64 columns at a time, so that what they need beside the sums fits into registers.
   const int64_t together = std::min<int64_t>(8, product.pairsOfThread());
   for (int64_t begin = 0; begin < product.pairsOfThread(); begin += together) {
     SmallVector<Values> bias;
-    for (int64_t pair = begin; terms.bias && pair < begin + together; ++pair)
-      bias.push_back(
-          access.load(access.conditions(k.boolean(true), columnOf(pair)), place(k.buffer(*terms.bias), pair)));
+    for (int64_t pair = begin; terms.bias && pair < begin + together; ++pair) {
+      const View own = place(k.buffer(*terms.bias), pair);
+      Value f = columnOf(pair);
+      bias.push_back(access.load(access.conditions(k.boolean(true), f), own));
+    }
     for (int64_t r = 0; r < product.rowsOfThread(); ++r) {
       Value number = k.add(k.add(row, product.firstRow()), 8 * r), isRow = k.less(number, rows);
       Value at = k.i64Of(number);
       Values factors;
-      if (dropout.op)
-        factors = dropout.factors(k.i64Of(k.min(number, k.sub(rows, k.i32Of(1)))), columnOf(begin), together);
-      auto rowOf = [&](int64_t buffer, int64_t pair) {
-        return place(k.offset(k.buffer(buffer), k.mul(at, k.stride(buffer))), pair);
-      };
+      if (dropout.op) {
+        Value f = columnOf(begin);
+        factors = dropout.factors(k.i64Of(k.min(number, k.sub(rows, 1))), f, together);
+      }
+      auto rowOf = [&](int64_t buffer, int64_t pair) { return place(k.rowOf(buffer, at), pair); };
       auto conditionsOf = [&](int64_t pair) { return access.conditions(isRow, columnOf(pair)); };
       // All are loaded before the first store, which ptxas would let no later load pass: they wait for memory together.
       SmallVector<SmallVector<Values>> extras;
       for (int64_t pair = begin; pair < begin + together; ++pair) {
         extras.emplace_back();
-        for (int64_t extra = firstExtra; extra < operands; ++extra)
-          extras.back().push_back(access.load(conditionsOf(pair), rowOf(extra, pair)));
+        for (int64_t extra = firstExtra; extra < operands; ++extra) {
+          const View own = rowOf(extra, pair);
+          extras.back().push_back(access.load(conditionsOf(pair), own));
+        }
       }
       for (int64_t pair = begin; pair < begin + together; ++pair) {
         SmallVector<Value> results[2];
@@ -150,8 +154,10 @@ void finish(KernelBuilder &k, const ThreadSums &product, ArrayRef<Value> sums, V
           }
         }
         for (OpResult result : op->getResults())
-          if (const int64_t i = result.getResultNumber(); !result.use_empty())
-            access.store(conditionsOf(pair), results[0][i], results[1][i], rowOf(operands + i, pair));
+          if (const int64_t i = result.getResultNumber(); !result.use_empty()) {
+            const View own = rowOf(operands + i, pair);
+            access.store(conditionsOf(pair), results[0][i], results[1][i], own);
+          }
       }
     }
   }
@@ -164,8 +170,9 @@ Backend::KernelInfo emitProduct(KernelBuilder &k, const Terms &terms, const Tile
   Value row = k.mul(k.div(k.chunk, across), tile.rows), column = k.mul(k.rem(k.chunk, across), tile.columns);
   k.when(k.less(row, k.rowCount()), [&] {
     ProductTile product(k, tile, weight.packed, rowsOperand(k, terms.rows, inner, /*along=*/true), weight);
-    Values sums = product.multiply(k.truncated(row), k.truncated(column), k.i32Of(static_cast<int32_t>(inner)));
-    finish(k, product, sums, k.truncated(row), k.truncated(column), terms);
+    Value firstColumn = k.truncated(column), firstRow = k.truncated(row);
+    Values sums = product.multiply(firstRow, firstColumn, k.i32Of(static_cast<int32_t>(inner)));
+    finish(k, product, sums, firstRow, firstColumn, terms);
   });
   return {{Partition::Unit::Rows, tile.rows, across}};
 }
@@ -179,8 +186,8 @@ Backend::KernelInfo emitByWarpgroups(KernelBuilder &k, const Terms &terms) {
   Value row = k.truncated(k.add(first, k.mul(k.rem(k.chunk, Product::cluster), Product::rows)));
   Value column = k.truncated(k.mul(k.rem(tile, across), Product::columns));
   k.when(k.less(first, k.rowCount()), [&] {
-    Product product(k, rowsOperand(k, terms.rows, inner, /*along=*/true),
-                    BlockedWeight(k, terms.weight, terms.type, terms.along));
+    const BlockedWeight weight(k, terms.weight, terms.type, terms.along);
+    Product product(k, rowsOperand(k, terms.rows, inner, /*along=*/true), weight);
     product.multiply(row, column, inner, [&](ArrayRef<Value> sums) { finish(k, product, sums, row, column, terms); });
   });
   return {{Partition::Unit::Rows, Product::cluster * Product::rows, Product::cluster * across}};
@@ -254,9 +261,12 @@ struct WeightGradChunks {
         all(upTo(weights + op.getDweight().getType().getDimSize(0), 4) * 4),
         parts(static_cast<int64_t>(op->getNumOperands() + op->getNumResults())) {}
   // These return whether there are partial sums (i1), and where a chunk's dW and db are.
-  Value any() { return k.less(k.index(chunkRows), k.rowCount()); }
-  Value dweight(Value chunk) { return k.offset(k.buffer(parts), k.mul(chunk, all)); }
-  Value dbias(Value chunk) { return k.offset(dweight(chunk), weights); }
+  Value any() { return k.less(chunkRows, k.rowCount()); }
+  View dweight(Value chunk) {
+    Value before = k.mul(chunk, all);
+    return k.buffer(parts) + before;
+  }
+  View dbias(Value chunk) { return dweight(chunk) + weights; }
 
   KernelBuilder &k;
   const int64_t weights, all, parts; // elements of dW, elements of a chunk, and the buffer's number
@@ -279,51 +289,53 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
   const bool chunked = tiles < 256;
   WeightGradChunks chunks(k, op);
   Value chunk = chunked ? k.div(k.chunk, tiles) : k.index(0), number = chunked ? k.rem(k.chunk, tiles) : k.chunk;
-  Value from = k.mul(chunk, chunkRows),
-        rows = chunked ? k.min(k.sub(k.rowCount(), from), k.index(chunkRows)) : k.rowCount();
+  Value from = k.mul(chunk, chunkRows), rows = chunked ? k.min(k.sub(k.rowCount(), from), chunkRows) : k.rowCount();
   Value row = k.truncated(k.mul(k.div(number, across), tile.rows)),
         column = k.truncated(k.mul(k.rem(number, across), tile.columns));
   const bool hasBias = op.getDbias() && !op.getDbias().use_empty();
   auto operand = [&](BufferIndex buffer, int64_t width) {
     Operand all = rowsOperand(k, buffer, width, /*along=*/false);
     if (chunked) {
-      all.data = k.offset(all.data, k.mul(from, all.stride));
+      all.data = all.data.row(from);
       all.lines = k.truncated(rows);
     }
     return all;
   };
-  auto target = [&](BufferIndex buffer, Value part) {
-    return chunked ? k.select(chunks.any(), part, k.buffer(buffer)) : k.buffer(buffer);
+  auto target = [&](BufferIndex buffer, const View &part) {
+    View whole = k.buffer(buffer);
+    if (chunked)
+      whole.data = k.select(chunks.any(), part.data, whole.data);
+    return whole;
   };
-  ProductTile product(k, tile, bf16, operand(op.getDyMutable(), out), operand(op.getXMutable(), in));
+  const Operand x = operand(op.getXMutable(), in), dy = operand(op.getDyMutable(), out);
+  ProductTile product(k, tile, bf16, dy, x);
   // The first chunk runs even if there are no rows, to write zeros.
-  k.when(k.both(k.less(row, k.i32Of(static_cast<int32_t>(out))),
-                k.either(k.equal(chunk, k.index(0)), k.less(k.index(0), rows))),
-         [&] {
-           Values shares;
-           Values sums = product.multiply(row, column, k.truncated(rows), hasBias ? &shares : nullptr);
-           if (!op.getDweight().use_empty()) {
-             Value dweight = target(op.getDweight(), chunks.dweight(chunk));
-             PairAccess access(k, in);
-             access.include(dweight, k.index(in));
-             for (int64_t r = 0; r < product.rowsOfThread(); ++r) {
-               Value o = k.add(k.add(row, product.firstRow()), 8 * r),
-                     isRow = k.less(o, k.i32Of(static_cast<int32_t>(out)));
-               for (int64_t pair = 0; pair < product.pairsOfThread(); ++pair) {
-                 Value i = k.add(k.add(column, product.firstColumn()), 8 * pair);
-                 access.store(access.conditions(isRow, i), product.sum(sums, r, pair, 0), product.sum(sums, r, pair, 1),
-                              k.offset(k.offset(dweight, k.mul(k.i64Of(o), in)), k.i64Of(i)));
-               }
-             }
-           }
-           if (hasBias)
-             k.when(k.equal(column, k.i32Of(0)), [&] {
-               Value sum = product.sumRows(shares), o = k.add(row, k.thread());
-               k.storeIf(k.both(k.less(k.thread(), k.i32Of(static_cast<int32_t>(tile.rows))),
-                                k.less(o, k.i32Of(static_cast<int32_t>(out)))),
-                         {sum}, k.offset(target(op.getDbias(), chunks.dbias(chunk)), k.i64Of(o)));
-             });
-         });
+  Value hasRows = k.less(0, rows), runs = k.either(k.equal(chunk, 0), hasRows);
+  k.when(k.both(k.less(row, out), runs), [&] {
+    Values shares;
+    Values sums = product.multiply(row, column, k.truncated(rows), hasBias ? &shares : nullptr);
+    if (!op.getDweight().use_empty()) {
+      const View dweight = target(op.getDweight(), chunks.dweight(chunk)).inRows(in);
+      PairAccess access(k, in);
+      access.include(dweight);
+      for (int64_t r = 0; r < product.rowsOfThread(); ++r) {
+        Value o = k.add(k.add(row, product.firstRow()), 8 * r), isRow = k.less(o, out);
+        for (int64_t pair = 0; pair < product.pairsOfThread(); ++pair) {
+          Value i = k.add(k.add(column, product.firstColumn()), 8 * pair);
+          Value element = k.i64Of(i);
+          const View own = dweight(k.i64Of(o), element);
+          access.store(access.conditions(isRow, i), product.sum(sums, r, pair, 0), product.sum(sums, r, pair, 1), own);
+        }
+      }
+    }
+    if (hasBias)
+      k.when(k.equal(column, 0), [&] {
+        Value sum = product.sumRows(shares), o = k.add(row, k.thread()), element = k.i64Of(o);
+        const View own = target(op.getDbias(), chunks.dbias(chunk)) + element;
+        Value isOut = k.less(o, out);
+        k.storeIf(k.both(k.less(k.thread(), tile.rows), isOut), {sum}, own);
+      });
+  });
   if (!chunked)
     return {{Partition::Unit::One, 1, tiles}};
   Backend::KernelInfo info{{Partition::Unit::Rows, chunkRows, tiles}};
@@ -335,12 +347,11 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
 Backend::KernelInfo emitLinearWeightGradMerge(KernelBuilder &k, LinearWeightGradOp op) {
   WeightGradChunks chunks(k, op);
   const int64_t per = 4 * k.threads, out = op.getDweight().getType().getDimSize(0);
-  auto add = [&](const View &result, Value partial, int64_t count) {
-    const View part = k.at(partial);
-    Value from = k.mul(k.chunk, per), to = k.min(k.add(from, per), k.index(count));
+  auto add = [&](const View &result, const View &part, int64_t count) {
+    Value from = k.mul(k.chunk, per), to = k.min(k.add(from, per), count);
     k.overSpan({result, part}, from, to, {}, [&](Value i, int64_t n, const Values &) {
       Values sums = k.load(part + i, n);
-      sums = k.loop(k.index(chunkRows), k.rowCount(), chunkRows, sums, [&](Value row, Values before) {
+      sums = k.loop(chunkRows, k.rowCount(), chunkRows, sums, [&](Value row, Values before) {
         Values next = k.load(part + k.mul(k.div(row, chunkRows), chunks.all) + i, n);
         for (int64_t e = 0; e < n; ++e)
           before[e] = k.addf(before[e], next[e]);
@@ -351,10 +362,14 @@ Backend::KernelInfo emitLinearWeightGradMerge(KernelBuilder &k, LinearWeightGrad
     });
   };
   k.when(chunks.any(), [&] {
-    if (!op.getDweight().use_empty())
-      add(k.buffer(op.getDweight()), chunks.dweight(k.index(0)), chunks.weights);
-    if (op.getDbias() && !op.getDbias().use_empty())
-      add(k.buffer(op.getDbias()), chunks.dbias(k.index(0)), out);
+    if (!op.getDweight().use_empty()) {
+      const View part = chunks.dweight(k.index(0));
+      add(k.buffer(op.getDweight()), part, chunks.weights);
+    }
+    if (op.getDbias() && !op.getDbias().use_empty()) {
+      const View part = chunks.dbias(k.index(0));
+      add(k.buffer(op.getDbias()), part, out);
+    }
   });
   return {{Partition::Unit::One, 1, upTo(chunks.weights, per)}};
 }

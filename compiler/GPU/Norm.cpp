@@ -154,7 +154,10 @@ static Backend::KernelInfo emitNormGradWithParts(KernelBuilder &k, NormGradWithP
   auto begin = [&](Value part) { return k.div(k.mul(part, k.rowCount()), parts); };
   row.vectorized(vectors, [&] {
     const int64_t each = row.load(rows.weight).size();
-    Values totals = row.someRows(begin(k.chunk), begin(k.add(k.chunk, 1)), Values(each * sums.size(), k.scalar(0)),
+    const Values none(each * sums.size(), k.scalar(0));
+    Value end = begin(k.add(k.chunk, 1));
+    Values totals = row.someRows(begin(k.chunk), end, none,
+
                                  [&](Value number, Values s) {
                                    rows.emit(number, [&](const Values &dy, const Values &normed) {
                                      for (int64_t i = 0; i < each; ++i) {
@@ -186,14 +189,14 @@ static Backend::KernelInfo emitSumParts(KernelBuilder &k, SumPartsOp op) {
       wanted.push_back(result);
   const int64_t sums = wanted.size(), room = std::min(parts, together);
   View shared = k.at(k.shared(sums * room * columns * k.bytes()));
-  Value number = k.rem(k.thread(), columns), own = k.div(k.thread(), columns),
-        column = k.add(k.mul(k.chunk, columns), k.i64Of(number)), within = k.less(column, k.index(width));
+  Value number = k.rem(k.thread(), columns), own = k.div(k.thread(), columns), ofThread = k.i64Of(number),
+        column = k.add(k.mul(k.chunk, columns), ofThread), within = k.less(column, width);
   // The place in shared memory of this thread's column of a part.
   auto place = [&](Value sum, Value part) {
     return shared + k.add(k.mul(k.add(k.mul(sum, room), part), columns), number);
   };
   // The thread adds up its column of sum number `own`, if there are that many sums.
-  Value adds = k.both(within, k.less(k.thread(), k.i32Of(static_cast<int32_t>(sums * columns))));
+  Value adds = k.both(within, k.less(k.thread(), sums * columns));
   Value total = k.scalar(0);
   const int64_t step = k.threads / columns;
   for (int64_t first = 0; first < parts; first += together) {
@@ -201,28 +204,30 @@ static Backend::KernelInfo emitSumParts(KernelBuilder &k, SumPartsOp op) {
     for (int64_t s = 0; s < sums; ++s) {
       Values loaded;
       auto part = [&](int64_t i) { return k.add(own, i); };
-      auto isPart = [&](int64_t i) { return k.less(part(i), k.i32Of(static_cast<int32_t>(count))); };
+      auto isPart = [&](int64_t i) { return k.less(part(i), count); };
       for (int64_t i = 0; i < count; i += step) {
         Value before = k.add(k.mul(k.i64Of(k.add(part(i), first)), width), column);
         View number = k.buffer(op->getOpOperand(wanted[s].getResultNumber())) + before;
         loaded.push_back(k.loadIf(k.both(within, isPart(i)), number, 1)[0]);
       }
       for (int64_t i = 0; i < count; i += step)
-        k.when(isPart(i), [&] { k.store(loaded[i / step], place(k.i32Of(static_cast<int32_t>(s)), part(i))); });
+        k.when(isPart(i), [&] {
+          Value which = part(i);
+          k.store(loaded[i / step], place(k.i32Of(static_cast<int32_t>(s)), which));
+        });
     }
     k.barrier();
     total = k.choose(
         adds,
         [&] {
-          return k.loop(k.i32Of(0), k.i32Of(static_cast<int32_t>(count)), 1, {total},
+          return k.loop(k.i32Of(0), count, 1, {total},
                         [&](Value part, Values s) -> Values { return {k.addf(s[0], k.load(place(own, part)))}; });
         },
         [&] { return Values{total}; })[0];
     k.barrier();
   }
   for (int64_t s = 0; s < sums; ++s)
-    k.when(k.both(adds, k.equal(own, k.i32Of(static_cast<int32_t>(s)))),
-           [&] { k.store(total, k.buffer(wanted[s]) + column); });
+    k.when(k.both(adds, k.equal(own, s)), [&] { k.store(total, k.buffer(wanted[s]) + column); });
   return {{Partition::Unit::One, 1, chunks}};
 }
 
@@ -237,12 +242,16 @@ static Backend::KernelInfo emitNormWeightGrad(KernelBuilder &k, NormWeightGradOp
   View parts = k.at(k.shared(k.warps() * columns * 2 * k.bytes()));
   k.vectorized({op.getDyMutable(), op.getXMutable()}, width, [&](int64_t n) {
     const int64_t across = columns / n, together = k.threads / across;
-    Value f = k.mul(k.bitAnd(k.thread(), across - 1), n), column = k.add(k.mul(k.chunk, columns), k.i64Of(f));
-    Value within = k.less(column, k.index(width));
+    Value f = k.mul(k.bitAnd(k.thread(), across - 1), n), ofThread = k.i64Of(f),
+          column = k.add(k.mul(k.chunk, columns), ofThread);
+    Value within = k.less(column, width);
     Values sums = k.choose(
         within,
         [&] {
-          return k.loop(k.i64Of(k.div(k.thread(), across)), k.rowCount(), together, Values(2 * n, k.scalar(0)),
+          const Values none(2 * n, k.scalar(0));
+          Value rows = k.rowCount();
+          return k.loop(k.i64Of(k.div(k.thread(), across)), rows, together, none,
+
                         [&](Value i, Values s) {
                           View statsRow = stats.row(i);
                           Value mean = k.load(statsRow), r = k.load(statsRow + 1);
@@ -259,24 +268,25 @@ static Backend::KernelInfo emitNormWeightGrad(KernelBuilder &k, NormWeightGradOp
     for (Value &sum : sums)
       for (int64_t mask = KernelBuilder::warpSize / 2; mask >= across; mask /= 2)
         sum = k.addf(sum, k.shuffleXor(sum, mask));
-    k.when(k.less(k.lane(), k.i32Of(static_cast<int32_t>(across))), [&] {
+    k.when(k.less(k.lane(), across), [&] {
       for (int64_t j = 0; j < 2 * n; ++j)
         k.store(sums[j], parts + k.add(k.add(k.mul(k.warp(), 2 * columns), f), j < n ? j : columns + j - n));
     });
   });
   k.barrier();
   // One thread per column of dw, then of db.
-  Value number = k.rem(k.thread(), columns), column = k.add(k.mul(k.chunk, columns), k.i64Of(number));
-  k.when(k.both(k.less(k.thread(), k.i32Of(2 * columns)), k.less(column, k.index(width))), [&] {
-    Value total = k.loop(k.i32Of(0), k.i32Of(static_cast<int32_t>(k.warps())), 1, {k.scalar(0)},
-                         [&](Value warp, Values s) -> Values {
-                           return {k.addf(s[0], k.load(parts + k.add(k.mul(warp, 2 * columns), k.thread())))};
-                         })[0];
-    Value ofWeight = k.less(k.thread(), k.i32Of(columns));
+  Value number = k.rem(k.thread(), columns), ofThread = k.i64Of(number),
+        column = k.add(k.mul(k.chunk, columns), ofThread), isColumn = k.less(column, width);
+  k.when(k.both(k.less(k.thread(), 2 * columns), isColumn), [&] {
+    Value zero = k.scalar(0), total = k.loop(k.i32Of(0), k.warps(), 1, {zero}, [&](Value warp, Values s) -> Values {
+      Value own = k.thread();
+      return {k.addf(s[0], k.load(parts + k.add(k.mul(warp, 2 * columns), own)))};
+    })[0];
+    Value ofWeight = k.less(k.thread(), columns);
     if (wantsWeight)
       k.when(ofWeight, [&] { k.store(total, k.buffer(op.getDweight()) + column); });
     if (wantsBias)
-      k.when(k.less(k.i32Of(columns - 1), k.thread()), [&] { k.store(total, k.buffer(op.getDbias()) + column); });
+      k.when(k.less(columns - 1, k.thread()), [&] { k.store(total, k.buffer(op.getDbias()) + column); });
   });
   return {{Partition::Unit::One, 1, chunks}};
 }

@@ -33,11 +33,11 @@ private:
 
   Value group() { return k.shiftRight(k.lane(), 3); }
   Value firstColumn(int64_t element); // of the lane's four adjacent columns that include this element
-  Values partOfRow(Value p, int64_t dim, int64_t vector);
+  Values partOfRow(const View &row, int64_t dim, int64_t vector);
   void round(Values &xs);
   Value acrossGroups(Value v, const KernelBuilder::Combine &combine);
   Values part(HeadOfSequence &at, const Values &q, Value first, Value limit);
-  void join(Values &state, Value theirs);
+  void join(Values &state, const View &theirs);
 
   KernelBuilder &k;
   AttentionOp op;
@@ -66,7 +66,7 @@ OneQueryAttention::OneQueryAttention(KernelBuilder &k, AttentionOp op)
 Backend::KernelInfo OneQueryAttention::emit() {
   k.threads = warps * KernelBuilder::warpSize;
   k.registers = std::max(keyDim, valueDim) > 64 ? 232 : 168;
-  Value parts = k.shared(warps * partStride() * 4);
+  const View parts = k.at(k.shared(warps * partStride() * 4));
   Value zero = k.i32Of(0);
   return {eachHead(k, heads, [&](HeadOfSequence &at) {
     at.shareKeys(k, heads / keyHeads);
@@ -75,13 +75,14 @@ Backend::KernelInfo OneQueryAttention::emit() {
     Values query = partOfRow(at.rows(k, q, keyDim, zero)(zero), keyDim, 1);
     // Scores are scaled by log2(e), so that exponentials are powers of two.
     for (Value &x : query)
-      x = k.mulf(x, k.scalar(scale * std::numbers::log2e));
+      x = k.mulf(x, scale * std::numbers::log2e);
     round(query);
-    auto partAt = [&](Value warp) { return k.offset(parts, k.mul(warp, partStride())); };
+    auto partAt = [&](Value warp) { return parts + k.mul(warp, partStride()); };
     // For all parts so far: the largest score, the sum of the weights, and this thread's columns of the weighted
     // values.
     Values state = {k.scalar(lowest), k.scalar(0)};
-    state.append(ownColumns(), k.scalar(0));
+    Value none = k.scalar(0);
+    state.append(ownColumns(), none);
     state = k.loop(at.first(k, zero), limit, warps * size(), state, [&](Value j, Values joined) {
       Value first = k.add(j, k.mul(k.warp(), size()));
       Values own = k.choose(
@@ -93,21 +94,24 @@ Backend::KernelInfo OneQueryAttention::emit() {
           });
       k.barrier(); // the previous parts have been merged
       k.when(k.equal(group(), zero), [&] {
-        for (int64_t e = 0; e < padded(valueDim) / lanes; e += 4)
-          k.store(ArrayRef<Value>(own).slice(2 + e, 4), k.offset(partAt(k.warp()), firstColumn(e)));
+        for (int64_t e = 0; e < padded(valueDim) / lanes; e += 4) {
+          Value column = firstColumn(e);
+          k.store(ArrayRef<Value>(own).slice(2 + e, 4), partAt(k.warp()) + column);
+        }
       });
-      k.when(k.equal(k.lane(), zero), [&] { k.store({own[0], own[1]}, k.offset(partAt(k.warp()), padded(valueDim))); });
+      k.when(k.equal(k.lane(), zero), [&] { k.store({own[0], own[1]}, partAt(k.warp()) + padded(valueDim)); });
       k.barrier();
       for (int32_t warp = 0; warp < warps; ++warp)
         join(joined, partAt(k.i32Of(warp)));
       return joined;
     });
     Value factor = softmaxScale(k, state[1]);
-    Value row = at.rows(k, op.getResult(), valueDim, zero)(zero);
+    const View row = at.rows(k, op.getResult(), valueDim, zero)(zero);
     for (int64_t i = 0; i < ownColumns(); ++i) {
       Value column = k.add(k.thread(), i * k.threads);
-      k.storeIf(k.less(column, k.i32Of(static_cast<int32_t>(valueDim))), {k.mulf(state[2 + i], factor)},
-                k.offset(row, column));
+      const View place = row + column;
+      Value output = k.mulf(state[2 + i], factor);
+      k.storeIf(k.less(column, valueDim), {output}, place);
     }
   })};
 }
@@ -117,11 +121,12 @@ Value OneQueryAttention::firstColumn(int64_t element) {
 }
 
 // The lane's part of a row of a head's features, padded with zeros: four of every 32 columns.
-Values OneQueryAttention::partOfRow(Value p, int64_t dim, int64_t vector) {
+Values OneQueryAttention::partOfRow(const View &row, int64_t dim, int64_t vector) {
   Values xs;
   for (int64_t e = 0; e < padded(dim) / lanes; e += vector) {
     Value column = k.add(firstColumn(e), e % 4);
-    Values loaded = k.loadIf(k.less(column, k.i32Of(static_cast<int32_t>(dim))), k.offset(p, column), vector);
+    const View part = row + column;
+    Values loaded = k.loadIf(k.less(column, dim), part, vector);
     xs.append(loaded.begin(), loaded.end());
   }
   return xs;
@@ -146,30 +151,33 @@ Value OneQueryAttention::acrossGroups(Value v, const KernelBuilder::Combine &com
 // weighted sum of values.
 Values OneQueryAttention::part(HeadOfSequence &at, const Values &q, Value first, Value limit) {
   auto add = [&](Value x, Value y) { return k.addf(x, y); };
-  Value last = k.sub(limit, k.i32Of(1)), zero = k.i32Of(0);
-  SmallVector<Value> numbers, keyRows, valueRows, biases;
+  Value last = k.sub(limit, 1), zero = k.i32Of(0);
+  SmallVector<Value> numbers, biases;
+  SmallVector<View> keyRows, valueRows;
   RowAt keyAt = at.listedRows(k, key, keyDim, zero), valueAt = at.listedRows(k, value, valueDim, zero);
   for (int64_t s = 0; s < steps; ++s) {
     numbers.push_back(k.add(k.add(first, group()), s * groups));
     keyRows.push_back(keyAt(k.min(numbers[s], last))); // keys beyond the last repeat it, and are masked
     valueRows.push_back(valueAt(k.min(numbers[s], last)));
     if (table) {
-      Value distance = k.sub(at.keyPosition(k, k.min(numbers[s], last)), at.queryPosition(k, zero));
-      biases.push_back(k.mulf(table->entry(at, distance), k.scalar(std::numbers::log2e)));
+      Value position = at.queryPosition(k, zero),
+            distance = k.sub(at.keyPosition(k, k.min(numbers[s], last)), position);
+      biases.push_back(k.mulf(table->entry(at, distance), std::numbers::log2e));
     }
   }
   auto load = [&](int64_t vector) {
     Values all;
-    for (Value row : keyRows)
+    for (const View &row : keyRows)
       all.append(partOfRow(row, keyDim, vector));
-    for (Value row : valueRows)
+    for (const View &row : valueRows)
       all.append(partOfRow(row, valueDim, vector));
     return all;
   };
-  auto aligned = [&](int64_t buffer) { return k.aligned(k.buffer(buffer), k.stride(buffer)); };
-  Values rows = keyDim % 4 || valueDim % 4
-                    ? load(1)
-                    : k.choose(k.both(aligned(key), aligned(value)), [&] { return load(4); }, [&] { return load(1); });
+  auto loadAny = [&] {
+    Value valuesAligned = k.aligned(value), aligned = k.both(k.aligned(key), valuesAligned);
+    return k.choose(aligned, [&] { return load(4); }, [&] { return load(1); });
+  };
+  Values rows = keyDim % 4 || valueDim % 4 ? load(1) : loadAny();
   round(rows);
 
   const int64_t keyWidth = padded(keyDim) / lanes, valueWidth = padded(valueDim) / lanes;
@@ -181,7 +189,7 @@ Values OneQueryAttention::part(HeadOfSequence &at, const Values &q, Value first,
     sum = k.acrossLanes(sum, add, lanes);
     if (table)
       sum = k.addf(sum, biases[s]);
-    p.push_back(k.select(k.less(numbers[s], limit), sum, k.scalar(lowest)));
+    p.push_back(k.select(k.less(numbers[s], limit), sum, lowest));
   }
   Value largest;
   for (Value x : p)
@@ -206,16 +214,17 @@ Values OneQueryAttention::part(HeadOfSequence &at, const Values &q, Value first,
 }
 
 // Merges the next part, in shared memory, into the state of those before it. A part without keys changes nothing.
-void OneQueryAttention::join(Values &state, Value theirs) {
-  Value stats = k.offset(theirs, padded(valueDim)), largest = k.load(stats), sum = k.load(k.offset(stats, 1));
+void OneQueryAttention::join(Values &state, const View &theirs) {
+  const View stats = theirs + padded(valueDim);
+  Value largest = k.load(stats), sum = k.load(stats + 1);
   Value both = k.maxf(state[0], largest), shrinkOurs = k.exp2(k.subf(state[0], both)),
         shrinkTheirs = k.exp2(k.subf(largest, both));
   auto joined = [&](Value ours, Value other) { return k.fma(other, shrinkTheirs, k.mulf(ours, shrinkOurs)); };
   state[0] = both;
   state[1] = joined(state[1], sum);
   for (int64_t i = 0; i < ownColumns(); ++i) {
-    Value column = k.min(k.add(k.thread(), i * k.threads), k.i32Of(static_cast<int32_t>(valueDim - 1)));
-    state[2 + i] = joined(state[2 + i], k.load(k.offset(theirs, column)));
+    Value column = k.min(k.add(k.thread(), i * k.threads), valueDim - 1);
+    state[2 + i] = joined(state[2 + i], k.load(theirs + column));
   }
 }
 

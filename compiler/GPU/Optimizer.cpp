@@ -1,7 +1,6 @@
 // The optimizer over blocks of parameters: the gradients' norm, and a step in place.
 #include "Codegen/Optimizers.h"
 #include "Emitters.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
 
 using namespace mlir;
 
@@ -9,21 +8,9 @@ namespace xfc::gpu {
 
 constexpr int64_t part = SquareSumOp::elementsOfPart; // also the elements of a chunk
 
-// Loads a float and converts it to another float type.
-static Value loadAs(KernelBuilder &k, const View &p, Type to) {
-  Value x = k.load(p);
-  if (x.getType() == to)
-    return x;
-  return to.isF64() ? arith::ExtFOp::create(k.b, to, x).getResult() : arith::TruncFOp::create(k.b, to, x).getResult();
-}
-static void storeF64(KernelBuilder &k, Value x, const View &p) {
-  const Type computed = CodeBuilder::computed(p.element);
-  k.store(computed.isF64() ? x : arith::TruncFOp::create(k.b, computed, x).getResult(), p);
-}
-
 static Backend::KernelInfo emitSquareSum(KernelBuilder &k, SquareSumOp op) {
   Type f64 = k.b.getF64Type();
-  Value from = k.mul(k.chunk, part), to = k.min(k.add(from, part), k.immediate(0));
+  Value from = k.mul(k.chunk, part), count = k.immediate(0), to = k.min(k.add(from, part), count);
   View data = k.buffer(op.getTensorsMutable());
   Values sums = k.overSpan({data}, from, to, {k.constant(0, f64)}, [&](Value i, int64_t n, Values s) {
     for (Value x : k.load(data + i, n)) {
@@ -33,7 +20,7 @@ static Backend::KernelInfo emitSquareSum(KernelBuilder &k, SquareSumOp op) {
     return s;
   });
   Value total = k.blockSum(sums[0]);
-  k.when(k.equal(k.thread(), k.i32Of(0)), [&] { k.store(total, k.buffer(op.getResult()) + k.chunk); });
+  k.when(k.equal(k.thread(), 0), [&] { k.store(total, k.buffer(op.getResult()) + k.chunk); });
   return {{Partition::Unit::Elements, part, 1}};
 }
 
@@ -44,32 +31,32 @@ static Backend::KernelInfo emitClipFactor(KernelBuilder &k, ClipFactorOp op) {
   for (auto [i, tensor] : llvm::enumerate(op.getSums())) {
     View data = k.buffer(op.getSumsMutable()[i]);
     const int64_t count = cast<RankedTensorType>(tensor.getType()).getNumElements();
-    sum = k.loop(k.i64Of(k.thread()), k.index(count), k.threads, ValueRange{sum},
-                 [&](Value j, Values s) -> Values { return {k.addf(s[0], loadAs(k, data + j, f64))}; })[0];
+    sum = k.loop(k.i64Of(k.thread()), count, k.threads, ValueRange{sum},
+                 [&](Value j, Values s) -> Values { return {k.addf(s[0], k.load(data + j))}; })[0];
   }
   Value total = k.blockSum(sum);
-  k.when(k.equal(k.thread(), k.i32Of(0)), [&] {
-    Value norm = k.sqrt(total), most = loadAs(k, k.buffer(op.getMaxNormMutable()), f64);
-    Value clips = k.both(k.lessf(zero, most), k.lessf(most, norm));
-    if (!op.getFactor().use_empty())
-      storeF64(k, k.select(clips, k.divf(most, norm), k.constant(1, f64)), k.buffer(op.getFactor()));
+  k.when(k.equal(k.thread(), 0), [&] {
+    Value norm = k.sqrt(total), most = k.f64Of(k.load(k.buffer(op.getMaxNormMutable())));
+    Value isAbove = k.lessf(most, norm), clips = k.both(k.lessf(zero, most), isAbove);
+    if (!op.getFactor().use_empty()) {
+      const View factor = k.buffer(op.getFactor());
+      k.store(k.select(clips, k.divf(most, norm), 1), factor);
+    }
     if (!op.getNorm().use_empty())
-      storeF64(k, norm, k.buffer(op.getNorm()));
+      k.store(norm, k.buffer(op.getNorm()));
   });
   return {{Partition::Unit::One, 1, 1}};
 }
 
 static Backend::KernelInfo emitOptimize(KernelBuilder &k, OptimizeOp op) {
-  auto hyper = [&](StringRef name) {
-    return loadAs(k, k.buffer(op.getHyperMutable()) + op.getHyperIndex(name), k.element);
-  };
+  auto hyper = [&](StringRef name) { return k.load(k.buffer(op.getHyperMutable()) + op.getHyperIndex(name)); };
   const OptimizerStep step = optimizerStep(k, op, hyper, [](Value x) { return x; });
-  Value factor = loadAs(k, k.buffer(op.getFactorMutable()), k.element);
+  Value factor = k.load(k.buffer(op.getFactorMutable()));
   // The tensors of a group (parameters, gradients, each state) are consecutive in memory.
   SmallVector<View> blocks = {k.buffer(op.getParametersMutable()), k.buffer(op.getGradientsMutable())};
   for (unsigned i = 0; i < op.getNumStates(); ++i)
     blocks.push_back(k.buffer(op->getOpOperand(op.getState(i).getBeginOperandIndex())));
-  Value from = k.mul(k.chunk, part), to = k.min(k.add(from, part), k.immediate(0));
+  Value from = k.mul(k.chunk, part), count = k.immediate(0), to = k.min(k.add(from, part), count);
   k.overSpan(blocks, from, to, {}, [&](Value i, int64_t width, const Values &) -> Values {
     SmallVector<Values> loaded;
     for (const View &block : blocks)
@@ -138,7 +125,7 @@ public:
   // Stores the sum of the threads' sums for the chunk's part.
   void storeSum(Value sum, const View &sums) {
     Value total = k.blockSum(sum);
-    k.when(k.equal(k.thread(), k.i32Of(0)), [&] { k.store(total, sums + chunk.number); });
+    k.when(k.equal(k.thread(), 0), [&] { k.store(total, sums + chunk.number); });
   }
   Value factor() { return k.load(k.buffer(op.getFactorMutable())); }
 
@@ -154,7 +141,7 @@ public:
           View factors = ofMatrix(op.getFactors());
           return byWarp(from, to, state, [&](Value row, const Values &outer) {
             Value first = k.mul(row, chunk.columns);
-            Value inverse = k.divf(k.scalar(1), k.sqrt(k.load(rows + row)));
+            Value inverse = k.divf(1, k.sqrt(k.load(rows + row)));
             return byLane(chunk.columns, outer, [&](Value column, Values s) {
               Value i = k.add(first, column), x = clipped(k.load(g + i));
               return body(i, k.mulf(k.mulf(x, k.load(factors + column)), inverse), std::move(s));
@@ -163,7 +150,7 @@ public:
         },
         [&] {
           return byThread(from, to, state, [&](Value i, Values s) {
-            Value update = k.divf(clipped(k.load(g + i)), k.sqrt(k.load(rows + i)));
+            Value root = k.sqrt(k.load(rows + i)), update = k.divf(clipped(k.load(g + i)), root);
             return body(i, update, std::move(s));
           });
         });
@@ -203,8 +190,10 @@ static Backend::KernelInfo emitRowMoments(KernelBuilder &k, RowMomentsOp op) {
         });
         Value sum = k.warpSum(sums[0]);
         View at = rows + row;
-        k.when(k.equal(k.lane(), k.i32Of(0)),
-               [&] { k.store(k.elementOf(newMean(k.f64Of(k.load(at)), k.divf(sum, width))), at); });
+        k.when(k.equal(k.lane(), 0), [&] {
+          Value mean = k.divf(sum, width);
+          k.store(newMean(k.f64Of(k.load(at)), mean), at);
+        });
         return {sums[1]};
       });
       // The gradients are read once more, column by column.
@@ -224,11 +213,13 @@ static Backend::KernelInfo emitRowMoments(KernelBuilder &k, RowMomentsOp op) {
       return kernel.byThread(from, to, {zero}, [&](Value i, Values s) -> Values {
         Value x = gradient(i);
         View at = rows + i;
-        k.store(k.elementOf(newMean(k.f64Of(k.load(at)), k.mulf(x, x))), at);
+        Value square = k.mulf(x, x);
+        k.store(newMean(k.f64Of(k.load(at)), square), at);
         return {kernel.squared(k.load(p + i), s[0])};
       });
     };
-    kernel.storeSum(kernel.choose(n, m, matrix, column)[0], kernel.of(op.getResultSegment(1)));
+    const View sums = kernel.of(op.getResultSegment(1));
+    kernel.storeSum(kernel.choose(n, m, matrix, column)[0], sums);
   });
 }
 
@@ -246,13 +237,14 @@ static Backend::KernelInfo emitColumnMoments(KernelBuilder &k, ColumnMomentsOp o
     Value from = k.mul(chunk.number, ColumnMomentsOp::columnsOfChunk),
           to = k.min(k.add(from, ColumnMomentsOp::columnsOfChunk), chunk.columns);
     kernel.byThread(from, to, {}, [&](Value column, const Values &) -> Values {
-      Value sum = k.loop(k.index(0), chunk.parts, 1, ValueRange{kernel.zero}, [&](Value part, Values s) -> Values {
+      Value sum = k.loop(0, chunk.parts, 1, ValueRange{kernel.zero}, [&](Value part, Values s) -> Values {
         return {k.addf(s[0], k.load(sums + k.add(k.mul(part, chunk.columns), column)))};
       })[0];
       View at = columns + column;
-      Value updated = newMean(k.f64Of(k.load(at)), k.divf(sum, height));
-      k.store(k.elementOf(updated), at);
-      k.store(k.elementOf(k.sqrt(k.divf(mean, updated))), factors + column);
+      Value square = k.divf(sum, height), updated = newMean(k.f64Of(k.load(at)), square);
+      k.store(updated, at);
+      const View factor = factors + column;
+      k.store(k.sqrt(k.divf(mean, updated)), factor);
       return {};
     });
   });
@@ -272,8 +264,9 @@ static Backend::KernelInfo emitFactoredUpdate(KernelBuilder &k, FactoredUpdateOp
   FactoredKernel kernel(k, op, static_cast<int64_t>(op.getParameters().size()));
   const bool averages = !op.getAverages().empty();
   return kernel.run([&] {
-    auto [decay, step] = kernel.rule.scales(sumOfParts(k, kernel.of(op.getParameterSquares()), kernel.chunk.parts),
-                                            sumOfParts(k, kernel.of(op.getUpdateSquares()), kernel.chunk.parts));
+    Value updates = sumOfParts(k, kernel.of(op.getUpdateSquares()), kernel.chunk.parts),
+          parameters = sumOfParts(k, kernel.of(op.getParameterSquares()), kernel.chunk.parts);
+    auto [decay, step] = kernel.rule.scales(parameters, updates);
     View p = kernel.of(op.getParameters()), average = averages ? kernel.of(op.getAverages()) : View();
     Value weight = averages ? kernel.rule.hyper("weight") : Value();
     kernel.eachUpdate(static_cast<int64_t>(op.getFactors().size()), {},

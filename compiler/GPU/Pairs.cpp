@@ -22,14 +22,12 @@ static Backend::KernelInfo eachHeadByTiles(KernelBuilder &k, int64_t heads,
 
 // Splits `count` indices into blocks of up to `size`: body(first, number of indices).
 static void eachBlock(KernelBuilder &k, Value count, int64_t size, const std::function<void(Value, Value)> &body) {
-  k.loop(k.i32Of(0), count, size,
-         [&](Value first) { body(first, k.min(k.sub(count, first), k.i32Of(static_cast<int32_t>(size)))); });
+  k.loop(0, count, size, [&](Value first) { body(first, k.min(k.sub(count, first), size)); });
 }
 static Values eachBlock(KernelBuilder &k, Value count, int64_t size, const Values &state,
                         const std::function<Values(Value, Value, Values)> &body) {
-  return k.loop(k.i32Of(0), count, size, state, [&](Value first, Values s) {
-    return body(first, k.min(k.sub(count, first), k.i32Of(static_cast<int32_t>(size))), std::move(s));
-  });
+  return k.loop(0, count, size, state,
+                [&](Value first, Values s) { return body(first, k.min(k.sub(count, first), size), std::move(s)); });
 }
 
 static Backend::KernelInfo emitScores(KernelBuilder &k, ScoresOp op) {
@@ -46,8 +44,8 @@ static Backend::KernelInfo emitScores(KernelBuilder &k, ScoresOp op) {
         k.barrier();
         tiles.copyIn(keys, at.listedRows(k, op.getKMutable(), dim, j), count, op.getKMutable(), dim);
         k.barrier();
-        Values scores = tiles.productTransposed(tiles.zeros(keyBlock), tiles.rowsOf(queries), keys);
-        tiles.copyOutPairs(at.pairsRow(k, block, i) + j, scores, k.i64Of(at.keys), rows, count);
+        Values scores = tiles.productTransposed(tiles.zeros(keyBlock), queries, keys);
+        tiles.copyOutPairs(block.row(k.i64Of(i)) + j, scores, rows, count);
       });
     });
   });
@@ -60,7 +58,7 @@ static Backend::KernelInfo eachRow(KernelBuilder &k, Operation *op,
   return {eachQuery(k, type.getHeads(), [&](HeadOfSequence &at, Value query) {
     SmallVector<View> rows;
     for (BufferIndex buffer : buffersOf(op))
-      rows.push_back(at.pairsRow(k, at.pairs(k, buffer, type.getHeads()), query));
+      rows.push_back(at.pairsRow(k, buffer, type.getHeads(), query));
     body(rows, at.keys);
   })};
 }
@@ -79,10 +77,11 @@ static Backend::KernelInfo emitDistanceBias(KernelBuilder &k, DistanceBiasOp op)
   Value from = k.mul(k.chunk, per), to = k.add(from, per);
   // body(distance, head, address of the entry for keys before the query).
   auto each = [&](int64_t first, int64_t end, const std::function<void(Value, Value, const View &)> &body) {
-    Value begin = k.max(k.index(first), from), stop = k.min(k.index(end), to);
-    k.acrossThreads(k.truncated(k.mul(k.max(k.sub(stop, begin), k.index(0)), heads)), [&](Value i) {
+    Value begin = k.max(first, from), stop = k.min(end, to);
+    k.acrossThreads(k.truncated(k.mul(k.max(k.sub(stop, begin), 0), heads)), [&](Value i) {
       Value t = k.add(begin, k.i64Of(k.div(i, heads))), head = k.i64Of(k.rem(i, heads));
-      body(t, head, bias + k.add(k.mul(t, 2 * heads), k.mul(head, 2)));
+      Value column = k.mul(head, 2);
+      body(t, head, bias + k.add(k.mul(t, 2 * heads), column));
     });
   };
   if (op.getTable()) {
@@ -95,7 +94,7 @@ static Backend::KernelInfo emitDistanceBias(KernelBuilder &k, DistanceBiasOp op)
     each(0, distances, [&](Value t, Value head, const View &place) {
       Value slope = k.scalar(0);
       for (int64_t h = 0; h < heads; ++h)
-        slope = k.select(k.equal(head, k.index(h)), k.scalar(-slopeOfHead(h, heads)), slope);
+        slope = k.select(k.equal(head, h), -slopeOfHead(h, heads), slope);
       Value number = k.mulf(arith::SIToFPOp::create(k.b, k.element, t), slope);
       k.store(number, place);
       k.store(number, place + 1);
@@ -112,14 +111,13 @@ static Backend::KernelInfo emitDistanceBiasGrad(KernelBuilder &k, DistanceBiasGr
     Value head = k.i64Of(h), sum = k.scalar(0);
     for (const DistanceRange &range : ranges)
       sum = k.choose(
-          k.equal(k.chunk, k.index(range.bucket)),
+          k.equal(k.chunk, range.bucket),
           [&] {
-            return k.loop(k.index(range.first), k.index(range.end), 1, ValueRange{sum},
-                          [&](Value t, Values s) -> Values {
-                            Value first = k.mul(t, 2 * heads);
-                            View row = k.buffer(op.getDyMutable()) + first;
-                            return {k.addf(s[0], k.load(row + k.mul(head, 2) + range.after))};
-                          });
+            return k.loop(range.first, range.end, 1, ValueRange{sum}, [&](Value t, Values s) -> Values {
+              Value first = k.mul(t, 2 * heads);
+              View row = k.buffer(op.getDyMutable()) + first;
+              return {k.addf(s[0], k.load(row + k.mul(head, 2) + range.after))};
+            });
           },
           [&]() -> Values { return {sum}; })[0];
     Value place = k.add(k.mul(k.chunk, heads), head);
@@ -130,8 +128,8 @@ static Backend::KernelInfo emitDistanceBiasGrad(KernelBuilder &k, DistanceBiasGr
 
 // The distance between a key and a query, and 1 if the key is after the query, else 0 (i64).
 static std::pair<Value, Value> distanceOf(KernelBuilder &k, HeadOfSequence &at, Value query, Value key) {
-  Value distance = k.sub(at.keyPosition(k, key), at.queryPosition(k, query)), zero = k.i32Of(0);
-  return {k.i64Of(k.max(distance, k.sub(zero, distance))), k.select(k.less(zero, distance), k.index(1), k.index(0))};
+  Value ofQuery = at.queryPosition(k, query), distance = k.sub(at.keyPosition(k, key), ofQuery);
+  return {k.i64Of(k.max(distance, k.sub(0, distance))), k.select(k.less(0, distance), 1, 0)};
 }
 
 static Backend::KernelInfo emitAddDistanceBias(KernelBuilder &k, AddDistanceBiasOp op) {
@@ -139,8 +137,7 @@ static Backend::KernelInfo emitAddDistanceBias(KernelBuilder &k, AddDistanceBias
   const bool cached = op.getType().getKeys() == RowSet::cache;
   return {eachQuery(k, heads, [&](HeadOfSequence &at, Value query) {
     at.setReach(k, {}, cached);
-    View from = at.pairsRow(k, at.pairs(k, op.getXMutable(), heads), query),
-         to = at.pairsRow(k, at.pairs(k, op.getResult(), heads), query);
+    View from = at.pairsRow(k, op.getXMutable(), heads, query), to = at.pairsRow(k, op.getResult(), heads, query);
     Value first = k.mul(at.head, 2);
     View table = k.buffer(op.getBiasMutable()) + first;
     k.loop(k.lane(), at.keys, KernelBuilder::warpSize, [&](Value key) {
@@ -159,16 +156,17 @@ static Backend::KernelInfo emitSumDistances(KernelBuilder &k, SumDistancesOp op)
     View block = at.pairs(k, op.getXMutable(), heads);
     RowAt row = at.rows(k, op.getResult(), 2, k.i32Of(0));
     k.acrossThreads(at.queries, [&](Value t) {
-      k.store(k.scalar(0), row(t));
-      k.store(k.scalar(0), k.offset(row(t), 1));
+      k.store(0, row(t));
+      k.store(0, row(t) + 1);
     });
-    k.loop(k.i32Of(0), at.queries, 1, [&](Value query) {
+    k.loop(0, at.queries, 1, [&](Value query) {
       k.barrier();
-      View from = at.pairsRow(k, block, query);
+      View from = block.row(k.i64Of(query));
       k.acrossThreads(at.keys, [&](Value key) {
         auto [distance, after] = distanceOf(k, at, query, key);
-        Value sum = k.offset(row(k.truncated(distance)), after);
-        k.store(k.addf(k.load(sum), k.load(from + key)), sum);
+        const View sum = row(k.truncated(distance)) + after;
+        Value pair = k.load(from + key);
+        k.store(k.addf(k.load(sum), pair), sum);
       });
     });
   })};
@@ -186,19 +184,24 @@ static Backend::KernelInfo emitSoftmax(KernelBuilder &k, SoftmaxOp op) {
       return k.addf(s, p);
     }));
     Value inverse = softmaxScale(k, sum);
-    k.loop(k.lane(), count, KernelBuilder::warpSize,
-           [&](Value j) { k.store(k.mulf(k.load(at(1, j)), inverse), at(1, j)); });
+    k.loop(k.lane(), count, KernelBuilder::warpSize, [&](Value j) {
+      const View p = at(1, j);
+      k.store(k.mulf(k.load(p), inverse), p);
+    });
   });
 }
 
 static Backend::KernelInfo emitSoftmaxGrad(KernelBuilder &k, SoftmaxGradOp op) {
   return eachRow(k, op, [&](ArrayRef<View> rows, Value count) {
     auto at = [&](int64_t i, Value j) { return rows[i] + j; };
-    Value inner = k.warpSum(eachLane(k, count, k.scalar(0),
-                                     [&](Value j, Value s) { return k.fma(k.load(at(0, j)), k.load(at(1, j)), s); }));
+    Value inner = k.warpSum(eachLane(k, count, k.scalar(0), [&](Value j, Value s) {
+      Value p = k.load(at(1, j));
+      return k.fma(k.load(at(0, j)), p, s);
+    }));
     k.loop(k.lane(), count, KernelBuilder::warpSize, [&](Value j) {
       Value dp = k.load(at(0, j)), p = k.load(at(1, j));
-      k.store(softmaxGrad(k, dp, p, inner), at(2, j));
+      const View ds = at(2, j);
+      k.store(softmaxGrad(k, dp, p, inner), ds);
     });
   });
 }
@@ -213,13 +216,13 @@ static Backend::KernelInfo emitCombine(KernelBuilder &k, CombineOp op) {
     eachBlock(k, at.queries, queryBlock, [&](Value i, Value rows) {
       Values sums = eachBlock(k, at.keys, keyBlock, tiles.zeros(values.width), [&](Value j, Value count, Values s) {
         k.barrier();
-        tiles.copyPairs(pairs, at.pairsRow(k, block, i) + j, k.i64Of(at.keys), rows, count,
-                        /*transposed=*/false);
+        tiles.copyPairs(pairs, block.row(k.i64Of(i)) + j, rows, count, /*transposed=*/false);
         tiles.copyIn(values, at.listedRows(k, op.getVMutable(), dim, j), count, op.getVMutable(), dim);
         k.barrier();
-        return tiles.product(std::move(s), tiles.rowsOf(pairs), values, count);
+        return tiles.product(std::move(s), pairs, values, count);
       });
-      tiles.copyOut(at.rows(k, op.getResult(), dim, i), sums, rows, op.getResult(), dim, {k.scalar(1), k.scalar(1)});
+      Value one = k.scalar(1);
+      tiles.copyOut(at.rows(k, op.getResult(), dim, i), sums, rows, op.getResult(), dim, {one, one});
     });
   });
 }
@@ -237,15 +240,14 @@ static Backend::KernelInfo emitCombineTransposed(KernelBuilder &k, CombineTransp
         View block = at.pairs(k, op.getPMutable(), heads);
         return eachBlock(k, at.queries, keyBlock, before, [&](Value i, Value count, Values s) {
           k.barrier();
-          tiles.copyPairs(pairs, at.pairsRow(k, block, i) + j, k.i64Of(at.keys), count, rows,
-                          /*transposed=*/true);
+          tiles.copyPairs(pairs, block.row(k.i64Of(i)) + j, count, rows, /*transposed=*/true);
           tiles.copyIn(inputs, at.rows(k, op.getXMutable(), dim, i), count, op.getXMutable(), dim);
           k.barrier();
-          return tiles.product(std::move(s), tiles.rowsOf(pairs), inputs, count);
+          return tiles.product(std::move(s), pairs, inputs, count);
         });
       });
-      tiles.copyOut(at.listedRows(k, op.getResult(), dim, j), sums, rows, op.getResult(), dim,
-                    {k.scalar(1), k.scalar(1)});
+      Value one = k.scalar(1);
+      tiles.copyOut(at.listedRows(k, op.getResult(), dim, j), sums, rows, op.getResult(), dim, {one, one});
     });
   });
 }
@@ -258,19 +260,22 @@ static Backend::KernelInfo emitAlignmentLoss(KernelBuilder &k, AlignmentLossOp o
              alignment = k.rowsOf(op.getAlignment()), means = k.rowsOf(op.getMeans());
   return {eachQuery(k, 1, [&](HeadOfSequence &at, Value query) {
     Value row = k.add(at.firstQuery, k.i64Of(query));
-    View first = at.pairsRow(k, at.pairs(k, op.getPMutable(), heads), query);
-    Value perHead = k.mul(k.i64Of(at.queries), k.i64Of(at.keys));
-    Value sum = k.warpSum(eachLane(k, k.i32Of(static_cast<int32_t>(links.width)), k.scalar(0), [&](Value i, Value s) {
+    View first = at.pairsRow(k, op.getPMutable(), heads, query);
+    Value keys = k.i64Of(at.keys), perHead = k.mul(k.i64Of(at.queries), keys);
+    Value zero = k.scalar(0), count = k.i32Of(static_cast<int32_t>(links.width));
+    Value sum = k.warpSum(eachLane(k, count, zero, [&](Value i, Value s) {
       Values ofLink = links.meanAndLoss(k, row, i, first, perHead);
       if (!op.getMeans().use_empty())
         k.store(ofLink[0], means(row, i));
       return k.addf(s, ofLink[1]);
     }));
-    k.when(k.equal(k.lane(), k.i32Of(0)), [&] {
+    k.when(k.equal(k.lane(), 0), [&] {
       if (!op.getAlignment().use_empty())
         k.store(sum, alignment.row(row));
-      if (!op.getResult().use_empty())
-        k.store(k.addf(k.load(loss.row(row)), sum), result.row(row));
+      if (!op.getResult().use_empty()) {
+        const View total = result.row(row);
+        k.store(k.addf(k.load(loss.row(row)), sum), total);
+      }
     });
   })};
 }
@@ -282,12 +287,12 @@ static Backend::KernelInfo emitAlignmentLossGrad(KernelBuilder &k, AlignmentLoss
   AttentionTiles tiles(k, /*bf16=*/false);
   return {eachQuery(k, heads, [&](HeadOfSequence &at, Value query) {
     Value row = k.add(at.firstQuery, k.i64Of(query));
-    View first = at.pairsRow(k, at.pairs(k, op.getResult(), heads), query);
-    k.loop(k.lane(), at.keys, KernelBuilder::warpSize, [&](Value j) { k.store(k.scalar(0), first + j); });
+    View first = at.pairsRow(k, op.getResult(), heads, query);
+    k.loop(k.lane(), at.keys, KernelBuilder::warpSize, [&](Value j) { k.store(0, first + j); });
     tiles.syncWarp(); // a link may be at a key that another lane has cleared
     k.when(links.concerns(at.head), [&] {
       Value d = k.load(dloss.row(row));
-      k.loop(k.lane(), k.i32Of(static_cast<int32_t>(links.width)), KernelBuilder::warpSize,
+      k.loop(k.lane(), links.width, KernelBuilder::warpSize,
              [&](Value i) { links.storeGradient(row, i, d, means, first); });
     });
   })};

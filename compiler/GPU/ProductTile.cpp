@@ -9,12 +9,14 @@ using namespace mlir;
 namespace xfc::gpu {
 
 Operand rowsOperand(KernelBuilder &k, BufferIndex buffer, int64_t width, bool along) {
-  return {k.buffer(buffer), k.stride(buffer), k.truncated(k.rowCount()), width, along};
+  return {k.rowsOf(buffer), k.truncated(k.rowCount()), width, along};
 }
 
 Operand weightOperand(KernelBuilder &k, BufferIndex buffer, RankedTensorType weight, bool bf16, bool along) {
   const int64_t columns = weight.getDimSize(1), width = bf16 ? packedColumns(columns) : columns;
-  return {k.buffer(buffer), k.index(width), k.i32Of(static_cast<int32_t>(weight.getDimSize(0))), width, along, bf16};
+  const View data = k.buffer(buffer).inRows(width);
+  return {bf16 ? data.as(k.b.getBF16Type()) : data, k.i32Of(static_cast<int32_t>(weight.getDimSize(0))), width, along,
+          bf16};
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -24,26 +26,30 @@ Operand weightOperand(KernelBuilder &k, BufferIndex buffer, RankedTensorType wei
 PairAccess::PairAccess(KernelBuilder &k, int64_t columns)
     : k(k), columns(columns), aligned(k.boolean(columns % 2 == 0)) {}
 
-void PairAccess::include(Value p, Value stride) {
-  Value address = LLVM::PtrToIntOp::create(k.b, k.i64, p);
-  aligned = k.both(aligned, k.equal(k.bitAnd(k.bitOr(address, k.mul(stride, 4)), 7), k.index(0)));
+void PairAccess::include(const View &rows) {
+  Value address = LLVM::PtrToIntOp::create(k.b, k.i64, rows.data);
+  aligned = k.both(aligned, k.equal(k.bitAnd(k.bitOr(address, k.mul(rows.stride, 4)), 7), 0));
+}
+void PairAccess::include(BufferIndex i) {
+  Value apart = k.stride(i);
+  include(k.buffer(i).inRows(apart));
 }
 
 PairAccess::Conditions PairAccess::conditions(Value isLine, Value column) const {
-  auto within = [&](int64_t i) { return k.both(isLine, k.less(column, k.i32Of(static_cast<int32_t>(columns - i)))); };
+  auto within = [&](int64_t i) { return k.both(isLine, k.less(column, columns - i)); };
   Value apart = k.equal(aligned, k.boolean(false));
   return {k.both(within(1), aligned), k.both(within(0), apart), k.both(within(1), apart)};
 }
 
-Values PairAccess::load(const Conditions &conditions, Value p) const {
+Values PairAccess::load(const Conditions &conditions, const View &p) const {
   return k.ptx("mov.b32 $0, 0; mov.b32 $1, 0; @$2 ld.global.v2.b32 {$0, $1}, [$5]; @$3 ld.global.b32 $0, [$5]; @$4 "
                "ld.global.b32 $1, [$5+4];",
-               {conditions[0], conditions[1], conditions[2], p}, {k.element, k.element});
+               {conditions[0], conditions[1], conditions[2], p.data}, {k.element, k.element});
 }
 
-void PairAccess::store(const Conditions &conditions, Value first, Value second, Value p) const {
+void PairAccess::store(const Conditions &conditions, Value first, Value second, const View &p) const {
   k.ptx("@$0 st.global.v2.b32 [$3], {$4, $5}; @$1 st.global.b32 [$3], $4; @$2 st.global.b32 [$3+4], $5;",
-        {conditions[0], conditions[1], conditions[2], p, first, second}, {});
+        {conditions[0], conditions[1], conditions[2], p.data, first, second}, {});
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -53,7 +59,7 @@ void PairAccess::store(const Conditions &conditions, Value first, Value second, 
 ProductTile::Side::Side(KernelBuilder &k, const Operand &operand, int64_t outer, const Tile &tile, bool bf16)
     : operand(operand), outer(outer), depth(tile.depth), threads(tile.threads()), bf16(bf16) {
   assert(threads % perLine() == 0 && lines() * perLine() % threads == 0 && (bf16 || !operand.packed));
-  shared = k.shared(2 * bytes(), 128);
+  shared = k.at(k.shared(2 * bytes(), 128), k.b.getI8Type());
   line = k.div(k.thread(), perLine());
   column = k.mul(k.rem(k.thread(), perLine()), vector());
 }
@@ -67,27 +73,27 @@ Value ProductTile::Side::permuted(KernelBuilder &k, Value line, Value piece) con
 void ProductTile::Side::begin(KernelBuilder &k, Value at) {
   first = at;
   Value fromLine = operand.along ? k.add(at, line) : line, fromColumn = operand.along ? column : k.add(at, column);
-  Type type = operand.packed ? Type(k.b.getBF16Type()) : k.element;
-  from = k.offset(k.offset(operand.data, k.mul(k.i64Of(fromLine), operand.stride), type), k.i64Of(fromColumn), type);
+  Value element = k.i64Of(fromColumn);
+  from = operand.data(k.i64Of(fromLine), element);
 }
 
 // Starts loading the block from k = at on: a packed operand is copied to the slot, any other is returned in registers.
 // Elements beyond the matrix are 0.
-Values ProductTile::Side::fetch(KernelBuilder &k, Value at, Value slot) const {
+Values ProductTile::Side::fetch(KernelBuilder &k, Value at, const View &slot) const {
   const int64_t step = threads / perLine();
-  Type type = operand.packed ? Type(k.b.getBF16Type()) : k.element;
-  Value start = k.offset(from, operand.along ? k.i64Of(at) : k.mul(k.i64Of(at), operand.stride), type);
+  Value distance = k.i64Of(at);
+  const View start = operand.along ? from + distance : from.row(distance);
   Value firstLine = k.add(line, operand.along ? first : at), firstColumn = k.add(column, operand.along ? at : first);
-  auto within = [&](int64_t element) {
-    return k.less(k.add(firstColumn, element), k.i32Of(static_cast<int32_t>(operand.width)));
-  };
-  auto place = [&](int64_t pass) { return k.offset(start, k.mul(operand.stride, pass * step), type); };
+  auto within = [&](int64_t element) { return k.less(k.add(firstColumn, element), operand.width); };
+  auto place = [&](int64_t pass) { return start.row(pass * step); };
   auto isLine = [&](int64_t pass) { return k.less(k.add(firstLine, pass * step), operand.lines); };
   if (operand.packed) {
     for (int64_t pass = 0; pass < passes(); ++pass) {
-      Value to = k.add(k.mul(permuted(k, k.add(line, pass * step), k.div(column, 8)), 16),
-                       k.add(k.mul(line, lineBytes()), pass * step * lineBytes()));
-      copyAsync(k, k.offset(slot, to, k.b.getI8Type()), place(pass), k.both(within(0), isLine(pass)));
+      Value ofLine = k.add(k.mul(line, lineBytes()), pass * step * lineBytes()), piece = k.div(column, 8),
+            to = k.add(k.mul(permuted(k, k.add(line, pass * step), piece), 16), ofLine);
+      Value hasLine = isLine(pass), isThere = k.both(within(0), hasLine);
+      const View source = place(pass);
+      copyAsync(k, slot + to, source, isThere);
     }
     return {};
   }
@@ -95,29 +101,31 @@ Values ProductTile::Side::fetch(KernelBuilder &k, Value at, Value slot) const {
     Values values;
     for (int64_t pass = 0; pass < passes(); ++pass)
       for (int64_t element = 0; element < 4; element += n) {
-        Values loaded = k.loadIf(k.both(within(element), isLine(pass)), k.offset(place(pass), element), n);
+        const View part = place(pass) + element;
+        Value hasLine = isLine(pass);
+        Values loaded = k.loadIf(k.both(within(element), hasLine), part, n);
         values.append(loaded.begin(), loaded.end());
       }
     return values;
   };
   if (operand.width % 4)
     return load(1);
-  return k.choose(k.aligned(operand.data, operand.stride), [&] { return load(4); }, [&] { return load(1); });
+  return k.choose(k.aligned(operand.data), [&] { return load(4); }, [&] { return load(1); });
 }
 
-void ProductTile::Side::put(KernelBuilder &k, ArrayRef<Value> values, Value slot) const {
+void ProductTile::Side::put(KernelBuilder &k, ArrayRef<Value> values, const View &slot) const {
   const int64_t step = threads / perLine();
   for (int64_t pass = 0; !operand.packed && pass < passes(); ++pass) {
     ArrayRef<Value> vector = values.slice(4 * pass, 4);
     Value to = k.add(k.mul(line, lineBytes()), pass * step * lineBytes());
     if (!bf16) {
-      k.store(vector, k.offset(slot, k.add(to, k.mul(column, 4)), k.b.getI8Type()));
+      k.store(vector, (slot + k.add(to, k.mul(column, 4))).as(k.element));
       continue;
     }
-    Value piece = k.mul(permuted(k, k.add(line, pass * step), k.div(column, 8)), 16),
+    Value number = k.div(column, 8), piece = k.mul(permuted(k, k.add(line, pass * step), number), 16),
           half = k.mul(k.bitAnd(column, 4), 2);
-    k.store({pairOfBF16(k, vector[0], vector[1]), pairOfBF16(k, vector[2], vector[3])},
-            k.offset(slot, k.add(to, k.add(piece, half)), k.b.getI8Type()));
+    const View pairs = (slot + k.add(to, k.add(piece, half))).as(k.i32);
+    k.store({pairOfBF16(k, vector[0], vector[1]), pairOfBF16(k, vector[2], vector[3])}, pairs);
   }
 }
 
@@ -136,15 +144,13 @@ ProductTile::ProductTile(KernelBuilder &k, const Tile &tile, bool bf16, const Op
   threadColumn = k.add(warpColumn, k.mul(k.rem(k.lane(), 4), 2));
 }
 
-Value ProductTile::slotOf(const Side &side, Value which) {
-  return k.offset(side.shared, k.mul(which, side.bytes()), k.b.getI8Type());
-}
+View ProductTile::slotOf(const Side &side, Value which) { return side.shared + k.mul(which, side.bytes()); }
 
 Values ProductTile::multiply(Value row, Value column, Value inner, Values *shares) {
   Value zero = k.i32Of(0);
   const int64_t sharesCount = shares ? a.vector() : 0;
   auto arrive = [&](Value at, Value which, const std::function<void()> &meanwhile) {
-    Value aSlot = slotOf(a, which), bSlot = slotOf(b, which);
+    const View aSlot = slotOf(a, which), bSlot = slotOf(b, which);
     Values aValues = a.fetch(k, at, aSlot), bValues = b.fetch(k, at, bSlot);
     commitCopies(k);
     meanwhile();
@@ -167,11 +173,13 @@ Values ProductTile::multiply(Value row, Value column, Value inner, Values *share
     Value which = k.bitAnd(k.div(at, tile.depth), 1);
     waitForCopies(k, 0);
     k.barrier(); // this block has arrived, and the one before is no longer read
-    Values next = arrive(k.add(at, tile.depth), k.bitXor(which, k.i32Of(1)), [&] {
+    Value other = k.bitXor(which, k.i32Of(1));
+    Values next = arrive(k.add(at, tile.depth), other, [&] {
+      const View bSlot = slotOf(b, which), aSlot = slotOf(a, which);
       if (bf16)
-        multiplyBF16(slotOf(a, which), slotOf(b, which), state);
+        multiplyBF16(aSlot, bSlot, state);
       else
-        multiplyF32(slotOf(a, which), slotOf(b, which), state);
+        multiplyF32(aSlot, bSlot, state);
     });
     addShares(MutableArrayRef<Value>(state).drop_front(count), next);
     return state;
@@ -185,21 +193,23 @@ Values ProductTile::multiply(Value row, Value column, Value inner, Values *share
 Value ProductTile::sumRows(ArrayRef<Value> shares) {
   const int64_t step = a.threads / a.perLine();
   assert(step * tile.rows * 4 <= 2 * a.bytes() && tile.rows <= k.threads);
+  const View all = a.shared.as(k.element);
   k.barrier();
-  k.store(shares, k.offset(a.shared, k.add(k.mul(a.line, tile.rows), a.column)));
+  k.store(shares, all + k.add(k.mul(a.line, tile.rows), a.column));
   k.barrier();
   Value own = k.rem(k.thread(), tile.rows), sum = k.scalar(0);
   for (int64_t i = 0; i < step; ++i)
-    sum = k.addf(sum, k.load(k.offset(a.shared, k.add(own, i * tile.rows))));
+    sum = k.addf(sum, k.load(all + k.add(own, i * tile.rows)));
   return sum;
 }
 
-void ProductTile::multiplyBF16(Value aSlot, Value bSlot, Values &sums) {
+void ProductTile::multiplyBF16(const View &aSlot, const View &bSlot, Values &sums) {
   // A load reads four 8 x 8 matrices. Matrix 1 holds the next 8 rows of a, and the next 8 values of k of b; matrix 2
   // holds the next 8 values of k of a, and the next 8 columns of b. Where k runs from line to line of the memory, a
   // step along k is one of lines, and otherwise one of pieces of a line.
   Value low = k.bitAnd(k.lane(), 7), second = k.bitAnd(k.div(k.lane(), 8), 1), third = k.div(k.lane(), 16);
-  auto fragments = [&](const Side &side, Value slot, Value warpFirst, bool lineFirst, int64_t count, int64_t step) {
+  auto fragments = [&](const Side &side, const View &slot, Value warpFirst, bool lineFirst, int64_t count,
+                       int64_t step) {
     Value line = k.add(low, k.mul(lineFirst ? second : third, 8)), piece = lineFirst ? third : second;
     if (side.operand.along)
       line = k.add(line, warpFirst);
@@ -210,9 +220,9 @@ void ProductTile::multiplyBF16(Value aSlot, Value bSlot, Values &sums) {
     for (int64_t i = 0; i < count; ++i) {
       const int64_t lines = side.operand.along ? i : step, pieces = side.operand.along ? step : i;
       // 2 * pieces has no bits in common with the first piece, so xor adds it, also after the permutation.
-      Value to = k.add(k.add(base, lines * 16 * side.lineBytes()),
-                       k.mul(k.bitXor(permuted, k.i32Of(static_cast<int32_t>(2 * pieces))), 16));
-      Values four = loadMatrices(k, k.offset(slot, to, k.b.getI8Type()), !side.operand.along);
+      Value ofPiece = k.mul(k.bitXor(permuted, k.i32Of(static_cast<int32_t>(2 * pieces))), 16),
+            to = k.add(k.add(base, lines * 16 * side.lineBytes()), ofPiece);
+      Values four = loadMatrices(k, slot + to, !side.operand.along);
       all.append(four.begin(), four.end());
     }
     return all;
@@ -227,17 +237,20 @@ void ProductTile::multiplyBF16(Value aSlot, Value bSlot, Values &sums) {
   }
 }
 
-void ProductTile::multiplyF32(Value aSlot, Value bSlot, Values &sums) {
+void ProductTile::multiplyF32(const View &aSlot, const View &bSlot, Values &sums) {
   constexpr int64_t unroll = 4;
   // numbers[n][u]: the element of row or column outer + n, for n < count, at k = at + u.
-  auto numbers = [&](const Side &side, Value slot, Value outer, int64_t count, int64_t at) {
+  auto numbers = [&](const Side &side, const View &slot, Value outer, int64_t count, int64_t at) {
     SmallVector<Values> result(count);
     auto place = [&](Value line, Value column) {
-      return k.offset(slot, k.add(k.mul(line, side.lineBytes()), k.mul(column, 4)), k.b.getI8Type());
+      Value ofColumn = k.mul(column, 4);
+      return (slot + k.add(k.mul(line, side.lineBytes()), ofColumn)).as(k.element);
     };
     if (side.operand.along)
-      for (int64_t n = 0; n < count; ++n)
-        result[n] = k.load(place(k.add(outer, n), k.i32Of(static_cast<int32_t>(at))), unroll);
+      for (int64_t n = 0; n < count; ++n) {
+        Value first = k.i32Of(static_cast<int32_t>(at));
+        result[n] = k.load(place(k.add(outer, n), first), unroll);
+      }
     else
       for (int64_t u = 0; u < unroll; ++u)
         for (auto [n, value] : llvm::enumerate(k.load(place(k.i32Of(static_cast<int32_t>(at + u)), outer), count)))

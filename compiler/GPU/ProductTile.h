@@ -8,10 +8,8 @@ namespace xfc::gpu {
 // A matrix in memory, stored in lines of `width` elements. A product sums over k, which runs along a line or from line
 // to line.
 struct Operand {
-  mlir::Value
-      data; // f32, or bf16 with lines that start at multiples of 16 bytes and are padded with zeros up to the next one
-  mlir::Value stride; // elements (i64) from one line to the next
-  mlir::Value lines;  // the number of lines (i32)
+  View data; // f32, or bf16 with lines that start at multiples of 16 bytes and are padded with zeros up to the next one
+  mlir::Value lines; // the number of lines (i32)
   int64_t width;
   bool along;          // k runs along a line
   bool packed = false; // bf16
@@ -78,8 +76,10 @@ private:
     Operand operand;
     int64_t outer, depth, threads; // of the tile
     bool bf16;
-    mlir::Value shared, line, column; // this thread's first vector in a block
-    mlir::Value first, from;          // the tile's first row or column, and this thread's first vector in memory
+    View shared;              // of bytes
+    mlir::Value line, column; // this thread's first vector in a block
+    mlir::Value first;        // the tile's first row or column
+    View from;                // this thread's first vector in memory
 
     Side(KernelBuilder &k, const Operand &operand, int64_t outer, const Tile &tile, bool bf16);
     int64_t lines() const { return operand.along ? outer : depth; }
@@ -91,12 +91,12 @@ private:
     int64_t bytes() const { return lines() * lineBytes(); }
     mlir::Value permuted(KernelBuilder &k, mlir::Value line, mlir::Value piece) const;
     void begin(KernelBuilder &k, mlir::Value first);
-    Values fetch(KernelBuilder &k, mlir::Value at, mlir::Value slot) const;
-    void put(KernelBuilder &k, llvm::ArrayRef<mlir::Value> values, mlir::Value slot) const;
+    Values fetch(KernelBuilder &k, mlir::Value at, const View &slot) const;
+    void put(KernelBuilder &k, llvm::ArrayRef<mlir::Value> values, const View &slot) const;
   };
-  mlir::Value slotOf(const Side &side, mlir::Value which);
-  void multiplyBF16(mlir::Value aSlot, mlir::Value bSlot, Values &sums);
-  void multiplyF32(mlir::Value aSlot, mlir::Value bSlot, Values &sums);
+  View slotOf(const Side &side, mlir::Value which);
+  void multiplyBF16(const View &aSlot, const View &bSlot, Values &sums);
+  void multiplyF32(const View &aSlot, const View &bSlot, Values &sums);
 
   KernelBuilder &k;
   Tile tile;
@@ -110,14 +110,15 @@ private:
 class PairAccess {
 public:
   PairAccess(KernelBuilder &k, int64_t columns);
-  // Adds lines from p on, `stride` elements (i64) apart, to those that will be accessed.
-  void include(mlir::Value p, mlir::Value stride);
+  // Adds rows to the lines that will be accessed.
+  void include(const View &rows);
+  void include(BufferIndex i);
   // How to access the pair at `column` (i32), if its line exists (i1): both elements at once, the first alone, the
   // second alone.
   using Conditions = std::array<mlir::Value, 3>;
   Conditions conditions(mlir::Value isLine, mlir::Value column) const;
-  Values load(const Conditions &, mlir::Value p) const;
-  void store(const Conditions &, mlir::Value first, mlir::Value second, mlir::Value p) const;
+  Values load(const Conditions &, const View &p) const;
+  void store(const Conditions &, mlir::Value first, mlir::Value second, const View &p) const;
 
 private:
   KernelBuilder &k;

@@ -24,16 +24,18 @@ static Backend::KernelInfo scan(KernelBuilder &k, int64_t width, bool backwards,
   constexpr int64_t ahead = 4;
   k.threads = 128;
   const int64_t parts = (width + k.threads - 1) / k.threads;
-  Value sequence = k.div(k.chunk, parts), column = k.add(k.mul(k.rem(k.chunk, parts), k.threads), k.i64Of(k.thread()));
-  Value sequences = k.field(k.rows(), offsetof(xfc_rows, sequences), k.i64),
-        offsets = k.field(k.rows(), offsetof(xfc_rows, offsets), k.ptr);
-  k.when(k.both(k.less(sequence, sequences), k.less(column, k.index(width))), [&] {
-    Value first = k.loadI32(offsets, sequence), end = k.loadI32(offsets, k.add(sequence, 1));
+  Value sequence = k.div(k.chunk, parts), thread = k.i64Of(k.thread()),
+        column = k.add(k.mul(k.rem(k.chunk, parts), k.threads), thread);
+  Value sequences = k.field(k.rows(), offsetof(xfc_rows, sequences), k.i64);
+  const View offsets = k.numbers(k.rows(), offsetof(xfc_rows, offsets));
+  Value isColumn = k.less(column, width);
+  k.when(k.both(k.less(sequence, sequences), isColumn), [&] {
+    Value first = k.loadIndex(offsets + sequence), end = k.loadIndex(offsets + k.add(sequence, 1));
     k.loop(first, end, ahead, ValueRange{k.scalar(0)}, [&](Value from, Values state) {
       SmallVector<ScannedRow> rows;
       SmallVector<Values> loaded;
       for (int64_t i = 0; i < ahead; ++i) {
-        Value at = k.add(from, i), row = backwards ? k.sub(k.add(first, k.sub(end, at)), k.index(1)) : at;
+        Value at = k.add(from, i), row = backwards ? k.sub(k.add(first, k.sub(end, at)), 1) : at;
         Value isThere = k.less(at, end);
         rows.push_back({row, isThere, k.both(isThere, k.less(first, row)), column});
         loaded.push_back(load(rows.back()));
@@ -51,11 +53,12 @@ static Backend::KernelInfo emitStep(KernelBuilder &k, RecurrenceOp op) {
   const int64_t width = op.getType().getFeatures(), per = rowsPerBlock(width);
   const View gate = k.rowsOf(op.getGateMutable()), x = k.rowsOf(op.getXMutable()),
              states = k.rowsOf(op.getStatesMutable()), result = k.rowsOf(op.getResult());
-  Value before = k.field(k.shape(), offsetof(xfc_shape, before), k.ptr);
+  const View before = k.numbers(k.shape(), offsetof(xfc_shape, before));
   k.vectorized(buffersOf(op), width, [&](int64_t n) {
     eachGroup(k, per, width / n, [&](Value row, Value group) {
-      Value slot = k.loadI32(before, row), f = k.mul(group, n);
-      Values state = k.loadIf(k.less(k.index(-1), slot), states.row(slot) + f, n), gates = k.load(gate.row(row) + f, n),
+      Value slot = k.loadIndex(before + row), f = k.mul(group, n);
+      const View previous = states.row(slot) + f;
+      Values state = k.loadIf(k.less(-1, slot), previous, n), gates = k.load(gate.row(row) + f, n),
              xs = k.load(x.row(row) + f, n), cs;
       for (int64_t i = 0; i < n; ++i)
         cs.push_back(recurrence(k, gates[i], xs[i], state[i]));
@@ -89,7 +92,7 @@ static Backend::KernelInfo emitRecurrenceGrad(KernelBuilder &k, RecurrenceGradOp
   return scan(
       k, op.getDy().getType().getFeatures(), /*backwards=*/true,
       [&](const ScannedRow &at) -> Values {
-        View previous = c.row(k.sub(at.row, k.index(1))) + at.column;
+        View previous = c.row(k.sub(at.row, 1)) + at.column;
         return {k.loadIf(at.isThere, place(dy, at), 1)[0], k.loadIf(at.isThere, place(gate, at), 1)[0],
                 k.loadIf(at.isThere, place(x, at), 1)[0], k.loadIf(at.hasPrevious, previous, 1)[0]};
       },

@@ -10,9 +10,11 @@ namespace xfc::gpu {
 int64_t rowsPerBlock(int64_t width) { return std::max<int64_t>(1, 4096 / width); }
 
 void eachGroup(KernelBuilder &k, int64_t per, int64_t groups, const std::function<void(Value, Value)> &body) {
-  Value from = k.mul(k.chunk, per), count = k.max(k.min(k.index(per), k.sub(k.rowCount(), from)), k.index(0));
-  k.acrossThreads(k.truncated(k.mul(count, groups)),
-                  [&](Value i) { body(k.add(from, k.i64Of(k.div(i, groups))), k.rem(i, groups)); });
+  Value from = k.mul(k.chunk, per), count = k.max(k.min(per, k.sub(k.rowCount(), from)), 0);
+  k.acrossThreads(k.truncated(k.mul(count, groups)), [&](Value i) {
+    Value group = k.rem(i, groups);
+    body(k.add(from, k.i64Of(k.div(i, groups))), group);
+  });
 }
 
 Partition overRows(KernelBuilder &k, int64_t width, ArrayRef<BufferIndex> buffers,
@@ -74,7 +76,7 @@ Value RowTeam::sum(Value v) {
 Value RowTeam::max(Value v) {
   return across(v, [&](Value x, Value y) { return k.maxf(x, y); });
 }
-void RowTeam::once(const std::function<void()> &body) { k.when(k.equal(member(), k.i32Of(0)), body); }
+void RowTeam::once(const std::function<void()> &body) { k.when(k.equal(member(), 0), body); }
 
 // At most 32 features per thread, unless a row is too long for that: two rows then fit into registers beside the
 // intermediate values.
@@ -83,9 +85,7 @@ RowInRegisters::RowInRegisters(KernelBuilder &k, int64_t width)
 
 Value RowInRegisters::feature(int64_t i) { return k.add(k.mul(member(), n), i * team * n); }
 
-Value RowInRegisters::inside(int64_t i) {
-  return (i + 1) * team * n <= width ? Value() : k.less(feature(i), k.i32Of(static_cast<int32_t>(width)));
-}
+Value RowInRegisters::inside(int64_t i) { return (i + 1) * team * n <= width ? Value() : k.less(feature(i), width); }
 
 Values RowInRegisters::load(const View &p) {
   Values all;
@@ -114,7 +114,7 @@ Values RowInRegisters::each(ArrayRef<Values> operands, const Compute &compute, b
     for (const Values &operand : operands)
       xs.push_back(operand[i]);
     Value result = compute(xs), within = masked ? inside(i / n) : Value();
-    results.push_back(within ? k.select(within, result, k.scalar(0)) : result);
+    results.push_back(within ? k.select(within, result, 0) : result);
   }
   return results;
 }
@@ -159,17 +159,16 @@ RowInMemory RowInMemory::another(int64_t width) const {
   return row;
 }
 
-void RowInMemory::each(const std::function<void(Value)> &body) {
-  k.loop(k.mul(member(), n), k.i32Of(static_cast<int32_t>(width)), team * n, body);
-}
+void RowInMemory::each(const std::function<void(Value)> &body) { k.loop(k.mul(member(), n), width, team * n, body); }
 
 void RowInMemory::whereVisited(Value f, const std::function<void()> &body) {
-  k.when(k.equal(k.rem(k.div(f, n), team), member()), body);
+  Value own = member();
+  k.when(k.equal(k.rem(k.div(f, n), team), own), body);
 }
 
 Values RowInMemory::loop(const View &p, ValueRange state,
                          const std::function<Values(Value, const Values &, Values)> &body) {
-  return k.loop(k.mul(member(), n), k.i32Of(static_cast<int32_t>(width)), team * n, state,
+  return k.loop(k.mul(member(), n), width, team * n, state,
                 [&](Value f, Values s) { return body(f, k.load(p + f, n), std::move(s)); });
 }
 

@@ -34,11 +34,11 @@ void multiplyMatrices(KernelBuilder &k, ArrayRef<Value> a, ArrayRef<Value> b, Mu
   llvm::copy(membersOf(k, sums, 4), c.begin());
 }
 
-void copyAsync(KernelBuilder &k, Value to, Value from, Value valid, int64_t bytes) {
+void copyAsync(KernelBuilder &k, const View &to, const View &from, Value valid, int64_t bytes) {
   // Only copies of 16 bytes can bypass the L1 cache.
-  NVVM::CpAsyncOp::create(k.b, to, from, static_cast<uint32_t>(bytes),
+  NVVM::CpAsyncOp::create(k.b, to.data, from.data, static_cast<uint32_t>(bytes),
                           bytes == 16 ? NVVM::LoadCacheModifierKind::CG : NVVM::LoadCacheModifierKind::CA,
-                          k.select(valid, k.i32Of(static_cast<int32_t>(bytes)), k.i32Of(0)));
+                          k.select(valid, k.i32Of(static_cast<int32_t>(bytes)), 0));
 }
 void commitCopies(KernelBuilder &k) { NVVM::CpAsyncCommitGroupOp::create(k.b); }
 void waitForCopies(KernelBuilder &k, int64_t pending) {

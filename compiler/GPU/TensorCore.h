@@ -24,7 +24,7 @@ void multiplyMatrices(KernelBuilder &, llvm::ArrayRef<mlir::Value> a, llvm::Arra
 // Copies 4 or 16 bytes from global to shared memory asynchronously, or writes zeros if `valid` (i1) is false. Both
 // addresses are multiples of the size. The bytes are visible to this thread once it has waited, and to other threads
 // after a barrier that follows.
-void copyAsync(KernelBuilder &, mlir::Value to, mlir::Value from, mlir::Value valid, int64_t bytes = 16);
+void copyAsync(KernelBuilder &, const View &to, const View &from, mlir::Value valid, int64_t bytes = 16);
 void commitCopies(KernelBuilder &);                   // makes a group of the copies since the last commit
 void waitForCopies(KernelBuilder &, int64_t pending); // for all groups but the last `pending`
 

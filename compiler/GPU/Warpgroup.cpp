@@ -48,11 +48,11 @@ void waitForPhase(KernelBuilder &k, Value barrier, Value parity) {
         {barrier, parity}, {});
 }
 
-void copyToCluster(KernelBuilder &k, Value to, Value from, int64_t bytes, Value barrier, int64_t blocks) {
+void copyToCluster(KernelBuilder &k, const View &to, const View &from, int64_t bytes, Value barrier, int64_t blocks) {
   Value every = arith::ConstantOp::create(k.b, k.b.getI16IntegerAttr(static_cast<int16_t>((1 << blocks) - 1)));
   k.ptx(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [$0], [$1], $2, [$3], $4;",
-      {to, from, k.i32Of(static_cast<int32_t>(bytes)), barrier, every}, {});
+      {to.data, from.data, k.i32Of(static_cast<int32_t>(bytes)), barrier, every}, {});
 }
 
 Value blockOfCluster(KernelBuilder &k) { return NVVM::ClusterId::create(k.b, k.i32); }
@@ -75,7 +75,7 @@ Values multiplyWarpgroup(KernelBuilder &k, const Values &sums, ArrayRef<Value> a
   // 16 bytes; bit 62 selects the swizzle.
   const int64_t constant = int64_t(1) << 62 | int64_t(1024 / 16) << 32 | (b.along ? 1 : b.blockBytes / 16) << 16;
   Value address = LLVM::PtrToIntOp::create(k.b, k.i64, b.address);
-  Value descriptor = k.bitOr(k.bitAnd(k.shiftRight(address, 4), 0x3fff), k.index(constant));
+  Value strides = k.index(constant), descriptor = k.bitOr(k.bitAnd(k.shiftRight(address, 4), 0x3fff), strides);
   const int64_t next = (b.along ? 32 : 2048) / 16; // 16 steps of k: within a line, or 16 lines
 
   auto list = [](int64_t from, int64_t n) {

@@ -25,7 +25,7 @@ void waitForPhase(KernelBuilder &, mlir::Value barrier, mlir::Value parity);
 // Copies from global memory to the same address in the shared memory of each of the cluster's first `blocks` blocks, as
 // a multicast, whose bytes arrive at the barrier at the same address there. `to`, `from` and `bytes` are multiples of
 // 16. One thread calls it.
-void copyToCluster(KernelBuilder &, mlir::Value to, mlir::Value from, int64_t bytes, mlir::Value barrier,
+void copyToCluster(KernelBuilder &, const View &to, const View &from, int64_t bytes, mlir::Value barrier,
                    int64_t blocks);
 
 mlir::Value blockOfCluster(KernelBuilder &); // this block's index in its cluster (i32)

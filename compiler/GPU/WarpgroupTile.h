@@ -11,7 +11,7 @@ namespace xfc::gpu {
 // layout in which wgmma reads it from shared memory (SwizzledMatrix), so it is copied unchanged. Elements beyond the
 // weight are 0.
 struct BlockedWeight {
-  mlir::Value data;
+  View data;         // of bytes
   int64_t blocks[2]; // along out and in
   bool along;        // k runs along `in`
   BlockedWeight(KernelBuilder &k, BufferIndex buffer, mlir::RankedTensorType weight, bool along);
@@ -51,7 +51,8 @@ private:
   };
   // Steps through k < inner by `depth`: body(k, turn, state). Returns the final state.
   Values eachTurn(int64_t inner, Values state, const std::function<Values(mlir::Value, const Turn &, Values)> &body);
-  mlir::Value full(const Turn &turn), empty(const Turn &turn), rowsOf(const Turn &turn), weightOf(const Turn &turn);
+  mlir::Value full(const Turn &turn), empty(const Turn &turn); // the barriers of a stage
+  View rowsOf(const Turn &turn), weightOf(const Turn &turn);   // its bytes
   void fetchRows(mlir::Value row, mlir::Value at, const Turn &turn);
   void fetchWeight(mlir::Value column, mlir::Value at, const Turn &turn);
   Values fragments(const Turn &turn);
@@ -59,7 +60,8 @@ private:
   KernelBuilder &k;
   Operand a;
   BlockedWeight b;
-  mlir::Value barriers, rowsShared, weightShared, own;
+  View barriers, rowsShared, weightShared;
+  mlir::Value own;
 };
 
 } // namespace xfc::gpu
