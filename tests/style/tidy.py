@@ -20,7 +20,8 @@ import sys
 
 
 RECENT = 4  # commits whose folders are checked
-ORDERED = {"compiler/CPU", "compiler/Codegen", "compiler/Import", "compiler/Schedule", "compiler/Transforms"}  # where custom-unordered-ops is checked
+# Where custom-unordered-ops is checked.
+ORDERED = {"compiler/CPU", "compiler/Codegen", "compiler/GPU", "compiler/Import", "compiler/Plain", "compiler/Schedule", "compiler/Transforms"}
 
 
 def git(root, *words):
