@@ -74,7 +74,6 @@ public:
   View row(int64_t i) const;
   View operator()(mlir::Value i, mlir::Value column) const { return row(i) + column; }
   View operator()(mlir::Value i, int64_t column) const { return row(i) + column; }
-  operator mlir::Value() const { return data; } // for the kernels of GPUs
   View operator()(int64_t i, int64_t column) const { return row(i) + column; }
   // The same memory as elements of another type.
   View as(mlir::Type other) const { return {*k, data, other, stride}; }
@@ -172,16 +171,8 @@ public:
   mlir::Value loadIndex(const View &p); // an i32 widened to i64, or an i64
   // Memory at an address, as elements of the type that is computed in unless another one is given.
   View at(mlir::Value address, mlir::Type of = {}) { return {*this, address, of ? of : element}; }
-  // For the kernels of GPUs, which keep bare addresses: the same, in elements of the type that is computed in.
-  View offset(mlir::Value p, mlir::Value elements) { return at(p) + elements; }
-  View offset(mlir::Value p, int64_t elements) { return at(p) + elements; }
-  mlir::Value offset(mlir::Value p, mlir::Value elements, mlir::Type of) { return at(p, of) + elements; }
-  mlir::Value offset(mlir::Value p, int64_t elements, mlir::Type of) { return at(p, of) + elements; }
-  mlir::Value load(mlir::Value p) { return load(at(p)); }
   mlir::Value loadI32(mlir::Value p, mlir::Value i) { return loadIndex(at(p, i32) + i); }
   mlir::Value loadI64(mlir::Value p, mlir::Value i) { return loadIndex(at(p, i64) + i); }
-  void store(mlir::Value value, mlir::Value p) { store(value, at(p)); }
-  View offset(const View &p, mlir::Value elements) { return p + elements; }
 
   // Control flow. The induction variable of a loop has the type of its bounds.
   Values loop(const Term &from, const Term &to, int64_t step, mlir::ValueRange state,

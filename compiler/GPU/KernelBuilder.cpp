@@ -70,7 +70,7 @@ Value KernelBuilder::shared(int64_t bytes, int64_t alignment) {
   const int64_t begin = llvm::alignTo(sharedNext, alignment);
   sharedNext = begin + bytes;
   sharedEnd = std::max(sharedEnd, sharedNext);
-  return at(sharedBase(), b.getI8Type()) + begin;
+  return (at(sharedBase(), b.getI8Type()) + begin).data;
 }
 
 void KernelBuilder::barrier() { NVVM::Barrier0Op::create(b); }

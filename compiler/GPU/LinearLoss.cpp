@@ -24,7 +24,7 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide,
   const bool listed = !op.getLabels().getType().getShape().empty();
   const int64_t kinds = listed ? 5 : 4, room = listed ? 8 : 4; // numbers per row, and their room in shared memory
   const bool bf16 = op.getCompute() == ComputeType::bf16, kept = !wide.use_empty();
-  const Tile tile{64, 256, bf16 ? 32 : 16, 32, 64};
+  const TileShape tile{64, 256, bf16 ? 32 : 16, 32, 64};
   k.threads = tile.threads();
   Value row = k.mul(k.chunk, tile.rows);
   k.when(k.less(row, k.rowCount()), [&] {
@@ -195,7 +195,7 @@ static Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidat
                 slabs = op.getSlabs(), best = op.getCount();
   const bool bf16 = op.getCompute() == ComputeType::bf16;
   const int64_t depth = bf16 ? 32 : 16;
-  const Tile tile = bf16 && slab % 128 == 0 ? Tile{32, 128, depth, 32, 32} : Tile{32, 64, depth, 16, 32};
+  const TileShape tile = bf16 && slab % 128 == 0 ? TileShape{32, 128, depth, 32, 32} : TileShape{32, 64, depth, 16, 32};
   k.threads = tile.threads();
   k.registers = 128;                     // with fewer, to fit more blocks, ptxas spills in f32
   const int64_t lineElements = slab + 8; // padded: rows of a fragment lie in different banks

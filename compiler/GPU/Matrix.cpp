@@ -17,17 +17,17 @@ bool inBF16(std::optional<ComputeType> compute) { return compute == ComputeType:
 // Tiles of rows times a weight. In bf16, warps have 64x64, for which they read 4 KB of shared memory for 16 x 64 x 64
 // products. Tiles are wide, since most of the L2 bandwidth goes to the f32 rows: 64 operations per byte, and 43 if
 // tiles were square. In f32, the operands of four steps are in registers, beside half as many sums.
-Tile tileFor(int64_t columns, bool bf16) {
+TileShape tileFor(int64_t columns, bool bf16) {
   if (!bf16)
-    return columns <= 64 ? Tile{128, 64, 16, 32, 32} : Tile{128, 128, 16, 64, 32};
-  return columns <= 64    ? Tile{128, 64, 32, 64, 32}
-         : columns <= 128 ? Tile{128, 128, 32, 64, 64}
-                          : Tile{128, 256, 32, 64, 64};
+    return columns <= 64 ? TileShape{128, 64, 16, 32, 32} : TileShape{128, 128, 16, 64, 32};
+  return columns <= 64    ? TileShape{128, 64, 32, 64, 32}
+         : columns <= 128 ? TileShape{128, 128, 32, 64, 64}
+                          : TileShape{128, 256, 32, 64, 64};
 }
 
 // The tile of the small-M variant. With few rows, a product takes as long as one tile, so there are many small tiles:
 // they read more, but wait less often, since a block of K is deeper.
-Tile tileForFewRows(bool bf16) { return {32, 64, bf16 ? 64 : 32, 16, 32}; }
+TileShape tileForFewRows(bool bf16) { return {32, 64, bf16 ? 64 : 32, 16, 32}; }
 
 // Dropout of a thread's share of a tile's row. One Philox counter gives the random numbers of four features, 16 apart
 // (abi.h).
@@ -163,7 +163,7 @@ void finish(KernelBuilder &k, const ThreadSums &product, ArrayRef<Value> sums, V
   }
 }
 
-Backend::KernelInfo emitProduct(KernelBuilder &k, const Terms &terms, const Tile &tile, bool bf16) {
+Backend::KernelInfo emitProduct(KernelBuilder &k, const Terms &terms, const TileShape &tile, bool bf16) {
   k.threads = tile.threads();
   const Operand weight = weightOperand(k, terms.weight, terms.type, bf16, terms.along);
   const int64_t inner = terms.inner(), across = upTo(terms.columns(), tile.columns);
@@ -203,7 +203,7 @@ bool suitsWarpgroups(const Architecture &architecture, const Terms &terms, std::
 // take the time of one; small tiles read four times as much, and take as long in place of 32 large ones.
 int64_t fewRowsOf(LinearOp op) {
   const int64_t columns = op.getWeight().getType().getDimSize(0);
-  const Tile tile = tileFor(columns, inBF16(op.getCompute()));
+  const TileShape tile = tileFor(columns, inBF16(op.getCompute()));
   return 32 / upTo(columns, tile.columns) * tile.rows;
 }
 
@@ -281,8 +281,9 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
   const bool bf16 = inBF16(op.getCompute());
   // In bf16, both operands go through registers, so tiles have half the depth. Small tiles read twice as much; they are
   // for shapes where large ones would leave most of a GPU idle.
-  const Tile large = bf16 ? Tile{128, 128, 16, 64, 64} : tileFor(in, false), small{64, 64, bf16 ? 32 : 16, 32, 32};
-  const Tile tile = upTo(out, 128) * upTo(in, 128) < 32 ? small : large;
+  const TileShape large = bf16 ? TileShape{128, 128, 16, 64, 64} : tileFor(in, false),
+                  small{64, 64, bf16 ? 32 : 16, 32, 32};
+  const TileShape tile = upTo(out, 128) * upTo(in, 128) < 32 ? small : large;
   k.threads = tile.threads();
   const int64_t across = upTo(in, tile.columns), tiles = upTo(out, tile.rows) * across;
   // Not split into chunks if the tiles alone keep a GPU busy: the partial sums would take more memory than the rows do.

@@ -56,7 +56,7 @@ void PairAccess::store(const Conditions &conditions, Value first, Value second, 
 // From memory to shared memory
 //===--------------------------------------------------------------------------------------------------------===//
 
-ProductTile::Side::Side(KernelBuilder &k, const Operand &operand, int64_t outer, const Tile &tile, bool bf16)
+ProductTile::Side::Side(KernelBuilder &k, const Operand &operand, int64_t outer, const TileShape &tile, bool bf16)
     : operand(operand), outer(outer), depth(tile.depth), threads(tile.threads()), bf16(bf16) {
   assert(threads % perLine() == 0 && lines() * perLine() % threads == 0 && (bf16 || !operand.packed));
   shared = k.at(k.shared(2 * bytes(), 128), k.b.getI8Type());
@@ -133,7 +133,7 @@ void ProductTile::Side::put(KernelBuilder &k, ArrayRef<Value> values, const View
 // From shared memory to sums
 //===--------------------------------------------------------------------------------------------------------===//
 
-ProductTile::ProductTile(KernelBuilder &k, const Tile &tile, bool bf16, const Operand &a, const Operand &b)
+ProductTile::ProductTile(KernelBuilder &k, const TileShape &tile, bool bf16, const Operand &a, const Operand &b)
     : ThreadSums(tile.warpRows, tile.warpColumns), k(k), tile(tile), bf16(bf16), a(k, a, tile.rows, tile, bf16),
       b(k, b, tile.columns, tile, bf16) {
   assert(k.threads == tile.threads());

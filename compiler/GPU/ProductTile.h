@@ -22,7 +22,7 @@ Operand weightOperand(KernelBuilder &k, BufferIndex buffer, mlir::RankedTensorTy
 // How a block of threads and its warps share a tile of the result, and how much of K is in shared memory at a time. A
 // warp has warpRows x warpColumns, multiples of 16. Sums take their terms in ascending k whatever the tile, so the
 // choice of a tile does not affect results.
-struct Tile {
+struct TileShape {
   int64_t rows, columns, depth;
   int64_t warpRows, warpColumns;
   int64_t threads() const { return rows / warpRows * (columns / warpColumns) * KernelBuilder::warpSize; }
@@ -59,7 +59,7 @@ protected:
 class ProductTile : public ThreadSums {
 public:
   // a is M x K and b is N x K; either may have k along its lines or from line to line. Allocates shared memory.
-  ProductTile(KernelBuilder &k, const Tile &tile, bool bf16, const Operand &a, const Operand &b);
+  ProductTile(KernelBuilder &k, const TileShape &tile, bool bf16, const Operand &a, const Operand &b);
 
   // The sums of the tile at `row` and `column` (i32, multiples of the tile's size) over k < inner (i32). All threads of
   // the block take part; it begins with a barrier. `shares`, if given, gets this thread's partial sums of the rows of
@@ -81,7 +81,7 @@ private:
     mlir::Value first;        // the tile's first row or column
     View from;                // this thread's first vector in memory
 
-    Side(KernelBuilder &k, const Operand &operand, int64_t outer, const Tile &tile, bool bf16);
+    Side(KernelBuilder &k, const Operand &operand, int64_t outer, const TileShape &tile, bool bf16);
     int64_t lines() const { return operand.along ? outer : depth; }
     int64_t width() const { return operand.along ? depth : outer; }
     int64_t vector() const { return operand.packed ? 8 : 4; }
@@ -99,7 +99,7 @@ private:
   void multiplyF32(const View &aSlot, const View &bSlot, Values &sums);
 
   KernelBuilder &k;
-  Tile tile;
+  TileShape tile;
   bool bf16;
   Side a, b;
   mlir::Value warpRow, warpColumn;

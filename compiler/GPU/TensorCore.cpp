@@ -17,10 +17,10 @@ Value pairOfBF16(KernelBuilder &k, Value first, Value second) {
   return k.ptx("cvt.rn.bf16x2.f32 $0, $1, $2;", {second, first}, {k.i32}, /*pure=*/true)[0];
 }
 
-Values loadMatrices(KernelBuilder &k, Value address, bool transposed) {
+Values loadMatrices(KernelBuilder &k, const View &row, bool transposed) {
   auto type = LLVM::LLVMStructType::getLiteral(k.b.getContext(), SmallVector<Type>(4, k.i32));
   Value matrices =
-      NVVM::LdMatrixOp::create(k.b, type, address, 4u, transposed ? NVVM::MMALayout::col : NVVM::MMALayout::row,
+      NVVM::LdMatrixOp::create(k.b, type, row.data, 4u, transposed ? NVVM::MMALayout::col : NVVM::MMALayout::row,
                                NVVM::LdStMatrixShapeAttr::get(k.b.getContext(), 8, 8), NVVM::LdStMatrixEltType::B16);
   return membersOf(k, matrices, 4);
 }

@@ -12,7 +12,7 @@ mlir::Value pairOfBF16(KernelBuilder &, mlir::Value first, mlir::Value second);
 // Loads four 8x8 matrices of bf16 from shared memory: lanes 8i to 8i + 7 hold the addresses of the rows (16 bytes each)
 // of matrix i. Result i is this lane's pair of elements of matrix i, or of its transpose if `transposed`: row lane/4,
 // columns 2 (lane % 4) and the next.
-Values loadMatrices(KernelBuilder &, mlir::Value address, bool transposed);
+Values loadMatrices(KernelBuilder &, const View &row, bool transposed);
 
 // c += a b. a is 16x16, as four 8x8 matrices: rows 0-7 and 8-15 of columns 0-7, then those of columns 8-15. b is 16x8,
 // as the transposes of its rows 0-7 and 8-15. c is 16x8 in f32: this lane has row lane/4, columns 2 (lane % 4) and the

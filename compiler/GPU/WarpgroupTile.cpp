@@ -57,8 +57,8 @@ WarpgroupTile::WarpgroupTile(KernelBuilder &k, const Operand &a, const BlockedWe
   threadColumn = k.mul(k.rem(k.lane(), 4), 2);
 }
 
-Value WarpgroupTile::full(const Turn &turn) { return barriers + turn.stage; }
-Value WarpgroupTile::empty(const Turn &turn) { return barriers + k.add(turn.stage, stages); }
+Value WarpgroupTile::full(const Turn &turn) { return (barriers + turn.stage).data; }
+Value WarpgroupTile::empty(const Turn &turn) { return (barriers + k.add(turn.stage, stages)).data; }
 View WarpgroupTile::rowsOf(const Turn &turn) { return rowsShared + k.mul(turn.stage, rowsBytes); }
 View WarpgroupTile::weightOf(const Turn &turn) { return weightShared + k.mul(turn.stage, weightBytes); }
 
@@ -148,7 +148,7 @@ void WarpgroupTile::multiply(Value row, Value column, int64_t inner, const std::
         setRegisters(k, Registers::Get, registersOfConsumers);
         use(eachTurn(inner, Values(columns / 2, k.scalar(0)), [&](Value, const Turn &turn, Values s) {
           waitForPhase(k, full(turn), turn.parity);
-          const SwizzledMatrix weight{weightOf(turn), b.along, blockBytes};
+          const SwizzledMatrix weight{weightOf(turn).data, b.along, blockBytes};
           s = multiplyWarpgroup(k, s, fragments(turn), weight);
           NVVM::SyncWarpOp::create(k.b, k.i32Of(-1));
           // One lane arrives for each block, predicated: the warps of a product must not diverge.
