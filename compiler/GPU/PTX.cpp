@@ -83,7 +83,9 @@ std::string emitPTX(ModuleOp kernels, const Architecture &architecture) {
               assembly && assembly->hasSideEffects())
             call->addFnAttr(llvm::Attribute::Convergent);
   }
-  optimize(*module, *machine);
+  // After fewer passes, ptxas takes more registers for some kernels of rows, and fits fewer blocks of them on a
+  // processor.
+  optimize(*module, *machine, "default<O3>");
   llvm::SmallVector<char, 0> text = emit(*module, *machine, llvm::CodeGenFileType::AssemblyFile);
   return {text.begin(), text.end()};
 }

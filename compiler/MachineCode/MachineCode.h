@@ -31,8 +31,9 @@ void registerTranslations(mlir::MLIRContext &context);
 // A lowered module as LLVM IR for the machine. Throws Error as above.
 std::unique_ptr<llvm::Module> translate(mlir::ModuleOp lowered, llvm::LLVMContext &context,
                                         const llvm::TargetMachine &machine);
-// Runs the O3 pipeline without unrolling and vectorization: kernels are generated unrolled and vectorized.
-void optimize(llvm::Module &module, llvm::TargetMachine &machine);
+// Runs passes of LLVM, named as `opt -passes` takes them, without unrolling and vectorization: kernels are generated
+// unrolled and vectorized.
+void optimize(llvm::Module &module, llvm::TargetMachine &machine, llvm::StringRef passes);
 // The module as an object file, or as assembly text.
 llvm::SmallVector<char, 0> emit(llvm::Module &module, llvm::TargetMachine &machine, llvm::CodeGenFileType type);
 
