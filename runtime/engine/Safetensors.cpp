@@ -2,7 +2,9 @@
 #include "engine/Safetensors.h"
 #include "engine/Identity.h"
 #include "tensors/Numbers.h"
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 
 namespace xfc {
@@ -272,34 +274,41 @@ private:
 };
 } // namespace
 
+// The next value of a parameter, by the distribution that its `init` names.
+static std::function<double()> drawing(const Parameter &parameter, Uniform &uniform) {
+  const double in = static_cast<double>(std::max<int64_t>(1, parameter.fanIn)),
+               out = static_cast<double>(std::max<int64_t>(1, parameter.fanOut));
+  const auto within = [&uniform](double bound) {
+    return [&uniform, bound] { return (2 * uniform.next() - 1) * bound; };
+  };
+  // Box-Muller; one number of the pair is enough here.
+  const auto normal = [&uniform] {
+    const double radius = std::sqrt(-2 * std::log(uniform.next()));
+    return radius * std::cos(2 * M_PI * uniform.next());
+  };
+  if (parameter.init == "xavier_uniform")
+    return within(std::sqrt(6 / (in + out)));
+  if (parameter.init == "fan_in_uniform")
+    return within(1 / std::sqrt(in));
+  if (parameter.init == "normal")
+    return normal;
+  if (parameter.init == "scaled_normal")
+    return [normal, root = std::sqrt(static_cast<double>(parameter.shape.back()))] { return normal() / root; };
+  return [value = parameter.init == "one" ? 1.0 : 0.0] { return value; };
+}
+
 void initializeParameters(Engine &engine, uint64_t seed) {
   const Module &module = engine.module();
+  void *const values = engine.parameters();
   for (const Parameter &parameter : module.parameters) {
     Uniform uniform(seed, parameter.name);
-    auto bounded = [&](double bound) { return (2 * uniform.next() - 1) * bound; };
-    // Box-Muller; one number of the pair is enough here.
-    auto normal = [&] {
-      double radius = std::sqrt(-2 * std::log(uniform.next()));
-      return radius * std::cos(2 * M_PI * uniform.next());
-    };
-    const double in = std::max<int64_t>(1, parameter.fanIn), out = std::max<int64_t>(1, parameter.fanOut);
-    for (int64_t i = 0; i < elementsOf(parameter.shape); ++i) {
-      double value = 0;
-      if (parameter.init == "xavier_uniform")
-        value = bounded(std::sqrt(6 / (in + out)));
-      else if (parameter.init == "fan_in_uniform")
-        value = bounded(1 / std::sqrt(in));
-      else if (parameter.init == "normal")
-        value = normal();
-      else if (parameter.init == "scaled_normal")
-        value = normal() / std::sqrt(static_cast<double>(parameter.shape.back()));
-      else if (parameter.init == "one")
-        value = 1;
-      if (module.type == DType::F64)
-        static_cast<double *>(engine.parameters())[parameter.offset + i] = value;
-      else
-        static_cast<float *>(engine.parameters())[parameter.offset + i] = static_cast<float>(value);
-    }
+    const std::function<double()> draw = drawing(parameter, uniform);
+    const int64_t elements = elementsOf(parameter.shape);
+    if (module.type == DType::F64)
+      std::generate_n(static_cast<double *>(values) + parameter.offset, elements, draw);
+    else
+      std::generate_n(static_cast<float *>(values) + parameter.offset, elements,
+                      [&] { return static_cast<float>(draw()); });
   }
   engine.parametersChanged();
 }
