@@ -115,11 +115,11 @@ private:
       text = text.substr(0, text.find('\0')); // the text ends in a zero
       return std::make_unique<Yaml>(text, file + ": " + optionsArray);
     }
-    const std::string beside = file + ".yml";
-    if (!exists(beside))
-      throw Error(file + ": has no array " + inQuotes(optionsArray) + ", and " + beside +
-                  " does not exist; expected a model written by Marian, with its options");
-    return std::make_unique<Yaml>(readFile(beside), beside);
+    std::optional<Yaml> beside = readIfThere({file + ".yml"});
+    if (!beside)
+      throw Error(file + ": has no array " + inQuotes(optionsArray) + ", and " + file +
+                  ".yml does not exist; expected a model written by Marian, with its options");
+    return std::make_unique<Yaml>(std::move(*beside));
   }
 
   // The first of the files that exists, if one does.

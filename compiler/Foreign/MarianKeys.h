@@ -1,14 +1,10 @@
-// What the keys of Marian's YAML files do that import does not read: nothing, or nothing by one of their values.
+// The keys of Marian's YAML files that import does not read because they have no effect on it: the harmless ones with
+// any value, the neutral ones with some values.
 #pragma once
 
-#include <map>
-#include <set>
-#include <string>
+#include "Yaml.h"
 
 namespace xfc {
-
-// The values by which a key has no effect.
-using NeutralValues = std::map<std::string, std::set<std::string>>;
 
 // Keys of a model's options that change nothing in a Transformer, or only where another option that is refused says so.
 const std::set<std::string> &harmlessInMarianModel();

@@ -305,8 +305,7 @@ std::vector<int64_t> Yaml::integers(const std::string &key, int64_t low, int64_t
   return values;
 }
 
-void Yaml::tellUnknown(const std::set<std::string> &harmless,
-                       const std::map<std::string, std::set<std::string>> &neutral,
+void Yaml::tellUnknown(const std::set<std::string> &harmless, const NeutralValues &neutral,
                        std::vector<std::string> &notes) const {
   for (const Entry &entry : list) {
     const std::string value = entry.items.empty() ? "" : entry.items.front();

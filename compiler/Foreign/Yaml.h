@@ -12,6 +12,9 @@
 
 namespace xfc {
 
+// The values with which a key has no effect.
+using NeutralValues = std::map<std::string, std::set<std::string>>;
+
 class Yaml {
 public:
   struct Entry {
@@ -43,7 +46,7 @@ public:
   const std::set<std::string> &asked() const { return used; }
   // Adds a note for each key of the file that was not asked for, unless it has no value, is one of `harmless`, or has
   // one of its values in `neutral`, which have no effect there.
-  void tellUnknown(const std::set<std::string> &harmless, const std::map<std::string, std::set<std::string>> &neutral,
+  void tellUnknown(const std::set<std::string> &harmless, const NeutralValues &neutral,
                    std::vector<std::string> &notes) const;
 
 private:

@@ -66,16 +66,15 @@ private:
 
   // A weight of the training step that is read in packed form, and its packed copies.
   struct Weight {
-    int64_t offset, rows, columns; // in bytes from the start of the parameter block; in elements
-    Place copies[2];               // of W and of W^T, if they are read
+    int64_t offset, end;   // in bytes from the start of the parameter block
+    int64_t rows, columns; // in elements
+    Place copies[2];       // of W and of W^T, if they are read
   };
   PackKernelOp formOf(const Place &place) { return symbols->lookup<PackKernelOp>(weights[place.index].getKernel()); }
 
-  int64_t parameterBytes() { return bytesOf(*dtypeOf((*getOperation().getOps<ParametersOp>().begin()).getType())); }
-
   // The weights of the training step that are packed without rounding, in the order of the block. Of overlapping
   // weights, only the first is kept.
-  std::vector<Weight> weightsOf(ProgramOp training) {
+  SmallVector<Weight> weightsOf(ProgramOp training) {
     if (!training)
       return {};
     std::map<int64_t, Weight> byOffset;
@@ -86,16 +85,16 @@ private:
           continue;
         auto type = cast<RankedTensorType>(formOf(place).getWeight());
         const int64_t offset = weights[place.index].getOffset(), rows = type.getDimSize(0),
-                      columns = type.getDimSize(1);
-        Weight &weight = byOffset.try_emplace(offset, Weight{offset, rows, columns, {}}).first->second;
+                      columns = type.getDimSize(1), end = offset + rows * columns * elementBytes(type);
+        Weight &weight = byOffset.try_emplace(offset, Weight{offset, end, rows, columns, {}}).first->second;
         if (weight.rows == rows && weight.columns == columns)
           weight.copies[formOf(place).getTransposed()] = place;
       }
-    std::vector<Weight> found;
+    SmallVector<Weight> found;
     int64_t end = 0;
     for (auto &[offset, weight] : byOffset)
       if (offset >= end) {
-        end = offset + weight.rows * weight.columns * parameterBytes();
+        end = weight.end;
         found.push_back(weight);
       }
     return found;
@@ -104,15 +103,13 @@ private:
   // Adds to an update's launch what it packs: the number of weights, the first element, rows and columns of each (as
   // immediates), and their packed copies (as places).
   void packResults(LaunchOp launch, OperandRange repacked) {
-    const int64_t bytes = parameterBytes();
+    const int64_t bytes = bytesOf(*dtypeOf((*getOperation().getOps<ParametersOp>().begin()).getType()));
     SmallVector<Attribute> places(launch.getPlaces()->getValue());
     const int64_t begin = cast<PlaceAttr>(places[repacked.getBeginOperandIndex()]).getOffset(),
                   end = begin + static_cast<int64_t>(launch.getElements()) * bytes;
-    std::vector<Weight> own(
-        llvm::lower_bound(trained, begin, [](const Weight &weight, int64_t at) { return weight.offset < at; }),
-        llvm::lower_bound(trained, end, [](const Weight &weight, int64_t at) { return weight.offset < at; }));
-    llvm::erase_if(own,
-                   [&](const Weight &weight) { return weight.offset + weight.rows * weight.columns * bytes > end; });
+    const ArrayRef<Weight> from(
+        llvm::lower_bound(trained, begin, [](const Weight &w, int64_t at) { return w.offset < at; }), trained.end());
+    const ArrayRef<Weight> own = from.take_while([&](const Weight &weight) { return weight.end <= end; });
     SmallVector<int64_t> immediates(launch.getImmediates());
     immediates.push_back(static_cast<int64_t>(own.size()));
     Size traffic = launch.getTraffic().getSize();
@@ -132,7 +129,7 @@ private:
   std::optional<SymbolTable> symbols;
   std::map<std::pair<int64_t, std::string>, int64_t> indices; // by offset and pack kernel
   SmallVector<PackedWeightOp> weights;
-  std::vector<Weight> trained; // the training step's, by offset
+  SmallVector<Weight> trained; // the training step's, by offset
 };
 
 } // namespace

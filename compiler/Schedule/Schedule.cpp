@@ -28,7 +28,7 @@ OwningOpRef<ModuleOp> scheduled(ModuleOp module, Backend &backend) {
   OwningOpRef<ModuleOp> plan = module.clone();
   PassManager manager(module.getContext());
   addSchedulingPasses(manager, backend);
-  manager.enableVerifier(false); // of the whole plan once, not after every pass
+  manager.enableVerifier(false); // once, after all passes
   if (failed(manager.run(*plan)) || failed(verify(*plan)))
     throw Error("compile: the program cannot be scheduled; see the message above");
   return plan;

@@ -274,7 +274,7 @@ private:
 };
 } // namespace
 
-// The next value of a parameter, by the distribution that its `init` names.
+// A function that draws the values of a parameter, one at each call, from the distribution that its `init` names.
 static std::function<double()> drawing(const Parameter &parameter, Uniform &uniform) {
   const double in = static_cast<double>(std::max<int64_t>(1, parameter.fanIn)),
                out = static_cast<double>(std::max<int64_t>(1, parameter.fanOut));
