@@ -16,16 +16,14 @@ using namespace mlir;
 
 namespace xfc {
 
-CPUBackend::CPUBackend(MLIRContext &context, const InstructionSet &set, DType type) : ImageBackend(context, set, type) {
-  DialectRegistry registry;
+void CPUBackend::addDialects(DialectRegistry &registry) const {
   registerCPUKernels(registry);
-  context.appendDialectRegistry(registry);
-  context.loadDialect<arith::ArithDialect, func::FuncDialect, LLVM::LLVMDialect, math::MathDialect, scf::SCFDialect,
-                      vector::VectorDialect>();
+  registry.insert<arith::ArithDialect, func::FuncDialect, LLVM::LLVMDialect, math::MathDialect, scf::SCFDialect,
+                  vector::VectorDialect>();
 }
 
-Backend::KernelInfo CPUBackend::emit(Operation *op, llvm::StringRef name) {
-  KernelBuilder builder(*kernels, set, elementType());
+Backend::KernelInfo CPUBackend::emit(Operation *op, llvm::StringRef name, ModuleOp code) const {
+  KernelBuilder builder(code, set, elementType(*code.getContext()));
   std::optional<KernelInfo> info;
   builder.kernel(name, [&] { info = emitKernel(builder, op); });
   if (!info)
@@ -40,8 +38,9 @@ std::optional<Backend::Packing> CPUBackend::packs(Operation *op, unsigned operan
   return Packing{product.getContractedDimension() == 1, product.getCompute()};
 }
 
-Backend::PackInfo CPUBackend::emitPack(RankedTensorType weight, Packing packing, llvm::StringRef name) {
-  KernelBuilder builder(*kernels, set, elementType());
+Backend::PackInfo CPUBackend::emitPack(RankedTensorType weight, Packing packing, llvm::StringRef name,
+                                       ModuleOp code) const {
+  KernelBuilder builder(code, set, elementType(*code.getContext()));
   PackInfo info;
   builder.kernel(name, [&] { info = emitPackWeight(builder, weight, packing); });
   return info;

@@ -6,16 +6,18 @@
 
 namespace xfc {
 
-// Attaches kernels to the ops of the dialect; a CPUBackend does so for its context.
+// Attaches kernels to the ops of the dialect.
 void registerCPUKernels(mlir::DialectRegistry &registry);
 
 class CPUBackend : public ImageBackend {
 public:
-  CPUBackend(mlir::MLIRContext &context, const InstructionSet &set, DType type);
+  using ImageBackend::ImageBackend;
 
-  KernelInfo emit(mlir::Operation *op, llvm::StringRef name) override;
+  void addDialects(mlir::DialectRegistry &registry) const override;
+  KernelInfo emit(mlir::Operation *op, llvm::StringRef name, mlir::ModuleOp code) const override;
   std::optional<Packing> packs(mlir::Operation *op, unsigned operand) const override;
-  PackInfo emitPack(mlir::RankedTensorType weight, Packing packing, llvm::StringRef name) override;
+  PackInfo emitPack(mlir::RankedTensorType weight, Packing packing, llvm::StringRef name,
+                    mlir::ModuleOp code) const override;
 
 private:
   void addLowering(mlir::OpPassManager &manager) const override;

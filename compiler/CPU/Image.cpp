@@ -1,4 +1,4 @@
-// Turns the module of emitted kernels into the objects of an image.
+// Turns the code of a plan into the objects of an image.
 #include "Image.h"
 #include "CPU/Object.h"
 #include "Dialect/Values.h"
@@ -46,37 +46,26 @@ std::vector<ModuleOp> splitFunctions(ModuleOp kernels) {
 
 } // namespace
 
-ImageBackend::ImageBackend(MLIRContext &context, const InstructionSet &set, DType type)
-    : kernels(ModuleOp::create(UnknownLoc::get(&context))), set(set), type(type) {}
-
-Type ImageBackend::elementType() { return xfc::elementType(kernels->getContext(), type); }
-
-std::string ImageBackend::print() {
-  std::string text;
-  llvm::raw_string_ostream(text) << *kernels;
-  return text;
-}
+Type ImageBackend::elementType(MLIRContext &context) const { return xfc::elementType(&context, type); }
 
 CodeTarget ImageBackend::target() const {
   return {set.cpu, set.features, static_cast<int>(set.vectorBytes * 8), set.tune, checksBounds};
 }
 
-std::string ImageBackend::llvm() {
-  PassManager manager(kernels->getContext());
+std::string ImageBackend::llvm(ModuleOp code) const {
+  PassManager manager(code.getContext());
   addLowering(manager);
-  runLowering(manager, *kernels);
-  return printKernels(*kernels, target());
+  runLowering(manager, code);
+  return printKernels(code, target());
 }
 
-std::vector<ObjectFile> ImageBackend::objects(const Module &plan, const std::string &suffix, const ObjectCache &cache) {
-  for (const Kernel &kernel : plan.kernels)
-    if (!kernels->lookupSymbol(kernel.name))
-      throw Error("compile: no code was generated for the kernel '" + kernel.name + "'");
+std::vector<ObjectFile> ImageBackend::objects(ModuleOp code, const Module &plan, const std::string &suffix,
+                                              const ObjectCache &cache) const {
   llvm::StringSet<> names;
-  for (auto function : kernels->getOps<func::FuncOp>())
+  for (auto function : code.getOps<func::FuncOp>())
     if (!function.isExternal())
       names.insert(function.getName());
-  PassManager manager(kernels->getContext());
+  PassManager manager(code.getContext());
   addLowering(manager.nest<ModuleOp>());
   std::string lowering;
   if (cache) {
@@ -85,7 +74,7 @@ std::vector<ObjectFile> ImageBackend::objects(const Module &plan, const std::str
   }
 
   // Kernels in the cache need not be lowered.
-  std::vector<ModuleOp> parts = splitFunctions(*kernels), rest;
+  std::vector<ModuleOp> parts = splitFunctions(code), rest;
   std::vector<ObjectFile> objects(parts.size());
   std::vector<std::pair<size_t, std::string>> places; // for each of `rest`: its index in `parts`, and its key
   for (size_t i = 0; i < parts.size(); ++i) {
@@ -104,7 +93,7 @@ std::vector<ObjectFile> ImageBackend::objects(const Module &plan, const std::str
     rest.push_back(parts[i]);
     places.emplace_back(i, key);
   }
-  runLowering(manager, *kernels);
+  runLowering(manager, code);
   std::vector<ObjectFile> made = emitKernels(rest, names, target(), set.name);
   for (auto &&[object, place] : llvm::zip_equal(made, places)) {
     auto &[i, key] = place;

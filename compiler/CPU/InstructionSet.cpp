@@ -4,6 +4,7 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/TargetParser/Host.h"
+#include "llvm/TargetParser/X86TargetParser.h"
 #include <tuple>
 
 namespace xfc {
@@ -40,7 +41,17 @@ static void add(InstructionSet &set, const Extension &extension) {
   set.*extension.flag = true;
 }
 
+static constexpr llvm::StringLiteral tuning = " tuned for ";
+
 InstructionSet InstructionSet::named(const std::string &name) {
+  if (const auto [base, cpu] = llvm::StringRef(name).split(tuning); !cpu.empty()) {
+    if (llvm::X86::parseTuneCPU(cpu) == llvm::X86::CK_None)
+      throw Error("--cpu: unknown CPU '" + cpu.str() + "' in '" + name + "'");
+    InstructionSet set = named(base.str());
+    set.tune = cpu.str();
+    set.name = name;
+    return set;
+  }
   if (name == "plain")
     return {name, "x86-64", "", "", 16, "", /*plain=*/true};
   if (name != "native") {
@@ -78,7 +89,7 @@ InstructionSet InstructionSet::named(const std::string &name) {
     set.name = set.cpu + "+" + extension.name;
   }
   set.tune = llvm::sys::getHostCPUName().str();
-  set.name += " tuned for " + set.tune;
+  set.name += tuning.str() + set.tune;
   return set;
 }
 

@@ -19,7 +19,8 @@ struct InstructionSet {
   bool amx = false;     // tiles of AMX-BF16 and AMX-INT8; implies bf16 and vnni
 
   // Accepts native, x86-64-v3 (AVX2 and FMA), x86-64-v4 (AVX-512), either of these with +vnni, the latter also with
-  // +bf16 or +amx, and plain. Throws Error for any other name, and for native on a machine without AVX2 and FMA.
+  // +bf16 or +amx, and plain; also the names that native gets, such as "x86-64-v3 tuned for znver3". Throws Error for
+  // any other name, and for native on a machine without AVX2 and FMA.
   static InstructionSet named(const std::string &name);
   // Whether a CPU that supports both should prefer this one.
   bool operator>(const InstructionSet &other) const;

@@ -1,10 +1,13 @@
-// Turns plans and the tables of images into objects in memory.
+// Turns plans and the tables of images into objects in memory, and finds the plans of executables.
 #include "Object.h"
 #include "MachineCode/MachineCode.h"
 #include "MachineCode/X86.h"
+#include "support/Error.h"
+#include "support/Files.h"
 #include "xfc/abi.h"
 #include "llvm/IR/Constants.h"
 #include "llvm/IR/Module.h"
+#include "llvm/Object/ELFObjectFile.h"
 #include "llvm/Target/TargetMachine.h"
 #include <functional>
 
@@ -24,6 +27,15 @@ llvm::Constant *string(llvm::Module &module, const std::string &text) {
 
 llvm::Constant *bytes(llvm::Module &module, const std::vector<uint8_t> &data, const llvm::Twine &name) {
   return constant(module, llvm::ConstantDataArray::get(module.getContext(), data), name);
+}
+
+// The section that holds the plan of an image, by which plansOf() finds it.
+constexpr llvm::StringLiteral planSection = ".xfc.plan.";
+
+llvm::GlobalVariable *planBytes(llvm::Module &module, const std::vector<uint8_t> &plan, const std::string &target) {
+  llvm::GlobalVariable *global = constant(module, llvm::ConstantDataArray::get(module.getContext(), plan), "plan");
+  global->setSection((planSection + target).str());
+  return global;
 }
 
 // Defines an externally visible constant, with the fields of its struct in abi.h.
@@ -83,7 +95,7 @@ ObjectFile emitImage(const Module &plan, const std::string &image, const Instruc
     static_assert(sizeof(xfc_image) == 48 && offsetof(xfc_image, plan_size) == 40);
     addStruct(module,
               {llvm::ConstantInt::get(i32, XFC_ABI_VERSION), llvm::ConstantInt::get(i32, kernels.size()),
-               string(module, set.name), string(module, set.needed), table, bytes(module, serialized, "plan"),
+               string(module, set.name), string(module, set.needed), table, planBytes(module, serialized, set.name),
                llvm::ConstantInt::get(i64, serialized.size())},
               image);
   });
@@ -102,9 +114,31 @@ ObjectFile emitDeviceImage(const DeviceCode &code, const Module &plan, const std
     addStruct(module,
               {number(32, XFC_ABI_VERSION), number(32, plan.kernels.size()), string(module, code.arch),
                string(module, code.ptx), number(64, code.ptx.size()), cubin, number(64, code.cubin.size()),
-               bytes(module, serialized, "plan"), number(64, serialized.size())},
+               planBytes(module, serialized, code.arch), number(64, serialized.size())},
               image);
   });
+}
+
+std::vector<NamedPlan> plansOf(const std::string &file) {
+  const MappedFile mapped = MappedFile::readOnly(file);
+  const std::string_view contents = mapped.contents();
+  auto read = llvm::object::ObjectFile::createELFObjectFile({{contents.data(), contents.size()}, file});
+  if (!read)
+    throw Error(file + ": not an executable: " + llvm::toString(read.takeError()));
+  std::vector<NamedPlan> plans;
+  for (const llvm::object::SectionRef &section : (*read)->sections()) {
+    auto name = section.getName();
+    auto data = section.getContents();
+    if (!name || !data)
+      throw Error(file + ": damaged: " + llvm::toString(name ? data.takeError() : name.takeError()));
+    if (!name->consume_front(planSection))
+      continue;
+    Module &plan = plans.emplace_back(NamedPlan{name->str(), deserialize(data->bytes_begin(), data->size())}).plan;
+    plan.programs.readAll();
+  }
+  if (plans.empty())
+    throw Error(file + ": not an executable that this version of xfc made");
+  return plans;
 }
 
 ObjectFile emitImageTables(const std::vector<std::string> &images, const std::vector<std::string> &deviceImages) {

@@ -1,4 +1,4 @@
-// Turns plans and the tables of images into objects.
+// Turns plans and the tables of images into objects, and back.
 #pragma once
 
 #include "CPU/InstructionSet.h"
@@ -20,6 +20,14 @@ struct DeviceCode {
 };
 // The object that defines an xfc_device_image under the name `image`.
 ObjectFile emitDeviceImage(const DeviceCode &code, const Module &plan, const std::string &image);
+
+// The plan of an image, and the name of its instruction set or GPU architecture.
+struct NamedPlan {
+  std::string target;
+  Module plan;
+};
+// The plans of an executable or a library. Throws Error if the file cannot be read, or if xfc did not make it.
+std::vector<NamedPlan> plansOf(const std::string &file);
 
 // The object that defines xfc_images and xfc_device_images, best first.
 ObjectFile emitImageTables(const std::vector<std::string> &images, const std::vector<std::string> &deviceImages);

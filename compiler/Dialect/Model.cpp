@@ -100,9 +100,16 @@ static LogicalResult verifyParameters(ModuleOp module) {
 }
 
 LogicalResult XFCDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {
+  auto module = dyn_cast<ModuleOp>(op);
+  if (attribute.getName() == attr::compute) {
+    auto type = dyn_cast<StringAttr>(attribute.getValue());
+    if (!module || !type || !symbolizeComputeType(type))
+      return op->emitError() << "expected " << attribute.getName()
+                             << " to be the compute type of a module's products, found " << attribute.getValue();
+    return success();
+  }
   if (attribute.getName() != attr::model)
     return op->emitError() << "the xfc dialect has no attribute " << attribute.getName();
-  auto module = dyn_cast<ModuleOp>(op);
   if (!module || !isa<ModelAttr>(attribute.getValue()))
     return op->emitError() << "expected " << attribute.getName() << " to be a #xfc.model of a module, found "
                            << attribute.getValue();

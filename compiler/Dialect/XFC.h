@@ -98,8 +98,10 @@ int64_t extentOf(mlir::ValueRange values);
 // The discardable attributes of an xfc module and of its functions' arguments and results. The dialect verifies them
 // and rejects any other.
 namespace xfc::attr {
-inline constexpr llvm::StringLiteral model = "xfc.model"; // of a module: a ModelAttr
-inline constexpr llvm::StringLiteral name = "xfc.name";   // of an argument or a result: a string
+inline constexpr llvm::StringLiteral model = "xfc.model";     // of a module: a ModelAttr
+inline constexpr llvm::StringLiteral compute = "xfc.compute"; // of a module: the ComputeType of its products, as a
+                                                              // string, if that is the same in all programs
+inline constexpr llvm::StringLiteral name = "xfc.name";       // of an argument or a result: a string
 inline constexpr llvm::StringLiteral role = "xfc.role";   // of an argument: a value below, or a state of the optimizer
 inline constexpr llvm::StringLiteral alias = "xfc.alias"; // of a result: the index of the argument it replaces
 inline constexpr llvm::StringLiteral parameter = "parameter", gradient = "gradient", input = "input", scalar = "scalar",

@@ -14,13 +14,10 @@ using namespace mlir;
 
 namespace xfc {
 
-GPUBackend::GPUBackend(MLIRContext &context, const gpu::Architecture &architecture)
-    : kernels(ModuleOp::create(UnknownLoc::get(&context))), architecture(architecture) {
-  DialectRegistry registry;
+void GPUBackend::addDialects(DialectRegistry &registry) const {
   registerGPUKernels(registry);
-  context.appendDialectRegistry(registry);
-  context.loadDialect<arith::ArithDialect, cf::ControlFlowDialect, LLVM::LLVMDialect, math::MathDialect,
-                      NVVM::NVVMDialect, scf::SCFDialect, vector::VectorDialect>();
+  registry.insert<arith::ArithDialect, cf::ControlFlowDialect, LLVM::LLVMDialect, math::MathDialect, NVVM::NVVMDialect,
+                  scf::SCFDialect, vector::VectorDialect>();
 }
 
 // Takes a kernel's shared memory and threads from its builder. Throws Error if a block cannot have so much memory.
@@ -40,8 +37,8 @@ std::string GPUBackend::variant(Operation *op) const {
   return kernel ? kernel.getVariant(architecture) : "";
 }
 
-Backend::KernelInfo GPUBackend::emit(Operation *op, StringRef name) {
-  gpu::KernelBuilder builder(*kernels, architecture);
+Backend::KernelInfo GPUBackend::emit(Operation *op, StringRef name, ModuleOp code) const {
+  gpu::KernelBuilder builder(code, architecture);
   std::optional<KernelInfo> info;
   builder.kernel(name, [&] { info = gpu::emitKernel(builder, op); });
   if (!info)
@@ -50,20 +47,20 @@ Backend::KernelInfo GPUBackend::emit(Operation *op, StringRef name) {
   return *info;
 }
 
-Backend::KernelInfo GPUBackend::emitMerge(Operation *op, StringRef name) {
-  gpu::KernelBuilder builder(*kernels, architecture);
+Backend::KernelInfo GPUBackend::emitMerge(Operation *op, StringRef name, ModuleOp code) const {
+  gpu::KernelBuilder builder(code, architecture);
   KernelInfo info;
   builder.kernel(name, [&] { info = cast<gpu::GPUKernelOpInterface>(op).emitMerge(builder); });
   describe(builder, architecture, name, info);
   return info;
 }
 
-std::optional<Backend::FewRowsInfo> GPUBackend::emitForFewRows(Operation *op, StringRef name) {
+std::optional<Backend::FewRowsInfo> GPUBackend::emitForFewRows(Operation *op, StringRef name, ModuleOp code) const {
   auto kernel = dyn_cast<gpu::GPUKernelOpInterface>(op);
   const int64_t rows = kernel ? kernel.getFewRows(architecture) : 0;
   if (rows == 0)
     return std::nullopt;
-  gpu::KernelBuilder builder(*kernels, architecture);
+  gpu::KernelBuilder builder(code, architecture);
   KernelInfo info;
   builder.kernel(name, [&] { info = kernel.emitForFewRows(builder); });
   describe(builder, architecture, name, info);
@@ -79,20 +76,14 @@ std::optional<Backend::Packing> GPUBackend::packs(Operation *op, unsigned operan
                  cast<gpu::GPUKernelOpInterface>(op).readsBlocks(architecture)};
 }
 
-Backend::PackInfo GPUBackend::emitPack(RankedTensorType weight, Packing packing, StringRef name) {
-  gpu::KernelBuilder builder(*kernels, architecture);
+Backend::PackInfo GPUBackend::emitPack(RankedTensorType weight, Packing packing, StringRef name, ModuleOp code) const {
+  gpu::KernelBuilder builder(code, architecture);
   PackInfo info;
   builder.kernel(name, [&] {
     info = packing.blocks ? gpu::emitPackBlocks(builder, weight) : gpu::emitPackWeight(builder, weight);
   });
   describe(builder, architecture, name, info);
   return info;
-}
-
-std::string GPUBackend::print() {
-  std::string text;
-  llvm::raw_string_ostream(text) << *kernels;
-  return text;
 }
 
 const TargetTraits &gpuTraits() {
@@ -107,7 +98,5 @@ const TargetTraits &gpuTraits() {
       .refusal = "CUDA code cannot compute in f64; use --dtype f32 or bf16, or --target cpu"};
   return traits;
 }
-
-std::string GPUBackend::ptx() { return gpu::emitPTX(*kernels, architecture); }
 
 } // namespace xfc

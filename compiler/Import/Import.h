@@ -27,13 +27,15 @@ struct ImportOptions {
 mlir::OwningOpRef<mlir::ModuleOp> importModel(const Description &description, const ImportOptions &options,
                                               mlir::MLIRContext &context);
 
-// Parses a module that `xfc compile --emit imported` printed, and drops the programs that the options leave out. `file`
-// names it in messages: every location keeps its name and also points into the file. Returns null, after diagnostics,
-// if the text is not a module, does not verify, or is not a model that can be compiled with these options.
-mlir::OwningOpRef<mlir::ModuleOp> importModule(std::string_view text, std::string_view file,
-                                               const ImportOptions &options, mlir::MLIRContext &context);
+// Parses a module that `xfc compile` printed. `file` names it in messages: every location keeps its name and also
+// points into the file. Returns null, after diagnostics, if the text is not a module or does not verify.
+mlir::OwningOpRef<mlir::ModuleOp> parseModule(std::string_view text, std::string_view file, mlir::MLIRContext &context);
 
-// Prints the module as text that importModule() reads. Locations keep their names but not their positions in a file.
+// Checks a module that `--emit imported` printed, and drops the programs that the options leave out. Returns false,
+// after diagnostics, if it is not a model that can be compiled with these options.
+bool prepareModel(mlir::ModuleOp module, const ImportOptions &options);
+
+// Prints the module as text that parseModule() reads. Locations keep their names but not their positions in a file.
 std::string printModule(mlir::ModuleOp module);
 
 } // namespace xfc

@@ -31,6 +31,8 @@ void addPositions(ModuleOp module, const AsmParserState &state, const llvm::Sour
     Location position = FileLineColLoc::get(fileName, line, column);
     if (auto name = dyn_cast<NameLoc>(op->getLoc()))
       op->setLoc(NameLoc::get(name.getName(), position));
+    else if (isa<UnknownLoc>(op->getLoc()))
+      op->setLoc(position);
     else
       op->setLoc(FusedLoc::get(module.getContext(), {op->getLoc(), position}));
   });
@@ -142,8 +144,7 @@ void dropPrograms(ModuleOp module, const ImportOptions &options) {
 
 } // namespace
 
-OwningOpRef<ModuleOp> importModule(std::string_view text, std::string_view file, const ImportOptions &options,
-                                   MLIRContext &context) {
+OwningOpRef<ModuleOp> parseModule(std::string_view text, std::string_view file, MLIRContext &context) {
   context.loadDialect<XFCDialect, func::FuncDialect>();
   llvm::SourceMgr source;
   source.AddNewSourceBuffer(llvm::MemoryBuffer::getMemBufferCopy(text, file), llvm::SMLoc());
@@ -155,16 +156,22 @@ OwningOpRef<ModuleOp> importModule(std::string_view text, std::string_view file,
   auto module = block.getOperations().size() == 1 ? dyn_cast<ModuleOp>(block.front()) : ModuleOp();
   if (!module) {
     emitError(FileLineColLoc::get(&context, file, 1, 1))
-        << "expected one module, printed by `xfc compile --emit imported`";
+        << "expected one module, printed by `xfc compile --emit imported` or `--emit scheduled`";
     return {};
   }
   module->remove();
   OwningOpRef<ModuleOp> owned = module;
   addPositions(module, state, source, file);
-  if (failed(verify(module)) || failed(ModelChecker(module, options).check()))
+  if (failed(verify(module)))
     return {};
-  dropPrograms(module, options);
   return owned;
+}
+
+bool prepareModel(ModuleOp module, const ImportOptions &options) {
+  if (failed(ModelChecker(module, options).check()))
+    return false;
+  dropPrograms(module, options);
+  return true;
 }
 
 std::string printModule(ModuleOp module) {

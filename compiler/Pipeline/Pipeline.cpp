@@ -1,16 +1,17 @@
 // Takes a module through the stages and, for each image of each target, through scheduling to code.
 #include "Pipeline.h"
-#include "CPU/CPU.h"
+#include "CPU/InstructionSet.h"
 #include "CPU/Object.h"
-#include "GPU/GPU.h"
 #include "Import/Import.h"
-#include "Plain/Plain.h"
+#include "Plan/PlanDialect.h"
 #include "Schedule/Passes.h"
+#include "Targets.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
 #include "support/Error.h"
 #include "support/Files.h"
+#include "llvm/BinaryFormat/Magic.h"
 
 using namespace mlir;
 
@@ -41,63 +42,6 @@ const std::vector<std::string> &recomputeLevels() {
 
 namespace {
 
-// The kernels for one instruction set or GPU architecture, and the code generated from them.
-class Image {
-public:
-  using Timed = llvm::function_ref<TimingScope(const std::string &what)>;
-  virtual ~Image() = default;
-  virtual Backend &backend() = 0;
-  // The kernels as MLIR.
-  virtual std::string kernels() = 0;
-  // The kernels as text for the target: LLVM IR, or PTX.
-  virtual std::string code() = 0;
-  // The objects that define the image with this number among the images of its target.
-  virtual std::vector<ObjectFile> objects(const Module &plan, const std::string &number, Timed timed) = 0;
-};
-
-class CPUImage : public Image {
-public:
-  CPUImage(std::unique_ptr<ImageBackend> backend, std::string name, const ObjectCache &cache)
-      : generator(std::move(backend)), name(std::move(name)), cache(cache) {}
-  Backend &backend() override { return *generator; }
-  std::string kernels() override { return generator->print(); }
-  std::string code() override { return generator->llvm(); }
-  std::vector<ObjectFile> objects(const Module &plan, const std::string &number, Timed timed) override {
-    TimingScope timing = timed("machine code for " + name);
-    return generator->objects(plan, number, cache);
-  }
-
-private:
-  std::unique_ptr<ImageBackend> generator;
-  std::string name;
-  const ObjectCache &cache;
-};
-
-class GPUImage : public Image {
-public:
-  GPUImage(MLIRContext &context, const gpu::Architecture &arch) : generator(context, arch), arch(arch) {}
-  Backend &backend() override { return generator; }
-  std::string kernels() override { return generator.print(); }
-  std::string code() override { return generator.ptx(); }
-  std::vector<ObjectFile> objects(const Module &plan, const std::string &number, Timed timed) override {
-    DeviceCode code{arch.name, {}, {}};
-    {
-      TimingScope timing = timed("PTX for " + arch.name);
-      code.ptx = generator.ptx();
-    }
-    // Without ptxas, the GPU's driver compiles the PTX when it is loaded.
-    if (const std::optional<std::string> ptxas = gpu::findPtxas()) {
-      TimingScope timing = timed("cubin for " + arch.name);
-      code.cubin = gpu::assemble(*ptxas, code.ptx, arch);
-    }
-    return {emitDeviceImage(code, plan, "xfc_device_image_" + number)};
-  }
-
-private:
-  GPUBackend generator;
-  const gpu::Architecture &arch;
-};
-
 class Compilation {
 public:
   Compilation(ModuleOp model, const PipelineOptions &options)
@@ -107,7 +51,7 @@ public:
         throw Error("--dtype " + options.dtype + ": " + traits.refusal.str());
     if (has(Target::CUDA))
       for (const std::string &arch : options.cudaArchs)
-        gpu::Architecture::named(arch);
+        gpuImage(arch); // throws for an unknown one, before work begins
     if (!options.dumpDirectory.empty()) {
       makeFolder(options.dumpDirectory);
       writeFile(options.dumpDirectory + "/imported.mlir", printModule(model));
@@ -116,6 +60,11 @@ public:
 
   // The module after the passes of a phase.
   OwningOpRef<ModuleOp> moduleAfter(Phase phase, Target target) {
+    if (isPlan(model)) {
+      if (phase < Phase::Scheduled)
+        throw Error("--emit: the model is a plan already; expected scheduled, lowered, or what is made of them");
+      return model.clone();
+    }
     StageOptions stage;
     stage.target = passTarget(target);
     stage.dtype = options.dtype == "f64" ? DataType::f64 : options.dtype == "bf16" ? DataType::bf16 : DataType::f32;
@@ -141,11 +90,7 @@ public:
     for (const std::string &name : target == Target::CPU ? options.cpus : options.cudaArchs)
       if (!llvm::is_contained(names, name))
         names.push_back(name);
-    llvm::stable_sort(names, [&](const std::string &a, const std::string &b) {
-      return target == Target::CPU
-                 ? InstructionSet::named(a) > InstructionSet::named(b)
-                 : &gpu::Architecture::named(a) > &gpu::Architecture::named(b); // known() lists the newest last
-    });
+    llvm::stable_sort(names, isBetter);
     return names;
   }
   // The image that `--emit` shows: the one that was named first.
@@ -154,33 +99,35 @@ public:
   }
 
   std::unique_ptr<Image> makeImage(Target target, const std::string &name) {
-    if (target == Target::CUDA)
-      return std::make_unique<GPUImage>(context, gpu::Architecture::named(name));
-    const InstructionSet set = InstructionSet::named(name);
     const DType type = options.dtype == "f64" ? DType::F64 : DType::F32;
-    std::unique_ptr<ImageBackend> backend;
-    if (set.plain)
-      backend = std::make_unique<PlainBackend>(context, set, type);
-    else
-      backend = std::make_unique<CPUBackend>(context, set, type);
-    if (options.checkBounds)
-      backend->checkBounds();
-    return std::make_unique<CPUImage>(std::move(backend), set.name, cache);
+    return target == Target::CUDA ? gpuImage(name) : cpuImage(name, type, options.checkBounds);
   }
 
-  // Schedules for one image, which then holds the kernels.
-  Module scheduleFor(Image &image, ModuleOp module) {
+  // The plan of a module for one image. A model that is a plan already is that of its only image.
+  OwningOpRef<ModuleOp> planFor(const Image &image, ModuleOp module) {
+    if (isPlan(module))
+      return module.clone();
     TimingScope timing = timed("schedule");
-    Module plan = schedule(module, image.backend());
-    plan.compute = options.dtype;
-    return plan;
+    return scheduled(module, image.backend());
+  }
+
+  // What the runtime reads of a plan, checked as the runtime does if somebody may have edited it.
+  Module serialized(ModuleOp plan) {
+    FailureOr<Module> module = serialize(plan);
+    if (failed(module))
+      throw Error("compile: the plan cannot be serialized; see the message above");
+    if (isPlan(model)) {
+      const std::vector<uint8_t> bytes = xfc::serialize(*module);
+      deserialize(bytes.data(), bytes.size()).programs.readAll();
+    }
+    return *module;
   }
 
   TimingScope timed(const std::string &what) {
     return options.timing ? options.timing->nest(StringRef(what)) : TimingScope();
   }
 
-  void pruneCache() const { cache.prune(); }
+  const ObjectCache &objectCache() const { return cache; }
 
 private:
   static bool isPlain(const std::string &cpu) { return InstructionSet::named(cpu).plain; }
@@ -229,15 +176,50 @@ private:
 
 } // namespace
 
+bool isPlan(ModuleOp module) { return !module.getOps<ParametersOp>().empty(); }
+
+void takeFromPlan(PipelineOptions &options, ModuleOp plan) {
+  ModuleOp code = codeOf(plan);
+  auto target = code ? code->getAttrOfType<StringAttr>(targetAttr) : StringAttr();
+  if (!target)
+    throw Error("compile: the plan has no code; expected what `xfc compile --emit scheduled` printed");
+  const std::string name = target.str();
+  options.targets = {isGPU(name) ? Target::CUDA : Target::CPU};
+  (isGPU(name) ? options.cudaArchs : options.cpus) = {name};
+  options.dtype = computeOf(plan);
+}
+
+bool isExecutable(const std::string &file) {
+  llvm::file_magic magic;
+  return !llvm::identify_magic(file, magic) &&
+         (magic == llvm::file_magic::elf_executable || magic == llvm::file_magic::elf_shared_object);
+}
+
+Module planIn(const std::string &executable, Target target) {
+  for (NamedPlan &found : plansOf(executable))
+    if (isGPU(found.target) == (target == Target::CUDA))
+      return std::move(found.plan);
+  throw Error(executable + ": has no code for " + (target == Target::CUDA ? "GPUs" : "CPUs"));
+}
+
+void addPlanDialects(DialectRegistry &registry) {
+  registry.insert<PlanDialect>();
+  addCodeDialects(registry);
+}
+
 std::string emitPhase(ModuleOp model, const PipelineOptions &options, Phase phase) {
   Compilation compilation(model, options);
   const Target target = options.targets.front();
   OwningOpRef<ModuleOp> module = compilation.moduleAfter(phase, target);
   if (phase < Phase::Scheduled)
     return printModule(*module);
-  std::unique_ptr<Image> image = compilation.makeImage(target, compilation.firstImage(target));
-  OwningOpRef<ModuleOp> plan = scheduled(*module, image->backend());
-  return phase == Phase::Scheduled ? printModule(*plan) : image->kernels();
+  OwningOpRef<ModuleOp> plan =
+      compilation.planFor(*compilation.makeImage(target, compilation.firstImage(target)), *module);
+  if (phase == Phase::Scheduled)
+    return printModule(*plan);
+  std::string text;
+  llvm::raw_string_ostream(text) << codeOf(*plan);
+  return text;
 }
 
 // The code of the first image of a target.
@@ -245,8 +227,7 @@ static std::string emitCode(ModuleOp model, const PipelineOptions &options, Targ
   Compilation compilation(model, options);
   OwningOpRef<ModuleOp> module = compilation.moduleAfter(Phase::Lowered, target);
   std::unique_ptr<Image> image = compilation.makeImage(target, compilation.firstImage(target));
-  compilation.scheduleFor(*image, *module);
-  return image->code();
+  return image->text(codeOf(*compilation.planFor(*image, *module)));
 }
 
 std::string emitLLVM(ModuleOp model, const PipelineOptions &options) { return emitCode(model, options, Target::CPU); }
@@ -257,7 +238,8 @@ Module planOf(ModuleOp model, const PipelineOptions &options) {
   Compilation compilation(model, options);
   const Target target = options.targets.front();
   OwningOpRef<ModuleOp> module = compilation.moduleAfter(Phase::Scheduled, target);
-  return compilation.scheduleFor(*compilation.makeImage(target, compilation.firstImage(target)), *module);
+  return compilation.serialized(
+      *compilation.planFor(*compilation.makeImage(target, compilation.firstImage(target)), *module));
 }
 
 std::vector<std::vector<ObjectFile>> compileObjects(ModuleOp model, const PipelineOptions &options) {
@@ -273,14 +255,19 @@ std::vector<std::vector<ObjectFile>> compileObjects(ModuleOp model, const Pipeli
   for (auto &[target, module] : modules)
     for (const std::string &name : compilation.imagesOf(target)) {
       std::unique_ptr<Image> image = compilation.makeImage(target, name);
-      const Module plan = compilation.scheduleFor(*image, *module);
+      OwningOpRef<ModuleOp> planned = compilation.planFor(*image, *module);
+      const Module plan = compilation.serialized(*planned);
+      OwningOpRef<ModuleOp> code = codeOf(*planned);
+      code->getOperation()->remove();
+      planned = nullptr; // its programs take more memory than all else, and are serialized
       std::vector<std::string> &table = target == Target::CPU ? images : deviceImages;
       const std::string number = std::to_string(table.size());
-      objects.push_back(image->objects(plan, number, [&](const std::string &what) { return compilation.timed(what); }));
+      objects.push_back(image->objects(*code, plan, number, compilation.objectCache(),
+                                       [&](const std::string &what) { return compilation.timed(what); }));
       table.push_back((target == Target::CPU ? "xfc_image_" : "xfc_device_image_") + number);
     }
   objects.push_back({emitImageTables(images, deviceImages)});
-  compilation.pruneCache();
+  compilation.objectCache().prune();
   return objects;
 }
 

@@ -1,4 +1,5 @@
-// Takes a module as Import/ creates it through the stages, to the text of any stage or to objects.
+// Takes a module as Import/ creates it through the stages, to the text of any stage or to objects. A plan, which
+// `--emit scheduled` printed, continues from there.
 #pragma once
 
 #include "MachineCode/ObjectFile.h"
@@ -43,6 +44,18 @@ struct PipelineOptions {
 
 // The functions below take a module as Import/ creates it, and change a copy. They throw Error for incompatible options
 // and, after diagnostics, for anything the compiler cannot compile.
+
+// Whether the module is a plan.
+bool isPlan(mlir::ModuleOp module);
+// Sets the target and the dtype to those of a plan; throws Error if it has no code, or code for an unknown target.
+void takeFromPlan(PipelineOptions &options, mlir::ModuleOp plan);
+// Adds the dialects of plans and of their code.
+void addPlanDialects(mlir::DialectRegistry &registry);
+
+// Whether the file is an executable or a shared library.
+bool isExecutable(const std::string &file);
+// The plan of an executable for a target, the best first. Throws Error if it has none.
+Module planIn(const std::string &executable, Target target);
 
 // The first target's programs as text after `phase`: a module, the plan for Scheduled, or the kernels for Lowered.
 std::string emitPhase(mlir::ModuleOp model, const PipelineOptions &options, Phase phase);

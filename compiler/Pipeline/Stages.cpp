@@ -3,11 +3,14 @@
 #include "CPU/CPU.h"
 #include "GPU/GPU.h"
 #include "Plain/Plain.h"
+#include "Schedule/Passes.h"
+#include "Targets.h"
 #include "Transforms/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "mlir/Transforms/Passes.h"
 #include "plan/Programs.h"
+#include "support/Error.h"
 #include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
@@ -94,6 +97,39 @@ void registerStage(Stage stage, StringRef name, StringRef summary) {
       [](llvm::function_ref<void(const mlir::detail::PassOptions &)> describe) { describe(StageOptions()); });
 }
 
+// The options of scheduling as text: --xfc-schedule="target=sm_90a"
+struct SchedulingOptions : PassPipelineOptions<SchedulingOptions> {
+  Option<std::string> target{*this, "target",
+                             llvm::cl::desc("instruction set or GPU architecture to generate code for; without one, "
+                                            "each kernel is one chunk, and nothing is packed")};
+  Option<std::string> dtype{*this, "dtype", llvm::cl::desc("f64 for a module of f64"), llvm::cl::init("f32")};
+};
+
+// Registers passes for a backend as a pipeline with these options.
+void registerScheduling(StringRef name, StringRef summary, void (*add)(OpPassManager &, const Backend &)) {
+  registerPassPipeline(
+      name, summary,
+      [add](OpPassManager &manager, StringRef text,
+            llvm::function_ref<LogicalResult(const Twine &)> fail) -> LogicalResult {
+        SchedulingOptions options;
+        if (failed(options.parseFromString(text)))
+          return failure();
+        static const NoTarget none;
+        static std::vector<std::unique_ptr<Image>> images; // which outlive the passes
+        const std::string &target = options.target;
+        try {
+          if (!target.empty())
+            images.push_back(isGPU(target) ? gpuImage(target)
+                                           : cpuImage(target, options.dtype == "f64" ? DType::F64 : DType::F32));
+        } catch (const Error &error) {
+          return fail("target: " + Twine(error.what()));
+        }
+        add(manager, target.empty() ? none : images.back()->backend());
+        return success();
+      },
+      [](llvm::function_ref<void(const mlir::detail::PassOptions &)> describe) { describe(SchedulingOptions()); });
+}
+
 } // namespace
 
 const TargetTraits &traitsOf(PassTarget target) {
@@ -135,6 +171,10 @@ void registerPipelines() {
   registerStage(Stage::Fused, "xfc-fuse-pipeline", "From the imported module to `xfc compile --emit fused`");
   registerStage(Stage::Differentiated, "xfc-differentiate-pipeline",
                 "From the output of --xfc-fuse-pipeline to `xfc compile --emit differentiated`");
+  registerScheduling("xfc-schedule",
+                     "From the output of --xfc-differentiate-pipeline to `xfc compile --emit scheduled`",
+                     addSchedulingPasses);
+  registerScheduling("xfc-kernels", "Only the kernels of the functions' ops, with their code", addKernelPasses);
 }
 
 } // namespace xfc

@@ -51,7 +51,9 @@ const std::vector<std::string> &fusions();
 // Adds the passes of a stage to a manager of modules.
 void addStage(Stage stage, mlir::OpPassManager &manager, const StageOptions &options);
 
-// Registers the stages with xfc-opt: --xfc-fuse-pipeline and --xfc-differentiate-pipeline.
+// Registers with xfc-opt the stages, --xfc-fuse-pipeline and --xfc-differentiate-pipeline; all scheduling passes,
+// --xfc-schedule="target=x86-64-v3 dtype=f32"; and those that make kernels, --xfc-kernels=target=sm_90a. Without a
+// target, kernels have no code.
 void registerPipelines();
 
 } // namespace xfc

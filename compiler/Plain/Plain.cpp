@@ -62,21 +62,18 @@ void addPlainLowering(OpPassManager &manager) {
   addLoweringToLLVM(manager);
 }
 
-PlainBackend::PlainBackend(MLIRContext &context, const InstructionSet &set, DType type)
-    : ImageBackend(context, set, type) {
-  DialectRegistry registry;
+void PlainBackend::addDialects(DialectRegistry &registry) const {
   registerPlainLowerings(registry);
-  context.appendDialectRegistry(registry);
-  context.loadDialect<arith::ArithDialect, func::FuncDialect, linalg::LinalgDialect, LLVM::LLVMDialect,
-                      math::MathDialect, memref::MemRefDialect, scf::SCFDialect>();
+  registry.insert<arith::ArithDialect, func::FuncDialect, linalg::LinalgDialect, LLVM::LLVMDialect, math::MathDialect,
+                  memref::MemRefDialect, scf::SCFDialect>();
 }
 
-Backend::KernelInfo PlainBackend::emit(Operation *op, llvm::StringRef name) {
-  emitPlain(*kernels, op, name);
+Backend::KernelInfo PlainBackend::emit(Operation *op, llvm::StringRef name, ModuleOp code) const {
+  emitPlain(code, op, name);
   return {};
 }
 
-Backend::PackInfo PlainBackend::emitPack(RankedTensorType, Packing, llvm::StringRef) {
+Backend::PackInfo PlainBackend::emitPack(RankedTensorType, Packing, llvm::StringRef, ModuleOp) const {
   llvm_unreachable("the plain path packs nothing");
 }
 

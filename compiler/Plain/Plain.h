@@ -7,17 +7,19 @@
 
 namespace xfc {
 
-// Attaches PlainOpInterface to the unfused ops of the dialect. PlainBackend does this for its context.
+// Attaches PlainOpInterface to the unfused ops of the dialect.
 void registerPlainLowerings(mlir::DialectRegistry &registry);
 
 class PlainBackend : public ImageBackend {
 public:
-  PlainBackend(mlir::MLIRContext &context, const InstructionSet &set, DType type);
+  using ImageBackend::ImageBackend;
 
+  void addDialects(mlir::DialectRegistry &registry) const override;
   // Every kernel is a single chunk. Throws Error for a fused op, which has no plain lowering.
-  KernelInfo emit(mlir::Operation *op, llvm::StringRef name) override;
+  KernelInfo emit(mlir::Operation *op, llvm::StringRef name, mlir::ModuleOp code) const override;
   std::optional<Packing> packs(mlir::Operation *, unsigned) const override { return std::nullopt; }
-  PackInfo emitPack(mlir::RankedTensorType weight, Packing packing, llvm::StringRef name) override;
+  PackInfo emitPack(mlir::RankedTensorType weight, Packing packing, llvm::StringRef name,
+                    mlir::ModuleOp code) const override;
 
 private:
   void addLowering(mlir::OpPassManager &manager) const override;

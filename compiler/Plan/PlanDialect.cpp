@@ -301,6 +301,23 @@ LogicalResult PartOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return success();
 }
 
+// Code is complete: it has a function for every kernel.
+static LogicalResult verifyCode(Operation *kernel, StringAttr name, SymbolTableCollection &symbols) {
+  auto plan = dyn_cast<ModuleOp>(kernel->getParentOp());
+  auto code = plan ? symbols.lookupSymbolIn<ModuleOp>(plan, StringAttr::get(plan.getContext(), codeName)) : ModuleOp();
+  if (code && !isa_and_present<FunctionOpInterface>(symbols.lookupSymbolIn(code, name)))
+    return kernel->emitOpError("has no code: there is no function ") << name << " in the module @" << codeName;
+  return success();
+}
+
+LogicalResult KernelOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return verifyCode(*this, getSymNameAttr(), symbols);
+}
+
+LogicalResult PackKernelOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return verifyCode(*this, getSymNameAttr(), symbols);
+}
+
 void KernelOp::build(OpBuilder &builder, OperationState &state, StringRef name) {
   state.getOrAddProperties<Properties>().setSymName(builder.getStringAttr(name));
   state.addRegion();
@@ -423,6 +440,26 @@ LogicalResult ReturnOp::verify() {
 #include "PlanAttributes.cpp.inc"
 #define GET_OP_CLASSES
 #include "PlanOps.cpp.inc"
+
+ModuleOp xfc::codeOf(ModuleOp plan) { return plan.lookupSymbol<ModuleOp>(codeName); }
+
+std::string xfc::computeOf(ModuleOp plan) {
+  if (auto type = plan->getAttrOfType<StringAttr>(attr::compute))
+    return type.str();
+  auto blocks = plan.getOps<ParametersOp>();
+  return !blocks.empty() && (*blocks.begin()).getType().isF64() ? "f64" : "f32";
+}
+
+LogicalResult PlanDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {
+  if (attribute.getName() != targetAttr)
+    return op->emitError() << "the plan dialect has no attribute " << attribute.getName();
+  auto module = dyn_cast<ModuleOp>(op);
+  auto name = dyn_cast<StringAttr>(attribute.getValue());
+  if (!module || module.getName() != codeName || !name || name.empty())
+    return op->emitError() << "expected " << attribute.getName() << " to name the target of the module @" << codeName
+                           << ", found " << attribute.getValue();
+  return success();
+}
 
 void PlanDialect::initialize() {
   addAttributes<

@@ -16,8 +16,12 @@ def Plan_Dialect : Dialect {
     values, so the flow of data stays visible: a launch has the types of the op it runs, and `at` gives the place of
     each operand and result. Views (xfc.split, xfc.join, xfc.concat, xfc.slice, xfc.sinusoid) are not launches; they
     describe how values share memory.
+
+    The code of the kernels is a module inside the plan, `module @code attributes {plan.target = "x86-64-v3"}`, with a
+    function for each kernel, of the same name.
   }];
   let useDefaultAttributePrinterParser = 1;
+  let hasOperationAttrVerify = 1;
 }
 
 class Plan_Op<string mnemonic, list<Trait> traits = []> : Op<Plan_Dialect, mnemonic, traits>;
@@ -115,11 +119,11 @@ def Plan_PartOp : Plan_Op<"part", [HasParent<"StateOp">, DeclareOpInterfaceMetho
   let assemblyFormat = "$name $shape `at` $offset attr-dict";
 }
 
-def Plan_KernelOp : Plan_Op<"kernel", [Symbol, IsolatedFromAbove]> {
+def Plan_KernelOp : Plan_Op<"kernel", [Symbol, IsolatedFromAbove, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "code shared by launches";
   let description = [{
     The body holds the single op that the kernel computes; its arguments have the types of the op's operands, and it returns
-    the results that are read. Code generation adds the partition of the work, the `scratch` bytes per thread (on a GPU, per
+    the results that are read. Code generation adds a function of the kernel's name to the module @code, the partition of the work, the `scratch` bytes per thread (on a GPU, per
     block of `threads` threads), and the companion kernels, which have no body: `small` replaces the kernel in batches of at
     most `small_rows` rows; `reduction` adds up the partial sums, `chunk_bytes` for each chunk, in batches of more than one
     chunk; `packing` names the kernel that packs each operand, or is unit for operands that are not packed. `decoding` marks
@@ -150,7 +154,7 @@ def Plan_KernelOp : Plan_Op<"kernel", [Symbol, IsolatedFromAbove]> {
   }];
 }
 
-def Plan_PackKernelOp : Plan_Op<"pack_kernel", [Symbol]> {
+def Plan_PackKernelOp : Plan_Op<"pack_kernel", [Symbol, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "a kernel that packs weights of one shape";
   let description = [{
     Packs W^T (`transposed`) or W, of the shape of `weight`, rounded to `compute` if it is given, in the target's default layout

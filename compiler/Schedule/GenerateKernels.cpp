@@ -1,4 +1,4 @@
-// Turns outlined kernels into code, using a target's backend.
+// Turns outlined kernels into code by a target's backend. The code is a module inside the plan.
 #include "Passes.h"
 #include "support/Error.h"
 #include "llvm/ADT/DenseSet.h"
@@ -13,9 +13,23 @@ namespace {
 
 struct GenerateKernels : impl::GenerateKernelsBase<GenerateKernels> {
   GenerateKernels() = default;
-  explicit GenerateKernels(Backend &backend) : backend(&backend) {}
+  explicit GenerateKernels(const Backend &backend) : backend(&backend) {}
+
+  void getDependentDialects(DialectRegistry &registry) const override {
+    GenerateKernelsBase::getDependentDialects(registry);
+    backend->addDialects(registry);
+  }
 
   void runOnOperation() override {
+    if (std::string target = backend->name(); !target.empty()) {
+      if (ModuleOp present = codeOf(getOperation())) {
+        present.emitError("the plan has code already, for ") << present->getAttr(targetAttr);
+        return signalPassFailure();
+      }
+      auto builder = OpBuilder::atBlockEnd(getOperation().getBody());
+      code = ModuleOp::create(builder, builder.getUnknownLoc(), codeName);
+      code->setAttr(targetAttr, builder.getStringAttr(target));
+    }
     // Only kernels of decoding steps get a small-M variant: other programs usually have enough rows, and another kernel
     // is worth its code only where the longest-running block determines the time of a step.
     llvm::DenseSet<StringAttr> decoding;
@@ -58,11 +72,11 @@ private:
       describe(made, info);
       return FlatSymbolRefAttr::get(made);
     };
-    describe(kernel, backend->emit(op, name));
+    describe(kernel, backend->emit(op, name, code));
     if (kernel.getChunkBytes())
-      kernel.setReductionAttr(companion(name + "_merge", backend->emitMerge(op, name + "_merge")));
+      kernel.setReductionAttr(companion(name + "_merge", backend->emitMerge(op, name + "_merge", code)));
     if (decoding)
-      if (std::optional<Backend::FewRowsInfo> few = backend->emitForFewRows(op, name + "_few_rows")) {
+      if (std::optional<Backend::FewRowsInfo> few = backend->emitForFewRows(op, name + "_few_rows", code)) {
         kernel.setSmallAttr(companion(name + "_few_rows", few->kernel));
         kernel.setSmallRows(few->rows);
       }
@@ -84,7 +98,7 @@ private:
       name += stringifyComputeType(*form.compute).str() + "_";
     name += std::to_string(weight.getDimSize(0)) + "x" + std::to_string(weight.getDimSize(1));
     if (!getOperation().lookupSymbol(name)) {
-      const Backend::PackInfo info = backend->emitPack(weight, form, name);
+      const Backend::PackInfo info = backend->emitPack(weight, form, name, code);
       auto compute = form.compute ? builder.getStringAttr(stringifyComputeType(*form.compute)) : StringAttr();
       PackKernelOp::create(builder, location, builder.getStringAttr(name), TypeAttr::get(weight),
                            form.transposed ? builder.getUnitAttr() : UnitAttr(), compute,
@@ -96,11 +110,14 @@ private:
   }
 
   NoTarget none;
-  Backend *backend = &none;
+  const Backend *backend = &none;
+  ModuleOp code; // of the kernels; null if the target emits none
 };
 
 } // namespace
 
-std::unique_ptr<Pass> createGenerateKernels(Backend &backend) { return std::make_unique<GenerateKernels>(backend); }
+std::unique_ptr<Pass> createGenerateKernels(const Backend &backend) {
+  return std::make_unique<GenerateKernels>(backend);
+}
 
 } // namespace xfc

@@ -16,7 +16,12 @@ namespace {
 
 struct OutlineKernels : impl::OutlineKernelsBase<OutlineKernels> {
   OutlineKernels() = default;
-  explicit OutlineKernels(Backend &backend) : backend(&backend) {}
+  explicit OutlineKernels(const Backend &backend) : backend(&backend) {}
+
+  void getDependentDialects(DialectRegistry &registry) const override {
+    OutlineKernelsBase::getDependentDialects(registry);
+    backend->addDialects(registry);
+  }
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
@@ -99,7 +104,7 @@ private:
   }
 
   NoTarget none;
-  Backend *backend = &none;
+  const Backend *backend = &none;
   llvm::StringSet<> symbols;
   llvm::StringMap<std::string> kernelOf; // by key and variant
   Operation *before = nullptr;           // the first program; kernels are inserted before it
@@ -107,6 +112,6 @@ private:
 
 } // namespace
 
-std::unique_ptr<Pass> createOutlineKernels(Backend &backend) { return std::make_unique<OutlineKernels>(backend); }
+std::unique_ptr<Pass> createOutlineKernels(const Backend &backend) { return std::make_unique<OutlineKernels>(backend); }
 
 } // namespace xfc

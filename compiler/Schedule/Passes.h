@@ -16,26 +16,28 @@ namespace xfc {
 // generated.
 class NoTarget : public Backend {
 public:
-  KernelInfo emit(mlir::Operation *, llvm::StringRef) override { return {}; }
+  std::string name() const override { return {}; }
+  KernelInfo emit(mlir::Operation *, llvm::StringRef, mlir::ModuleOp) const override { return {}; }
   std::optional<Packing> packs(mlir::Operation *, unsigned) const override { return std::nullopt; }
-  PackInfo emitPack(mlir::RankedTensorType, Packing, llvm::StringRef) override { return {}; }
+  PackInfo emitPack(mlir::RankedTensorType, Packing, llvm::StringRef, mlir::ModuleOp) const override { return {}; }
 };
 
-// The backend must outlive the pass.
-std::unique_ptr<mlir::Pass> createOutlineKernels(Backend &backend);
-std::unique_ptr<mlir::Pass> createGenerateKernels(Backend &backend);
+// The backend must outlive the passes.
+std::unique_ptr<mlir::Pass> createOutlineKernels(const Backend &backend);
+std::unique_ptr<mlir::Pass> createGenerateKernels(const Backend &backend);
+// Adds these two.
+void addKernelPasses(mlir::OpPassManager &manager, const Backend &backend);
 
 #define GEN_PASS_REGISTRATION
 #include "Schedule/Passes.h.inc"
 
 // Adds all scheduling passes in order. Every op of the module's functions must be a kernel or a view.
-void addSchedulingPasses(mlir::OpPassManager &manager, Backend &backend);
+void addSchedulingPasses(mlir::OpPassManager &manager, const Backend &backend);
 
-// Registers `--xfc-schedule`: all scheduling passes, for no target.
-void registerSchedulingPipeline();
-
-// A copy of the module after the scheduling passes. Throws Error if a pass fails, after the pass's diagnostic.
-mlir::OwningOpRef<mlir::ModuleOp> scheduled(mlir::ModuleOp module, Backend &backend);
+// A copy of the module after the scheduling passes. The module must describe its model (xfc::attr::model), and every op
+// of its functions must be a kernel or a view. Otherwise a diagnostic names the op and Error is thrown: the compiler
+// has a bug, or the module was written by hand.
+mlir::OwningOpRef<mlir::ModuleOp> scheduled(mlir::ModuleOp module, const Backend &backend);
 
 // The scheduled module in the form that the runtime reads. Fails with a diagnostic if the module does not describe its
 // model or is not scheduled.

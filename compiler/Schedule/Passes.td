@@ -48,14 +48,19 @@ def OutlineKernels : Pass<"xfc-outline-kernels", "::mlir::ModuleOp"> {
 def GenerateKernels : Pass<"xfc-generate-kernels", "::mlir::ModuleOp"> {
   let summary = "Generates the code of every kernel and records how the runtime calls it";
   let description = [{
-    The target's Backend holds the code. A kernel is followed by its companions (small-M variant, reduction) and by the kernels
-    that pack its operands.
+    The code of a kernel is the function of its name in the module @code, which `plan.target` says the target of. A kernel is
+    followed by its companions (small-M variant, reduction) and by the kernels that pack its operands. Without a target, as
+    xfc-opt runs this pass alone, there is no code; --xfc-kernels=target=x86-64-v3 generates it.
 
     ```mlir
     plan.kernel @linear_8x4 { .. }
     // becomes
     plan.kernel @linear_8x4 attributes {partition = #plan.partition<rows per 32 times 1>, packing = [unit, @pack_transposed_8x4]} { .. }
     plan.pack_kernel @pack_transposed_8x4 of tensor<8x4xf32> {transposed, bytes = 512, chunks = 1}
+    module @code attributes {plan.target = "x86-64-v3"} {
+      func.func @linear_8x4(%call: !llvm.ptr, %chunk: i64, %scratch: !llvm.ptr) { .. }
+      func.func @pack_transposed_8x4(%call: !llvm.ptr, %chunk: i64, %scratch: !llvm.ptr) { .. }
+    }
     ```
   }];
   let dependentDialects = ["::xfc::PlanDialect"];

@@ -8,8 +8,8 @@
 
 namespace xfc {
 
-// Describes a target to scheduling. An implementation holds the code it emits; scheduling requests each
-// kernel once.
+// Describes a target to scheduling. It has no state: what it emits goes to the end of `code`, the module in which the
+// plan holds its kernels' code (codeOf() in Plan/PlanDialect.h).
 class Backend {
 public:
   struct KernelInfo {
@@ -31,30 +31,34 @@ public:
     int64_t scratch = 0, threads = 0; // as in KernelInfo
   };
   virtual ~Backend() = default;
+  // The name by which the target can be found again, which the plan records; empty if it emits no code.
+  virtual std::string name() const = 0;
+  // Adds the dialects and the interfaces of ops that emitting needs.
+  virtual void addDialects(mlir::DialectRegistry & /*registry*/) const {}
   // A suffix that distinguishes the kernel of `op` from kernels of other ops with the same key, and that becomes part
   // of its name. Usually empty.
   virtual std::string variant(mlir::Operation * /*op*/) const { return {}; }
-  // Emits the kernel of `op` under `name`.
-  virtual KernelInfo emit(mlir::Operation *op, llvm::StringRef name) = 0;
+  // Emits the kernel of `op` under `name`. Throws Error if the target has none.
+  virtual KernelInfo emit(mlir::Operation *op, llvm::StringRef name, mlir::ModuleOp code) const = 0;
   // Emits the kernel that adds up the partial sums that the kernel of `op` leaves for each chunk of rows.
-  virtual KernelInfo emitMerge(mlir::Operation * /*op*/, llvm::StringRef /*name*/) { return {}; }
+  virtual KernelInfo emitMerge(mlir::Operation * /*op*/, llvm::StringRef /*name*/, mlir::ModuleOp /*code*/) const {
+    return {};
+  }
   // Emits a small-M variant of the kernel of `op`, if the target has one: faster for few rows, with the same order of
   // summation.
   struct FewRowsInfo {
     KernelInfo kernel;
     int64_t rows; // the most rows for which it is used
   };
-  virtual std::optional<FewRowsInfo> emitForFewRows(mlir::Operation * /*op*/, llvm::StringRef /*name*/) {
+  virtual std::optional<FewRowsInfo> emitForFewRows(mlir::Operation * /*op*/, llvm::StringRef /*name*/,
+                                                    mlir::ModuleOp /*code*/) const {
     return std::nullopt;
   }
   // The packed form in which the kernel of `op` reads this operand, or nothing if it reads the operand as it is.
   virtual std::optional<Packing> packs(mlir::Operation *op, unsigned operand) const = 0;
   // Emits the kernel that packs a weight. Its buffers are the plain weight and the packed one.
-  virtual PackInfo emitPack(mlir::RankedTensorType weight, Packing packing, llvm::StringRef name) = 0;
+  virtual PackInfo emitPack(mlir::RankedTensorType weight, Packing packing, llvm::StringRef name,
+                            mlir::ModuleOp code) const = 0;
 };
-
-// The module must describe its model (xfc::attr::model), and every op of its functions must be a kernel or a view.
-// Otherwise a diagnostic names the op and Error is thrown: the compiler has a bug, or the module was written by hand.
-Module schedule(mlir::ModuleOp module, Backend &backend);
 
 } // namespace xfc

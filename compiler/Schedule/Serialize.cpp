@@ -81,6 +81,7 @@ private:
 
   void addParameters(ParametersOp block) {
     module.type = *dtypeOf(block.getType());
+    module.compute = computeOf(source);
     module.parameterElements = block.getElements();
     for (StringRef state : block.getStates().getAsValueRange<StringAttr>())
       module.states.push_back({state.str()});

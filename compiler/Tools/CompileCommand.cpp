@@ -88,7 +88,18 @@ void writeText(const std::string &file, const std::string &text) {
     writeFile(file, text);
 }
 
-void compile(const CompileOptions &options) {
+// A plan was made for one target, with everything that these options choose.
+void refuseChoices(const Command &command) {
+  for (const char *flag : {"--target", "--cpu", "--cuda-arch", "--dtype", "--mode", "--distillation",
+                           "--guided-alignment", "--no-fuse", "--recompute"})
+    if (command.given(flag))
+      throw Error(std::string(flag) +
+                  ": what a plan contains is fixed; give this when you make it: `xfc compile "
+                  "model.json " +
+                  flag + " ... --emit scheduled`");
+}
+
+void compile(const CompileOptions &options, const Command &command) {
   // -o of the others is not itself the name of a file.
   if (!options.output.empty() && options.output != "-" && options.emit != "obj" && options.emit != "lib")
     checkWritable(options.output);
@@ -104,6 +115,10 @@ void compile(const CompileOptions &options) {
   mlir::TimingScope importing = whole.nest("import");
   mlir::OwningOpRef<mlir::ModuleOp> model = options.model.load(import, context);
   importing.stop();
+  if (isPlan(*model)) {
+    refuseChoices(command);
+    takeFromPlan(pipeline, *model);
+  }
   if (options.emit == "exe" || options.emit == "obj" || options.emit == "lib") {
     std::vector<std::vector<ObjectFile>> objects = compileObjects(*model, pipeline);
     const std::string name = modelOf(*model).getName().str();
@@ -213,7 +228,7 @@ void addCompile(Command app) {
                   "generate CPU code that checks every load and store, and stops with a message at one outside its "
                   "operands: about ten times slower, for debugging the compiler");
   command.addFlag("--timing", options->timing, "print the time that each stage and pass took");
-  command.setWork([options] { compile(*options); });
+  command.setWork([options, command] { compile(*options, command); });
 }
 
 void addPhases(Command app) {

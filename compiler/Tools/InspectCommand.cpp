@@ -4,6 +4,7 @@
 #include "Drawing.h"
 #include "ModelArguments.h"
 #include "Pipeline/Pipeline.h"
+#include "Plan/PlanText.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
 #include "plan/Launch.h"
@@ -27,7 +28,7 @@ struct InspectOptions {
   std::string svg, target = "cpu", cpu = "native", cudaArch = "sm_80", dtype = "f32";
   int64_t batchTokens = 4096, length = 32, sentences = 64, beam = 5;
   int threads = 2;
-  bool json = false;
+  bool json = false, plan = false;
 };
 
 struct Work {
@@ -80,6 +81,16 @@ nlohmann::ordered_json launchesOf(const Module &module, const std::vector<std::s
   return list;
 }
 
+// The plan of an executable for the target that the options choose, or that of a model.
+Module planToInspect(const InspectOptions &options, PipelineOptions &pipeline, mlir::MLIRContext &context) {
+  if (isExecutable(options.model.given))
+    return planIn(options.model.given, pipeline.targets.front());
+  mlir::OwningOpRef<mlir::ModuleOp> model = options.model.load({.f64 = options.dtype == "f64"}, context);
+  if (isPlan(*model))
+    takeFromPlan(pipeline, *model);
+  return planOf(*model, pipeline);
+}
+
 std::string megabytes(int64_t bytes) {
   char text[32];
   std::snprintf(text, sizeof text, "%.1f MB", bytes / 1e6);
@@ -91,8 +102,7 @@ void inspect(const InspectOptions &options) {
     checkWritable(options.svg);
   PipelineOptions pipeline;
   check("--target", options.target, {"cpu", "cuda"});
-  const bool cuda = options.target == "cuda";
-  pipeline.targets = {cuda ? Target::CUDA : Target::CPU};
+  pipeline.targets = {options.target == "cuda" ? Target::CUDA : Target::CPU};
   pipeline.cpus = {options.cpu};
   pipeline.cudaArchs = {options.cudaArch};
   check("--dtype", options.dtype, dtypes());
@@ -102,8 +112,13 @@ void inspect(const InspectOptions &options) {
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
   llvm::SourceMgr sources;
   mlir::SourceMgrDiagnosticHandler diagnostics(sources, &context);
-  mlir::OwningOpRef<mlir::ModuleOp> model = options.model.load({.f64 = options.dtype == "f64"}, context);
-  const Module module = planOf(*model, pipeline);
+  const Module module = planToInspect(options, pipeline, context);
+  const bool cuda = pipeline.targets.front() == Target::CUDA;
+  if (options.plan) {
+    const std::string text = planText(module);
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    return;
+  }
   const Description description = parseDescription(module.description, options.model.given);
   if (!options.svg.empty())
     writeFile(options.svg, drawSvg(description));
@@ -191,7 +206,8 @@ void inspect(const InspectOptions &options) {
 
 void addInspect(Command app) {
   auto options = std::make_shared<InspectOptions>();
-  Command command = app.addVerb("inspect", "show the parameters, operations, memory and graph of a model");
+  Command command =
+      app.addVerb("inspect", "show the parameters, operations, memory and graph of a model or an executable");
   options->model.addTo(command);
   options->noFuse.addTo(command);
   options->recompute.addTo(command);
@@ -208,6 +224,7 @@ void addInspect(Command app) {
   command.addOption("--beam", options->beam, "hypotheses per sentence").showDefault().positive();
   command.addOption("--threads", options->threads, "threads that need scratch memory").showDefault().within(1, 4096);
   command.addFlag("--json", options->json, "print one JSON object");
+  command.addFlag("--plan", options->plan, "print the plan instead: its kernels, and the launches of each program");
   command.setWork([options] { inspect(*options); });
 }
 

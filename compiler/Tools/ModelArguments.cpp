@@ -14,7 +14,8 @@ namespace xfc {
 void ModelArguments::addTo(Command command) {
   command
       .addOption("model", given,
-                 "a model.json, a folder made by `xfc import`, or a module printed by --emit imported (.mlir)")
+                 "a model.json, a folder made by `xfc import`, or a module printed by --emit imported or --emit "
+                 "scheduled (.mlir)")
       .required();
   CommandOption joint =
       command.addOption("--vocab", vocabulary, "vocabulary of both languages: sets vocabulary sizes and token ids");
@@ -60,8 +61,11 @@ mlir::OwningOpRef<mlir::ModuleOp> ModelArguments::load(const ImportOptions &opti
     if (options.guided.links > 0)
       throw Error(file + ": the programs of a module are fixed; give --guided-alignment when you make it: "
                          "`xfc compile model.json --guided-alignment K --emit imported`");
-    mlir::OwningOpRef<mlir::ModuleOp> module = importModule(readFile(file, mostModuleBytes), file, options, context);
-    if (!module)
+    mlir::DialectRegistry registry;
+    addPlanDialects(registry);
+    context.appendDialectRegistry(registry);
+    mlir::OwningOpRef<mlir::ModuleOp> module = parseModule(readFile(file, mostModuleBytes), file, context);
+    if (!module || (!isPlan(*module) && !prepareModel(*module, options)))
       throw Error(file + ": not a module that can be compiled; see the message above");
     return module;
   }

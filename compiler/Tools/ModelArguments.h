@@ -17,7 +17,7 @@ struct ModelArguments {
   void addTo(Command command);
   // Reads and validates the model: either a model.json or a folder that holds one, where --vocab overrides
   // source_vocab, target_vocab and the token ids before --set is applied, or a module printed by `--emit imported`
-  // (.mlir). Throws Error, for a module after diagnostics.
+  // or, as a plan, by `--emit scheduled` (.mlir). Throws Error, for a module after diagnostics.
   mlir::OwningOpRef<mlir::ModuleOp> load(const ImportOptions &options, mlir::MLIRContext &context) const;
 };
 

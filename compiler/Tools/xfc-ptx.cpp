@@ -18,17 +18,17 @@ static void print(const std::string &file, const std::string &arch) {
   OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(file, &context);
   if (!module)
     throw xfc::Error(file + ": not a module of the xfc dialect; see the message above");
-  xfc::GPUBackend backend(context, xfc::gpu::Architecture::named(arch));
+  const xfc::gpu::Architecture &architecture = xfc::gpu::Architecture::named(arch);
+  const xfc::GPUBackend backend(architecture);
   PassManager manager(&context);
-  manager.addPass(xfc::createOutlineKernels(backend));
-  manager.addPass(xfc::createGenerateKernels(backend));
+  xfc::addKernelPasses(manager, backend);
   if (failed(manager.run(*module)))
     throw xfc::Error(file + ": kernels cannot be generated for it; see the message above");
   for (auto kernel : module->getOps<xfc::KernelOp>())
     if (kernel.getOp())
       std::printf("// %s: %lld threads, %lld bytes of shared memory\n", kernel.getSymName().str().c_str(),
                   static_cast<long long>(kernel.getThreads()), static_cast<long long>(kernel.getScratch()));
-  std::printf("%s", backend.ptx().c_str());
+  std::printf("%s", xfc::gpu::emitPTX(xfc::codeOf(*module), architecture).c_str());
 }
 
 static int run(int argc, char **argv) {

@@ -19,6 +19,7 @@ struct SetComputeType : impl::SetComputeTypeBase<SetComputeType> {
     if (variants.empty()) {
       for (auto function : module.getOps<func::FuncOp>())
         mark(function);
+      module->setAttr(attr::compute, StringAttr::get(&getContext(), stringifyComputeType(type)));
       return;
     }
     for (const std::string &name : variants) {

@@ -10,12 +10,16 @@ using namespace xfc;
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   fuzz::expectOnlyErrors([&] {
     fuzz::withContext([&](mlir::MLIRContext &context) {
-      const mlir::OwningOpRef<mlir::ModuleOp> module =
-          importModule(fuzz::textOf(data, size), "model.mlir", {}, context);
-      if (!module)
+      mlir::DialectRegistry registry;
+      addPlanDialects(registry);
+      context.appendDialectRegistry(registry);
+      const mlir::OwningOpRef<mlir::ModuleOp> module = parseModule(fuzz::textOf(data, size), "model.mlir", context);
+      if (!module || (!isPlan(*module) && !prepareModel(*module, {})))
         return;
       PipelineOptions options;
       options.cpus = {"x86-64-v3"};
+      if (isPlan(*module))
+        takeFromPlan(options, *module);
       if (size % 4 == 0)
         emitPhase(*module, options, Phase::Lowered);
       else

@@ -170,3 +170,29 @@ plan.program @arena(%x: !rows) -> !rows {
 // expected-error@+1 {{'plan.parameters' op attribute 'type' failed to satisfy constraint: type attribute of 32-bit float or 64-bit float}}
 plan.parameters 16 x bf16 {
 }
+
+// -----
+
+// expected-error@+1 {{'plan.kernel' op has no code: there is no function "a" in the module @code}}
+plan.kernel @a
+module @code attributes {plan.target = "x86-64-v3"} {
+  func.func @b() { return }
+}
+
+// -----
+
+// expected-error@+1 {{expected "plan.target" to name the target of the module @code, found ""}}
+module @code attributes {plan.target = ""} {
+}
+
+// -----
+
+// expected-error@+1 {{expected "plan.target" to name the target of the module @code, found "sm_80"}}
+module @kernels attributes {plan.target = "sm_80"} {
+}
+
+// -----
+
+// expected-error@+1 {{the plan dialect has no attribute "plan.machine"}}
+module @code attributes {plan.machine = "sm_80"} {
+}

@@ -247,7 +247,7 @@ private:
     if (!emitted)
       throw std::runtime_error("no emitter");
     info = *emitted;
-    const CPUBackend backend(context(), set, element.isF64() ? DType::F64 : DType::F32);
+    const CPUBackend backend(set, element.isF64() ? DType::F64 : DType::F32);
     auto addPacking = [&](unsigned i, RankedTensorType weight, Backend::Packing packing) {
       builder.kernel("pack" + std::to_string(i), [&] {
         const Backend::PackInfo pack = emitPackWeight(builder, weight, packing);

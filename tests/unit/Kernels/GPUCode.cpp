@@ -63,18 +63,20 @@ private:
 class GPUCode : public Code {
 public:
   GPUCode(Operation *op, const std::string &arch) : device({.threads = 2, .checks = true}) {
-    GPUBackend backend(context(), gpu::Architecture::named(arch));
-    info = backend.emit(op, "kernel");
-    few = backend.emitForFewRows(op, "kernel_few_rows");
+    const gpu::Architecture &architecture = gpu::Architecture::named(arch);
+    const GPUBackend backend(architecture);
+    OwningOpRef<ModuleOp> code = ModuleOp::create(UnknownLoc::get(&context()));
+    info = backend.emit(op, "kernel", *code);
+    few = backend.emitForFewRows(op, "kernel_few_rows", *code);
     if (info.chunkBytes)
-      merge = backend.emitMerge(op, "kernel_merge");
+      merge = backend.emitMerge(op, "kernel_merge", *code);
     for (unsigned i = 0; i < op->getNumOperands(); ++i)
       if (std::optional<Backend::Packing> packing = backend.packs(op, i)) {
         packs.push_back(backend.emitPack(cast<RankedTensorType>(op->getOperand(i).getType()), *packing,
-                                         "pack" + std::to_string(i)));
+                                         "pack" + std::to_string(i), *code));
         packings.push_back({i, packs.back().bytes});
       }
-    program = &device.load(backend.ptx());
+    program = &device.load(gpu::emitPTX(*code, architecture));
   }
 
   void pack(size_t packing, Block weight, Block packed) override {

@@ -3,6 +3,7 @@
 #include "CPU/CPU.h"
 #include "Code.h"
 #include "Codegen/Elementwise.h"
+#include "GPU/GPU.h"
 #include "Plain/Plain.h"
 #include "TileEmulator.h"
 #include "device/cpu/Features.h"
@@ -121,6 +122,7 @@ MLIRContext &context() {
     DialectRegistry registry;
     registerEvaluators(registry);
     registerCPUKernels(registry);
+    registerGPUKernels(registry);
     registerPlainLowerings(registry);
     made->appendDialectRegistry(registry);
     made->loadDialect<XFCDialect, func::FuncDialect, arith::ArithDialect, cf::ControlFlowDialect, linalg::LinalgDialect,
