@@ -33,7 +33,7 @@ static bool isSameMemory(const Place &a, const Place &b) {
 }
 
 // The place of a part of the view's whole, which is at `whole`.
-static Home partOf(Home whole, ViewOpInterface view, unsigned part) {
+static Placement partOf(Placement whole, ViewOpInterface view, unsigned part) {
   whole.place.offset += view.getPartOffset(part) * elementBytes(view.getWhole().getType());
   return whole;
 }
@@ -52,23 +52,23 @@ BufferAssignment::Range BufferAssignment::rangeOf(Value value, const Place &plac
   return {place.offset, place.offset + sizeOf(value.getType()).constant};
 }
 
-void BufferAssignment::settle(Value value, const Home &home) {
-  homes[value] = home;
-  if (home.place.kind == Place::Kind::None)
+void BufferAssignment::settle(Value value, const Placement &placement) {
+  placements[value] = placement;
+  if (placement.place.kind == Place::Kind::None)
     return;
-  const Range range = rangeOf(value, home.place);
-  Tenants &block = tenants[blockOf(home.place)];
-  block.byBegin.emplace(range.begin, Tenant{value, range});
+  const Range range = rangeOf(value, placement.place);
+  PlacedValues &block = blocks[blockOf(placement.place)];
+  block.byBegin.emplace(range.begin, PlacedValue{value, range});
   block.longest = std::max(block.longest, range.end - range.begin);
 }
 
-void BufferAssignment::bind(Value value, const Home &home) { settle(value, home); }
+void BufferAssignment::bind(Value value, const Placement &placement) { settle(value, placement); }
 
-LogicalResult BufferAssignment::write(Value value, const Home &home) {
-  auto [known, isNew] = homes.try_emplace(value, home);
+LogicalResult BufferAssignment::write(Value value, const Placement &placement) {
+  auto [known, isNew] = placements.try_emplace(value, placement);
   if (isNew)
     return success();
-  if (isSamePlace(known->second.place, home.place))
+  if (isSamePlace(known->second.place, placement.place))
     return success();
   return emitError(value.getLoc()) << "this value would have to be written to two places";
 }
@@ -92,37 +92,38 @@ int32_t BufferAssignment::lastUse(Value value) const {
   return last;
 }
 
-Home BufferAssignment::allocate(Value value, int32_t step) {
-  Home home{{Place::Kind::Arena, static_cast<int64_t>(all.size()), 0}, featuresOf(value.getType())};
+Placement BufferAssignment::allocate(Value value, int32_t step) {
+  Placement placement{{Place::Kind::Arena, static_cast<int64_t>(all.size()), 0}, featuresOf(value.getType())};
   all.push_back({sizeOf(value.getType()), step, std::max(step, lastUse(value))});
-  settle(value, home);
-  return home;
+  settle(value, placement);
+  return placement;
 }
 
-void BufferAssignment::extend(const Home &home, int32_t step) {
-  if (home.place.kind != Place::Kind::Arena)
+void BufferAssignment::extend(const Placement &placement, int32_t step) {
+  if (placement.place.kind != Place::Kind::Arena)
     return;
-  Buffer &buffer = all[home.place.index];
+  Buffer &buffer = all[placement.place.index];
   buffer.first = std::min(buffer.first, step);
   buffer.last = std::max(buffer.last, step);
 }
 
 // Places a result where other values were before. None of them may be live any more, except that the step itself may
 // read the operand that the result replaces in place.
-LogicalResult BufferAssignment::overwrite(OpResult result, const Home &home) {
+LogicalResult BufferAssignment::overwrite(OpResult result, const Placement &placement) {
   Operation *op = result.getOwner();
   const int32_t step = stepOf.lookup(op);
   const InPlaceOperand own = inPlace(result);
-  const Range range = rangeOf(result, home.place);
-  const bool takesOver = own.operand >= 0 && isSameMemory(this->home(op->getOperand(own.operand)).place, home.place);
-  Tenants &block = tenants[blockOf(home.place)];
+  const Range range = rangeOf(result, placement.place);
+  const bool takesOver =
+      own.operand >= 0 && isSameMemory(this->placement(op->getOperand(own.operand)).place, placement.place);
+  PlacedValues &block = blocks[blockOf(placement.place)];
   const auto end = block.byBegin.lower_bound(range.end);
   for (auto it = block.byBegin.lower_bound(range.begin - block.longest); it != end;) {
     const auto here = it++;
-    const auto [tenant, taken] = here->second;
+    const auto [other, taken] = here->second;
     if (!taken.overlaps(range))
       continue;
-    const int32_t last = lastUse(tenant);
+    const int32_t last = lastUse(other);
     if (last < step) { // so it is dead in all later steps too
       block.byBegin.erase(here);
       continue;
@@ -130,7 +131,7 @@ LogicalResult BufferAssignment::overwrite(OpResult result, const Home &home) {
     if (last == step && takesOver && taken == range)
       continue;
     InFlightDiagnostic error = op->emitOpError() << "result " << result.getResultNumber() << " overwrites ";
-    if (NamedArgument argument = argumentOf(tenant); !argument.name.empty())
+    if (NamedArgument argument = argumentOf(other); !argument.name.empty())
       error << "'" << argument.name << "'";
     else
       error << "a value";
@@ -140,25 +141,25 @@ LogicalResult BufferAssignment::overwrite(OpResult result, const Home &home) {
         error.attachNote(reader.getLoc()) << "by " << reader.getName();
     return error;
   }
-  settle(result, home);
+  settle(result, placement);
   return success();
 }
 
 // Whether the result may reuse the buffer of `operand`: it takes up all of it, and no value there is read later.
 bool BufferAssignment::isFree(Operation *step, OpResult result, Value operand) const {
-  const Home home = this->home(operand);
-  auto shared = tenants.find(blockOf(home.place));
-  return home.place.kind == Place::Kind::Arena && home.place.offset == 0 && operand.getType() == result.getType() &&
-         home.stride == featuresOf(result.getType()) && llvm::all_of(shared->second.byBegin, [&](const auto &tenant) {
-           return lastUse(tenant.second.value) <= stepOf.lookup(step);
-         });
+  const Placement placement = this->placement(operand);
+  auto shared = blocks.find(blockOf(placement.place));
+  return placement.place.kind == Place::Kind::Arena && placement.place.offset == 0 &&
+         operand.getType() == result.getType() && placement.stride == featuresOf(result.getType()) &&
+         llvm::all_of(shared->second.byBegin,
+                      [&](const auto &other) { return lastUse(other.second.value) <= stepOf.lookup(step); });
 }
 
 LogicalResult BufferAssignment::placeResult(OpResult result, int32_t step) {
   if (result.use_empty())
     return success();
-  if (auto known = homes.find(result); known != homes.end())
-    return overwrite(result, Home(known->second));
+  if (auto known = placements.find(result); known != placements.end())
+    return overwrite(result, Placement(known->second));
   Operation *op = result.getOwner();
   const InPlaceOperand own = inPlace(result);
   // A result that is a part of a join is written to its place in the whole.
@@ -169,17 +170,17 @@ LogicalResult BufferAssignment::placeResult(OpResult result, int32_t step) {
   if (own.operand >= 0) {
     Value operand = op->getOperand(own.operand);
     if (own.always || (!join && isFree(op, result, operand))) {
-      const Home home = this->home(operand);
-      extend(home, lastUse(result));
-      return overwrite(result, home);
+      const Placement placement = this->placement(operand);
+      extend(placement, lastUse(result));
+      return overwrite(result, placement);
     }
   }
   if (!join) {
     allocate(result, step);
     return success();
   }
-  auto known = homes.find(join.getWhole());
-  Home whole = known != homes.end() ? Home(known->second) : allocate(join.getWhole(), step);
+  auto known = placements.find(join.getWhole());
+  Placement whole = known != placements.end() ? Placement(known->second) : allocate(join.getWhole(), step);
   extend(whole, step);
   extend(whole, lastUse(result));
   const ValueRange parts = join.getParts();
@@ -192,16 +193,16 @@ LogicalResult BufferAssignment::placeView(ViewOpInterface view) {
   const ValueRange parts = view.getParts();
   if (!view.makesWhole()) {
     for (auto [i, part] : llvm::enumerate(parts))
-      homes[part] = partOf(home(whole), view, i);
+      placements[part] = partOf(placement(whole), view, i);
     return success();
   }
   if (!parts.empty())
-    homes.try_emplace(whole, home(parts.front()));
-  const Home lies = home(whole);
+    placements.try_emplace(whole, placement(parts.front()));
+  const Placement lies = placement(whole);
   if (lies.place.kind == Place::Kind::None)
     return success();
   for (auto [i, part] : llvm::enumerate(parts))
-    if (!isSamePlace(home(part).place, partOf(lies, view, i).place))
+    if (!isSamePlace(placement(part).place, partOf(lies, view, i).place))
       return view.emitOpError("part ") << i << " is not stored inside the whole";
   return success();
 }

@@ -16,7 +16,7 @@ namespace xfc {
 bool isView(mlir::Operation *op);
 
 // The place where a value is stored.
-struct Home {
+struct Placement {
   Place place;
   int64_t stride = 0; // elements from one row to the next; 0 for a value without rows
 };
@@ -39,17 +39,17 @@ public:
   // The size of the workspace that a step needs besides its results, if any.
   std::function<std::optional<Size>(mlir::Operation *)> workspace;
 
-  // Declares that the value is at `home` from the start.
-  void bind(mlir::Value value, const Home &home);
-  // Requires that the value, a result of a step, is written to `home`. Fails if it already has another place.
-  llvm::LogicalResult write(mlir::Value value, const Home &home);
+  // Declares that the value is at `placement` from the start.
+  void bind(mlir::Value value, const Placement &placement);
+  // Requires that the value, a result of a step, is written to `placement`. Fails if it already has another place.
+  llvm::LogicalResult write(mlir::Value value, const Placement &placement);
 
   // Assigns a place to every other value that is read. Fails with a diagnostic if a step would overwrite a live value,
   // or if the parts of a join cannot be placed in its whole.
   llvm::LogicalResult run();
 
   // The place is None for a value that nothing reads.
-  Home home(mlir::Value value) const { return homes.lookup(value); }
+  Placement placement(mlir::Value value) const { return placements.lookup(value); }
   const std::vector<Buffer> &buffers() const { return all; }
   // The buffer of a step's workspace, or none.
   Place workspaceOf(mlir::Operation *step) const;
@@ -66,22 +66,22 @@ private:
     bool operator==(const Range &other) const = default;
   };
   static Range rangeOf(mlir::Value value, const Place &place);
-  struct Tenant {
+  struct PlacedValue {
     mlir::Value value;
     Range range;
   };
   // The values in a block, by their first byte: the parameters of a deep model are thousands in one block, and each
   // update looks for those that it overwrites. `longest` is the longest range, so that nothing that begins further
   // before overlaps.
-  struct Tenants {
-    std::multimap<int64_t, Tenant> byBegin;
+  struct PlacedValues {
+    std::multimap<int64_t, PlacedValue> byBegin;
     int64_t longest = 0;
   };
   int32_t lastUse(mlir::Value value) const;
-  Home allocate(mlir::Value value, int32_t step);
-  void extend(const Home &home, int32_t step);
-  void settle(mlir::Value value, const Home &home);
-  llvm::LogicalResult overwrite(mlir::OpResult result, const Home &home);
+  Placement allocate(mlir::Value value, int32_t step);
+  void extend(const Placement &placement, int32_t step);
+  void settle(mlir::Value value, const Placement &placement);
+  llvm::LogicalResult overwrite(mlir::OpResult result, const Placement &placement);
   bool isFree(mlir::Operation *step, mlir::OpResult result, mlir::Value operand) const;
   llvm::LogicalResult placeResult(mlir::OpResult result, int32_t step);
   llvm::LogicalResult placeView(ViewOpInterface view);
@@ -89,10 +89,10 @@ private:
   mlir::Block &program;
   int32_t count = 0;
   std::vector<Buffer> all;
-  llvm::DenseMap<mlir::Value, Home> homes;
+  llvm::DenseMap<mlir::Value, Placement> placements;
   llvm::DenseMap<mlir::Operation *, int32_t> stepOf;
   llvm::DenseMap<mlir::Operation *, int64_t> workspaces;
-  std::map<MemoryBlock, Tenants> tenants;
+  std::map<MemoryBlock, PlacedValues> blocks;
 };
 
 } // namespace xfc

@@ -164,7 +164,7 @@ private:
           return failure();
       }
       if (auto argument = program.getResultAttrOfType<IntegerAttr>(i, attr::alias))
-        if (failed(assignment.write(value, assignment.home(program.getArgument(argument.getInt())))))
+        if (failed(assignment.write(value, assignment.placement(program.getArgument(argument.getInt())))))
           return failure();
     }
     return success();
@@ -188,10 +188,10 @@ private:
   FailureOr<SmallVector<Attribute>> placesOf(Operation *op, ValueRange values, const BufferAssignment &assignment) {
     SmallVector<Attribute> places;
     for (auto [i, value] : llvm::enumerate(values)) {
-      const Home home = assignment.home(value);
-      if (home.place.kind == Place::Kind::None)
+      const Placement placement = assignment.placement(value);
+      if (placement.place.kind == Place::Kind::None)
         return op->emitOpError("operand ") << i << " has no place";
-      places.push_back(PlaceAttr::get(&getContext(), home.place, home.stride));
+      places.push_back(PlaceAttr::get(&getContext(), placement.place, placement.stride));
     }
     return places;
   }
@@ -201,8 +201,8 @@ private:
     if (failed(places))
       return failure();
     for (Value result : launch.getOutputs()) {
-      const Home home = assignment.home(result); // no place if nothing reads it
-      places->push_back(PlaceAttr::get(&getContext(), home.place, home.stride));
+      const Placement placement = assignment.placement(result); // no place if nothing reads it
+      places->push_back(PlaceAttr::get(&getContext(), placement.place, placement.stride));
     }
     if (const Place workspace = assignment.workspaceOf(launch); workspace.kind != Place::Kind::None)
       places->push_back(PlaceAttr::get(&getContext(), workspace, 0));
