@@ -73,6 +73,23 @@ def Plan_PartitionAttr : Plan_Attr<"Partition", "partition"> {
   let extraClassDeclaration = [{ ::xfc::Partition getPartition() const { return {getUnit(), getPer(), getTimes()}; } }];
 }
 
+def Plan_TensorAttr : AttrDef<Plan_Dialect, "Tensor"> {
+  let mnemonic = "tensor";
+  let summary = "a tensor that a launch takes in chunks of its own (PartedTensor in runtime/plan/PartedTensor.h)";
+  let parameters = (ins "int64_t":$first, "int64_t":$rows, "int64_t":$columns, "int64_t":$per, "int64_t":$parts, "int64_t":$matrix,
+                        "int64_t":$group);
+  let assemblyFormat = "`<` struct(params) `>`";
+}
+def Plan_Tensors : TypedArrayAttrBase<Plan_TensorAttr, "tensors">;
+
+def Plan_RepackedAttr : AttrDef<Plan_Dialect, "Repacked"> {
+  let mnemonic = "repacked";
+  let summary = "a weight that an optimizer packs: its first element among those that the launch updates, and its dimensions";
+  let parameters = (ins "int64_t":$first, "int64_t":$rows, "int64_t":$columns);
+  let assemblyFormat = "`<` struct(params) `>`";
+}
+def Plan_Repacked : TypedArrayAttrBase<Plan_RepackedAttr, "weights that are packed">;
+
 //===--------------------------------------------------------------------------------------------------------===//
 // The module: parameters, kernels, packed weights, tables
 //===--------------------------------------------------------------------------------------------------------===//
@@ -214,10 +231,10 @@ def Plan_BufferOp : Plan_Op<"buffer", [HasParent<"ProgramOp">]> {
 def Plan_LaunchOp : Plan_Op<"launch", [HasParent<"ProgramOp">, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "one launch of a kernel";
   let description = [{
-    The work is divided over the rows of a set; `keys` gives the row set and the structure of the keys. `immediates` holds
-    the ids of the dropouts that draw random numbers, then `elements` if the kernel iterates over blocks of parameters, then
-    what an optimizer packs; or the table of the `tensors` that the kernel takes one by one (runtime/plan/PartedTensor.h), whose
-    chunks `elements` counts. `flops` counts floating-point operations, `traffic` bytes. Places are listed for the operands, the results,
+    The work is divided over the rows of a set; `keys` gives the row set and the structure of the keys. `dropouts` holds the
+    ids of the dropouts that draw random numbers, `elements` the number of those in the blocks of parameters that the kernel
+    iterates over, and `repacked` the weights among them that an optimizer packs. A kernel that takes `tensors` one by one has
+    `elements` chunks. The kernel reads all of these as the call's immediates, in this order. `flops` counts floating-point operations, `traffic` bytes. Places are listed for the operands, the results,
     and then the workspace of a reduction or the weights that an optimizer packs.
 
     ```mlir
@@ -225,8 +242,9 @@ def Plan_LaunchOp : Plan_Op<"launch", [HasParent<"ProgramOp">, DeclareOpInterfac
     ```
   }];
   let arguments = (ins FlatSymbolRefAttr:$kernel, Variadic<AnyType>:$inputs, I64Attr:$set, I64Attr:$key_set, I64Attr:$keys,
-                       OptionalAttr<Plan_Places>:$places, DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$immediates,
-                       DefaultValuedAttr<I64Attr, "0">:$elements, DefaultValuedAttr<I64Attr, "0">:$tensors, Plan_SizeAttr:$flops,
+                       OptionalAttr<Plan_Places>:$places, DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$dropouts,
+                       OptionalAttr<Plan_Tensors>:$tensors, DefaultValuedAttr<I64Attr, "0">:$elements,
+                       OptionalAttr<Plan_Repacked>:$repacked, Plan_SizeAttr:$flops,
                        Plan_SizeAttr:$traffic);
   let results = (outs Variadic<AnyType>:$outputs);
   let assemblyFormat = "$kernel `(` $inputs `)` custom<Sets>($set, $key_set, $keys) (`at` custom<Places>($places)^)? attr-dict `:` functional-type($inputs, $outputs)";

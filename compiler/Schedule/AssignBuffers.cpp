@@ -224,9 +224,6 @@ private:
                << " is not placed after the one before it";
     const auto count = static_cast<unsigned>(walked.size());
     launch.setElements(offset(first + count - 1) - offset(first) + sizeOf(count - 1));
-    SmallVector<int64_t> immediates(launch.getImmediates());
-    immediates.push_back(launch.getElements());
-    launch.setImmediates(immediates);
     return success();
   }
 

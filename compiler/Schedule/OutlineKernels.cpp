@@ -65,15 +65,15 @@ private:
   LaunchOp launch(OpBuilder &builder, Operation *op) {
     const LaunchSets sets = launchSets(op);
     const PartedTensors parted = cast<KernelOpInterface>(op).getPartedTensors();
-    std::vector<int64_t> immediates = dropoutIds(op);
+    SmallVector<Attribute> tensors;
     for (const PartedTensor &tensor : parted.tensors)
-      llvm::append_values(immediates, tensor.first, tensor.rows, tensor.columns, tensor.per, tensor.parts,
-                          tensor.matrix, tensor.group);
+      tensors.push_back(TensorAttr::get(&getContext(), tensor.first, tensor.rows, tensor.columns, tensor.per,
+                                        tensor.parts, tensor.matrix, tensor.group));
     ++launches;
     return LaunchOp::create(builder, op->getLoc(), op->getResultTypes(), kernelFor(op), op->getOperands(), sets.set,
-                            sets.keySet, sets.keys, ArrayAttr(), immediates, parted.chunks,
-                            static_cast<int64_t>(parted.tensors.size()), SizeAttr::get(&getContext(), flopsOf(op)),
-                            SizeAttr::get(&getContext(), trafficOf(op)));
+                            sets.keySet, sets.keys, ArrayAttr(), dropoutIds(op),
+                            tensors.empty() ? ArrayAttr() : builder.getArrayAttr(tensors), parted.chunks, ArrayAttr(),
+                            SizeAttr::get(&getContext(), flopsOf(op)), SizeAttr::get(&getContext(), trafficOf(op)));
   }
 
   StringRef kernelFor(Operation *op) {

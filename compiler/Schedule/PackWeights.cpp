@@ -100,8 +100,7 @@ private:
     return found;
   }
 
-  // Adds to an update's launch what it packs: the number of weights, the first element, rows and columns of each (as
-  // immediates), and their packed copies (as places).
+  // Adds to an update's launch the weights that it packs, and the places of their packed copies.
   void packResults(LaunchOp launch, OperandRange repacked) {
     const int64_t bytes = bytesOf(*dtypeOf((*getOperation().getOps<ParametersOp>().begin()).getType()));
     SmallVector<Attribute> places(launch.getPlaces()->getValue());
@@ -110,18 +109,17 @@ private:
     const ArrayRef<Weight> from(
         llvm::lower_bound(trained, begin, [](const Weight &w, int64_t at) { return w.offset < at; }), trained.end());
     const ArrayRef<Weight> own = from.take_while([&](const Weight &weight) { return weight.end <= end; });
-    SmallVector<int64_t> immediates(launch.getImmediates());
-    immediates.push_back(static_cast<int64_t>(own.size()));
+    SmallVector<Attribute> packs;
     Size traffic = launch.getTraffic().getSize();
     for (const Weight &weight : own) {
-      immediates.append({(weight.offset - begin) / bytes, weight.rows, weight.columns});
+      packs.push_back(RepackedAttr::get(&getContext(), (weight.offset - begin) / bytes, weight.rows, weight.columns));
       for (const Place &copy : weight.copies) {
         places.push_back(PlaceAttr::get(&getContext(), copy, 0));
         if (copy.kind == Place::Kind::Packed)
           traffic.constant += formOf(copy).getBytes();
       }
     }
-    launch.setImmediates(immediates);
+    launch.setRepackedAttr(ArrayAttr::get(&getContext(), packs));
     launch.setPlacesAttr(ArrayAttr::get(&getContext(), places));
     launch.setTrafficAttr(SizeAttr::get(&getContext(), traffic));
   }

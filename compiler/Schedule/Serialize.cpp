@@ -197,13 +197,31 @@ private:
       step.strides.push_back(place.getStride());
     }
     addResults(launch, step);
-    step.immediates = ArrayRef(launch.getImmediates()).vec();
+    addImmediates(launch, step);
     step.elements = launch.getElements();
-    step.tensors = launch.getTensors();
     step.flops = launch.getFlops().getSize();
     step.traffic = launch.getTraffic().getSize();
     step.location = locationOf(launch);
     program.steps.push_back(std::move(step));
+  }
+
+  // What kernels read in the order of their emitters: the ids of dropouts, and the table of tensors or the number of
+  // elements, followed by the number of weights to pack and where each lies.
+  static void addImmediates(LaunchOp launch, Step &step) {
+    step.immediates = ArrayRef(launch.getDropouts()).vec();
+    if (auto tensors = launch.getTensorsAttr()) {
+      step.tensors = static_cast<int64_t>(tensors.size());
+      for (auto tensor : tensors.getAsRange<TensorAttr>())
+        llvm::append_values(step.immediates, tensor.getFirst(), tensor.getRows(), tensor.getColumns(), tensor.getPer(),
+                            tensor.getParts(), tensor.getMatrix(), tensor.getGroup());
+    } else if (const auto elements = static_cast<int64_t>(launch.getElements())) {
+      step.immediates.push_back(elements);
+    }
+    if (auto repacked = launch.getRepackedAttr()) {
+      step.immediates.push_back(static_cast<int64_t>(repacked.size()));
+      for (auto weight : repacked.getAsRange<RepackedAttr>())
+        llvm::append_values(step.immediates, weight.getFirst(), weight.getRows(), weight.getColumns());
+    }
   }
 
   // Describes the results that hold floating-point numbers, whose places follow those of the operands.

@@ -63,7 +63,6 @@ func.func @step(%cache: !xfc.rows<cache, 8xf32> {xfc.name = "cache", xfc.role = 
 // One launch reads all gradients of a block for their sum of squares, and one updates all its parameters and moments.
 // CHECK-LABEL: plan.program @update(
 // CHECK: plan.launch @square_sum(%{{.*}}, %{{.*}}) over source at [gradients, gradients + 256, arena 0] {elements = 128 : i64,
-// CHECK-SAME: immediates = array<i64: 128>
 // CHECK: plan.launch @adam({{.*}}) over source at [argument 0, arena {{[0-9]}}, parameters, parameters + 256, gradients, gradients + 256, state 0, state 0 + 256, state 1, state 1 + 256, parameters, parameters + 256, state 0, state 0 + 256, state 1, state 1 + 256] {elements = 128 : i64,
 func.func @update(%pw: !w {xfc.name = "w", xfc.role = "parameter"}, %pv: !w {xfc.name = "v", xfc.role = "parameter"},
                   %gw: !w {xfc.name = "w", xfc.role = "gradient"}, %gv: !w {xfc.name = "v", xfc.role = "gradient"},
@@ -78,11 +77,10 @@ func.func @update(%pw: !w {xfc.name = "w", xfc.role = "parameter"}, %pv: !w {xfc
   return %p#0, %p#1, %m#0, %m#1, %v#0, %v#1 : !w, !w, !w, !w, !w, !w
 }
 
-// States that hold less than the parameters have layouts of their own. The launch passes a table of its tensors: first chunk, rows,
-// columns, rows of a part, parts, index among the matrices, group.
+// States that hold less than the parameters have layouts of their own. The launch passes a table of its tensors.
 // CHECK-LABEL: plan.program @update.adafactor(
 // CHECK: plan.launch @row_moments_adafactor({{.*}}) over source at [argument 0, argument 1, parameters, parameters + 256, gradients, gradients + 256, state 2, state 2 + 64, state 2, state 2 + 64, arena {{[0-9]}}, arena {{[0-9]}}, arena {{[0-9]}}, arena {{[0-9]}}] {elements = 2 : i64,
-// CHECK-SAME: immediates = array<i64: 0, 8, 8, 2048, 1, 0, 0, 1, 8, 8, 2048, 1, 1, 0>, tensors = 2 : i64
+// CHECK-SAME: tensors = [#plan.tensor<first = 0, rows = 8, columns = 8, per = 2048, parts = 1, matrix = 0, group = 0>, #plan.tensor<first = 1, rows = 8, columns = 8, per = 2048, parts = 1, matrix = 1, group = 0>]
 func.func @update.adafactor(%pw: !w {xfc.name = "w", xfc.role = "parameter"}, %pv: !w {xfc.name = "v", xfc.role = "parameter"},
                             %gw: !w {xfc.name = "w", xfc.role = "gradient"}, %gv: !w {xfc.name = "v", xfc.role = "gradient"},
                             %rw: tensor<8xf32> {xfc.name = "w", xfc.role = "row_mean"}, %rv: tensor<8xf32> {xfc.name = "v", xfc.role = "row_mean"},

@@ -50,12 +50,12 @@ plan.program @loss_and_gradients(%x: !rows, %w: !w) -> !rows {
 
 // The optimizer also writes both packed forms of the weight at element 16, and its traffic includes their bytes; "v" is not packed.
 // CHECK-LABEL: plan.program @update
-// CHECK: state 1, state 1 + 64, packed 1, packed 0] {elements = 32 : i64, flops = #plan.size<0>, immediates = array<i64: 32, 1, 16, 4, 4>, traffic = #plan.size<1384>}
+// CHECK: state 1, state 1 + 64, packed 1, packed 0] {elements = 32 : i64, flops = #plan.size<0>, repacked = [#plan.repacked<first = 16, rows = 4, columns = 4>], traffic = #plan.size<1384>}
 plan.program @update(%h: !hyper, %f: tensor<f32>, %p: !w, %q: !w, %g: !w, %i: !w, %m: !w, %n: !w, %v: !w, %u: !w) -> (!w, !w, !w, !w, !w, !w) {
   %r:6 = plan.launch @adam(%h, %f, %p, %q, %g, %i, %m, %n, %v, %u) over source
       at [argument 0, argument 1, parameters, parameters + 64, gradients, gradients + 64, state 0, state 0 + 64, state 1, state 1 + 64,
           parameters, parameters + 64, state 0, state 0 + 64, state 1, state 1 + 64]
-      {elements = 32 : i64, immediates = array<i64: 32>, flops = #plan.size<0>, traffic = #plan.size<1000>}
+      {elements = 32 : i64, flops = #plan.size<0>, traffic = #plan.size<1000>}
       : (!hyper, tensor<f32>, !w, !w, !w, !w, !w, !w, !w, !w) -> (!w, !w, !w, !w, !w, !w)
   plan.return %r#0, %r#1, %r#2, %r#3, %r#4, %r#5 at [parameters, parameters + 64, state 0, state 0 + 64, state 1, state 1 + 64] : !w, !w, !w, !w, !w, !w
 }
