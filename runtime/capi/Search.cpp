@@ -93,8 +93,7 @@ static xfc_status begin(xfc_model *model, const char *const *lines, const char *
     search->shown.resize(count);
     search->isShown.resize(count);
     if (stepped)
-      search->stepped =
-          std::make_unique<SteppedSearch>(*opened.model.engine, std::move(sources), search->options, std::move(forced));
+      search->stepped = std::make_unique<SteppedSearch>(*opened.model.engine, sources, search->options, forced);
     else
       search->found = xfc::search(*opened.model.engine, sources, search->options, forced);
     *result = search.release();

@@ -1,5 +1,5 @@
-// The search over sentences, independent of the model: a step gives log-probabilities of the next token for all live
-// hypotheses of the running sentences, and the search decides which continuations survive.
+// The search for the translations of one sentence, independent of the model: a step gives log-probabilities of the next
+// token for all live hypotheses, and the search decides which continuations survive.
 //
 // Greedy and beam. A sentence starts with one empty hypothesis. At each step the continuations of its live hypotheses
 // are ranked by log-probability (ties: the lower token, then the parent that ranked higher). In this order, a
@@ -27,24 +27,10 @@
 
 #include "decode/Candidates.h"
 #include "decode/Search.h"
-#include <functional>
-#include <memory>
 #include <span>
 #include <vector>
 
 namespace xfc {
-
-// The request of a step: row h is a live hypothesis (see Batch::assignStep), ids[h] is the token it reads, and
-// wanted[h] a token whose log-probability is needed whatever its rank: the one that the hypothesis must take next, or
-// eos.
-struct StepRequest {
-  std::span<const int32_t> ids;
-  std::span<const int32_t> wanted;
-  std::span<const int32_t> sentenceOf;
-  std::span<const int32_t> positions;
-  std::span<const int32_t> slots;
-  std::span<const std::span<const int32_t>> history;
-};
 
 // Rows of numbers, f32 or f64.
 struct NumberRows {
@@ -81,21 +67,6 @@ struct SearchSentence {
                                         // GCC warns about initializers that omit it
 };
 
-// The model as the search sees it. Sentences wait in order, run, and leave; the running ones share the available
-// memory.
-class SearchedModel {
-public:
-  virtual ~SearchedModel() = default;
-  // How many of the waiting sentences, of which `first` is the first, join the running ones; at least one if `idle`,
-  // that is if none runs.
-  virtual size_t join(size_t first, bool idle) = 0;
-  virtual StepResult step(const StepRequest &request) = 0;
-  // Whether steps read the rows of all tokens of a hypothesis. If not, only the rows of its last two are kept.
-  virtual bool readsHistory() const { return true; }
-  // The sentence has ended.
-  virtual void leave(size_t) {}
-};
-
 // The largest number of live hypotheses of a sentence: `beam`, or `nBest` samples.
 int64_t searchWidth(const SearchOptions &options);
 // How many candidates of each hypothesis the search needs so that enough remain if some are suppressed; 0: all
@@ -106,35 +77,101 @@ int64_t searchCandidates(const SearchOptions &options, const SearchVocabulary &v
 // searchWidth times either.
 int64_t searchSteps(const SearchSentence &sentence, const SearchOptions &options);
 
-// A search that advances one step per call, with `slots` rows of cache. `done` is called with the input's index of each
-// sentence that ends. If there is a pool, its threads rank the continuations of different sentences. Everything passed
-// by reference must outlive the search.
-class SentenceSearches {
+// Allocates the rows of the cache. A row is shared by all hypotheses whose history contains it, and counts its
+// references.
+class CacheRows {
 public:
-  SentenceSearches(std::span<const SearchSentence> sentences, const SearchVocabulary &vocabulary,
-                   const SearchOptions &options, int64_t slots, SearchedModel &model,
-                   std::function<void(size_t)> done = {}, ThreadPool *pool = nullptr);
-  ~SentenceSearches();
-  // Takes one step of all running sentences. Returns false when all have ended. Throws Error when the model gives no
-  // finite log-probability; the search cannot go on then.
-  bool advance();
-  bool ended(size_t sentence) const;
-  // The result of a sentence that has ended; for a running one its live hypotheses, the most probable first, with the
-  // scores they would have if they ended now; for a waiting one nothing.
-  std::vector<Hypothesis> hypotheses(size_t sentence) const;
-  // In the order of the sentences, once all have ended.
-  std::vector<std::vector<Hypothesis>> results() &&;
+  explicit CacheRows(int64_t count);
+  int32_t take();
+  void retain(const std::vector<int32_t> &history);
+  void release(const std::vector<int32_t> &history);
+  void release(int32_t row);
 
 private:
-  struct State;
-  std::unique_ptr<State> state;
+  std::vector<int32_t> references, free;
 };
 
-// Runs a search from beginning to end.
-std::vector<std::vector<Hypothesis>> searchSentences(std::span<const SearchSentence> sentences,
-                                                     const SearchVocabulary &vocabulary, const SearchOptions &options,
-                                                     int64_t slots, SearchedModel &model,
-                                                     const std::function<void(size_t)> &done = {},
-                                                     ThreadPool *pool = nullptr);
+struct LiveHypothesis {
+  std::vector<int32_t> ids; // decided so far
+  // Cache rows of start and of ids (or of the last two), except the token that is read next.
+  std::vector<int32_t> history;
+  double logProbability = 0;
+  int sample = 0;
+};
+
+// A continuation of the live hypothesis `parent`; token -1 if no token could be drawn.
+struct Continuation {
+  int parent;
+  int32_t token;
+  double logProbability;
+};
+
+// Memory of a thread for choosing, reused across sentences and steps.
+struct SearchScratch {
+  std::vector<Continuation> ranked;
+  std::vector<Candidate> best;
+  std::vector<int32_t> suppressed;
+};
+
+// Live hypotheses reserve their final sizes at the beginning, so that extending them does not allocate. What the
+// constructor is given must outlive the search.
+class SentenceSearch {
+public:
+  SentenceSearch(const SearchSentence &sentence, const SearchVocabulary &vocabulary, const SearchOptions &options);
+
+  std::span<LiveHypothesis> live() { return {lives.data(), living}; } // best first
+  bool ended() const { return living == 0; }
+  // The token whose log-probability is needed whatever its rank.
+  int32_t wanted() const;
+
+  // Chooses how the live hypotheses continue, by the rows of `result` from `first` on. Touches only this sentence.
+  void choose(const StepResult &result, int64_t first, SearchScratch &scratch);
+  // Replaces the live hypotheses by the chosen continuations; those that end with eos are finished. Throws Error when
+  // the model gave no finite log-probability; the search can only be abandoned then.
+  void grow(CacheRows &rows);
+  // Ends the search without a result.
+  void abandon(CacheRows &rows);
+
+  // The live hypotheses as if they ended here, without eos.
+  std::vector<Hypothesis> unfinished() const;
+  // How many tokens at the beginning are the same in all hypotheses, live or finished: no later step changes them.
+  size_t settled() const;
+  std::vector<Hypothesis> best() &&;
+
+private:
+  // The only token that a hypothesis of the given length may take, or -1. A certain one has log-probability 0, and all
+  // are certain if the probabilities of what may come next add up to 1.
+  struct Forced {
+    int32_t token = -1;
+    bool certain = false;
+  };
+  Forced forced(int64_t length) const;
+  double penalty(int64_t n) const;
+  void finish(std::vector<int32_t> ids, double logProbability, bool byEos);
+  void finishAll();
+  void release(CacheRows &rows);
+  int64_t length() const { return static_cast<int64_t>(lives.front().ids.size()); }
+  bool suppresses() const;
+  // The tokens that the settings do not allow after this hypothesis; pad and start are never candidates.
+  void suppressedAfter(const LiveHypothesis &hypothesis, std::vector<int32_t> &tokens) const;
+  bool eosAllowed(int64_t length) const { return !options.ignoreEos && length >= sentence.minLength; }
+  [[noreturn]] void noCandidate(int64_t length) const;
+  void drawContinuations(const StepResult &result, int64_t first, SearchScratch &scratch);
+  void rankContinuations(const StepResult &result, int64_t first, SearchScratch &scratch);
+  // The score of the finished hypothesis at rank `place`, from 1.
+  double finishedScore(int place);
+  // Whether the finished hypotheses already decide the result.
+  bool decided();
+
+  const SearchSentence &sentence;
+  const SearchVocabulary &vocabulary;
+  const SearchOptions &options;
+  const Generation &generation;
+  std::vector<LiveHypothesis> lives, next; // the first `living` elements of `lives` are live
+  size_t living;
+  std::vector<Continuation> chosen;
+  std::vector<Hypothesis> finished;
+  std::vector<double> scores;
+};
 
 } // namespace xfc

@@ -1,244 +1,17 @@
-// Turns source sentences into target sentences, through the programs encode and decode_candidates, decode_renormalized
-// or decode_step. Sentences that end are replaced by waiting ones.
+// Turns source sentences into target sentences: a decoder over the programs encode and decode_candidates,
+// decode_renormalized or decode_step, and those who use it.
 #include "decode/Search.h"
-#include "decode/BeamSearch.h"
+#include "decode/Decoder.h"
 #include "plan/Memory.h"
 #include "plan/Programs.h"
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <optional>
 
 namespace xfc {
 
 namespace {
-
-// Counts the rows and pairs that are reserved for a running sentence of `length` source tokens: it has at most `width`
-// hypotheses, each of which takes at most `steps` tokens and `cached` rows of the cache.
-Counts countsFor(int64_t length, int64_t width, int64_t steps, int64_t cached) {
-  Counts counts;
-  counts.rows[XFC_SOURCE] = length;
-  counts.sequences[XFC_SOURCE] = 1;
-  counts.rows[XFC_TARGET] = counts.sequences[XFC_TARGET] = width;
-  counts.rows[XFC_CACHE] = width * cached;
-  for (int kind = 0; kind < 4; ++kind) {
-    counts.pairs[XFC_SOURCE_SOURCE * 4 + kind] = length * length;
-    counts.pairs[XFC_TARGET_SOURCE * 4 + kind] = width * length;
-    counts.pairs[XFC_TARGET_CACHE * 4 + kind] = width * cached;
-  }
-  counts.longest = std::max(length, steps);
-  return counts;
-}
-
-void add(Counts &sum, const Counts &counts, int64_t times = 1) {
-  for (int set = 0; set < XFC_ROW_SETS; ++set) {
-    sum.rows[set] += times * counts.rows[set];
-    sum.sequences[set] += times * counts.sequences[set];
-  }
-  for (int keys = 0; keys < XFC_KEY_STRUCTURES; ++keys)
-    sum.pairs[keys] += times * counts.pairs[keys];
-  sum.longest = std::max(sum.longest, counts.longest);
-}
-
-SearchVocabulary vocabularyOf(const Module &module) {
-  return {module.targetVocab, module.pad, module.start, module.eos};
-}
-
-// The sentences of a search in the order in which they join.
-struct SearchPlan {
-  std::vector<size_t> order; // their indices in the input
-  std::vector<SearchSentence> sentences;
-  std::vector<Counts> counts; // of each
-  // The memory to reserve: that of the largest batch, if the sentences were decoded in consecutive batches of at most
-  // batchTokens source tokens and hypotheses, and batchSentences sentences. Running sentences stay within it, whenever
-  // they end.
-  Counts capacity;
-};
-
-// Longest first, so that memory peaks at once and sentences of similar length run together.
-SearchPlan planSearch(const Module &module, const std::vector<std::vector<int32_t>> &sources,
-                      const SearchOptions &options, const std::vector<std::vector<int32_t>> &prefixes,
-                      size_t first = 0) {
-  SearchPlan plan;
-  plan.order.resize(sources.size());
-  std::iota(plan.order.begin(), plan.order.end(), size_t(0));
-  std::stable_sort(plan.order.begin(), plan.order.end(),
-                   [&](size_t a, size_t b) { return sources[a].size() > sources[b].size(); });
-  Counts batch;
-  for (size_t index : plan.order) {
-    const auto length = static_cast<int64_t>(sources[index].size());
-    SearchSentence sentence{first + index, options.generation.maxLength, options.generation.minLength, {}};
-    if (!prefixes.empty())
-      sentence.prefix = prefixes[index];
-    if (sentence.maxLength == 0)
-      sentence.maxLength =
-          std::max({2 * length + 10, sentence.minLength,
-                    static_cast<int64_t>(options.generation.forcedFirst.size() + sentence.prefix.size())});
-    if (module.maxTargetLength > 0) // the decoder reads start and, if eos follows, every token
-      sentence.maxLength =
-          std::min(sentence.maxLength, module.maxTargetLength - (searchSteps(sentence, options) - sentence.maxLength));
-    plan.sentences.push_back(sentence);
-    const int64_t steps = searchSteps(sentence, options);
-    plan.counts.push_back(countsFor(length, searchWidth(options), steps, rowsOfHypothesis(module, steps)));
-    Counts more = batch;
-    add(more, plan.counts.back());
-    const bool full = std::max(more.rows[XFC_SOURCE], more.rows[XFC_TARGET]) > options.batchTokens ||
-                      (options.batchSentences > 0 && more.sequences[XFC_SOURCE] > options.batchSentences);
-    batch = full ? plan.counts.back() : more;
-    plan.capacity = larger(plan.capacity, batch);
-  }
-  return plan;
-}
-
-// Runs the programs of a model, and holds the keys and values that they pass on, in rows that belong to a sentence
-// while it runs.
-class StepDecoder : public SearchedModel {
-public:
-  // The rows are the engine's, which keeps them from search to search; with `ownRows`, for searches during which others
-  // may run, they are this object's.
-  StepDecoder(Engine &engine, const std::vector<std::vector<int32_t>> &sources, const SearchPlan &plan,
-              const SearchOptions &options, bool ownRows)
-      : engine(engine), program(engine.module().stepProgram(searchCandidates(options, vocabularyOf(engine.module())),
-                                                            options.computeType, options.generation.renormalize)),
-        plan(plan), sentences(sources.size()), rows(sources.size()), freeRows(plan.capacity.rows[XFC_SOURCE]) {
-    const Module &module = engine.module();
-    if (!program || !engine.has(programs::encode))
-      throw Error("model '" + module.model +
-                  "' cannot be decoded step by step: that needs token inputs, a decoder whose self-attentions are all "
-                  "causal, and an executable compiled with --mode decode");
-    encoder = module.variant(programs::encode, options.computeType);
-    for (size_t i = 0; i < plan.sentences.size(); ++i)
-      sentences[i].ids = sources[plan.order[i]];
-    std::iota(freeRows.rbegin(), freeRows.rend(), 0);
-    checkMemory();
-    engine.reserve(encoder, encoderCounts(plan.capacity, engine.device().isHost()));
-    engine.reserve(program->name, plan.capacity);
-    for (const Argument &argument : program->arguments) {
-      const bool kept = argument.role == Argument::Role::State || argument.set == XFC_SOURCE;
-      void *rows = nullptr;
-      if (kept) {
-        const int64_t bytes = plan.capacity.rows[argument.set] * featuresOf(argument) * bytesOf(argument.type);
-        if (ownRows)
-          own.push_back(engine.newRows(bytes));
-        rows = ownRows ? own.back()->data() : engine.rows(argument.name, bytes);
-      }
-      bindings.push_back({argument.name, rows, 0, kept});
-    }
-  }
-
-  size_t join(size_t first, bool idle) override {
-    Counts group, all = used;
-    size_t end = first;
-    for (; end < sentences.size(); ++end) {
-      Counts more = all;
-      add(more, plan.counts[end]);
-      if (!within(more, plan.capacity))
-        break;
-      all = more;
-      add(group, plan.counts[end]);
-    }
-    // A few rows alone would not justify reading the encoder's weights.
-    if (!idle && end < sentences.size() && group.rows[XFC_SOURCE] < fewestRows)
-      return 0;
-    if (end > first) {
-      used = all;
-      for (size_t s = first; s < end;)
-        s = encode(s, end);
-    }
-    return end - first;
-  }
-
-  StepResult step(const StepRequest &request) override {
-    batch.assignStep(sentences, engine.module().pad, plan.capacity.rows[XFC_SOURCE], request.sentenceOf,
-                     request.positions, request.slots, request.history, plan.capacity.rows[XFC_CACHE]);
-    ids.assign(request.ids.begin(), request.ids.end());
-    wanted.assign(request.wanted.begin(), request.wanted.end());
-    for (Binding &binding : bindings)
-      if (binding.name == names::target)
-        binding.data = ids.data();
-      else if (binding.name == names::wanted)
-        binding.data = wanted.data();
-    engine.run(program->name, batch.shape(), bindings);
-    auto numbers = [&](const char *name) -> NumberRows {
-      View view = engine.output(program->name, name);
-      return {view.data, view.output->type == DType::F64, view.stride};
-    };
-    if (program->is(programs::decodeStep))
-      return {.all = numbers(names::logProbs)};
-    View tokens = engine.output(program->name, names::tokens);
-    return {.all = {},
-            .count = static_cast<int>(tokens.output->shape.at(0)),
-            .tokens = static_cast<const int32_t *>(tokens.data),
-            .tokenStride = tokens.stride,
-            .best = numbers(names::tokenLogProbs),
-            .wanted = numbers(names::wantedLogProb)};
-  }
-
-  bool readsHistory() const override { return engine.module().readsHistory(); }
-
-  void leave(size_t sentence) override {
-    add(used, plan.counts[sentence], -1);
-    freeRows.insert(freeRows.end(), rows[sentence].begin(), rows[sentence].end());
-    rows[sentence] = {};
-  }
-
-private:
-  // Memory of a GPU is allocated up front, so a shortage is reported before anything runs. Host memory is committed
-  // only as it is touched.
-  void checkMemory() const {
-    if (engine.device().isHost())
-      return;
-    const int64_t needed =
-        predictMemory(engine.module(), {encoder, program->name}, plan.capacity, 0).total() - engine.deviceBytes();
-    const int64_t available = engine.device().available();
-    if (needed > available)
-      throw Error("--device cuda: the search needs " + std::to_string(needed) +
-                  " more bytes of the GPU's memory, of which " + std::to_string(available) +
-                  " are free; use a smaller --batch-tokens or --beam");
-  }
-
-  // Encodes the sentences from `first` on, before `end`, that together fit into what is reserved for the encoder, into
-  // free rows. Returns the sentence after them.
-  size_t encode(size_t first, size_t end) {
-    std::vector<Sequence> sequences;
-    std::vector<int32_t> taken;
-    std::sort(freeRows.begin(), freeRows.end(), std::greater<>()); // takes low rows, adjacent where possible
-    const int64_t most = encoderCounts(plan.capacity, engine.device().isHost()).rows[XFC_SOURCE];
-    size_t s = first;
-    for (; s < end; ++s) {
-      const auto length = static_cast<int64_t>(sentences[s].ids.size());
-      if (static_cast<int64_t>(taken.size()) + length > most)
-        break;
-      sequences.push_back({sentences[s].ids, length, 0});
-      rows[s].assign(freeRows.rbegin(), freeRows.rbegin() + length);
-      freeRows.resize(freeRows.size() - length);
-      sentences[s].rows = rows[s];
-      taken.insert(taken.end(), rows[s].begin(), rows[s].end());
-    }
-    encoded.assign(sequences, {}, engine.module().pad, false);
-    const Binding source[] = {{names::source, encoded.ids(XFC_SOURCE).data()}};
-    engine.run(encoder, encoded.shape(), source);
-
-    // The results live in the arena, which the first step overwrites.
-    for (size_t i = 0; i < bindings.size(); ++i)
-      if (const Argument &argument = program->arguments[i];
-          argument.role != Argument::Role::State && argument.set == XFC_SOURCE)
-        engine.copyRows(encoder, argument.name, bindings[i].data, taken);
-    return s;
-  }
-
-  static constexpr int64_t fewestRows = 128;
-
-  Engine &engine;
-  const Program *program; // of a decoding step
-  std::string encoder;    // the name of the encoder's program
-  const SearchPlan &plan;
-  Counts used; // by the running sentences
-  std::vector<EncodedSentence> sentences;
-  std::vector<std::vector<int32_t>> rows; // of each running sentence
-  std::vector<int32_t> freeRows, ids, wanted;
-  Batch encoded, batch;
-  std::vector<Binding> bindings;                  // of a step
-  std::vector<std::unique_ptr<DeviceMemory>> own; // projected encoder rows and caches, if they are not the engine's
-};
 
 void check(const SearchOptions &options, const Module &module) {
   if (std::optional<GenerationProblem> problem =
@@ -258,62 +31,303 @@ void check(const SearchOptions &options, const Module &module) {
   require(options.topP > 0 && options.topP <= 1, "--top-p: expected a number above 0 and at most 1");
 }
 
+SearchVocabulary vocabularyOf(const Module &module) {
+  return {module.targetVocab, module.pad, module.start, module.eos};
+}
+
+// The order in which the sentences of a search join: the longest first, so that memory peaks at once and sentences of
+// similar length run together.
+std::vector<size_t> joiningOrder(const std::vector<std::vector<int32_t>> &sources) {
+  std::vector<size_t> order(sources.size());
+  std::iota(order.begin(), order.end(), size_t(0));
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return sources[a].size() > sources[b].size(); });
+  return order;
+}
+
+// The room to reserve: that of the largest batch, if the sentences were decoded in this order, in consecutive batches
+// of at most batchTokens source tokens and hypotheses, and batchSentences sentences. Running sentences stay within it,
+// whenever they end.
+Counts capacityFor(const Module &module, const std::vector<std::vector<int32_t>> &sources,
+                   const std::vector<size_t> &order, const SearchOptions &options,
+                   const std::vector<std::vector<int32_t>> &prefixes) {
+  Counts capacity, batch;
+  for (size_t index : order) {
+    const auto length = static_cast<int64_t>(sources[index].size());
+    const std::span<const int32_t> prefix = prefixes.empty() ? std::span<const int32_t>() : prefixes[index];
+    const Counts room = roomFor(sentenceFor(options, index, length, prefix, module.maxTargetLength), options, length,
+                                module.readsHistory());
+    Counts more = batch;
+    add(more, room);
+    const bool full = std::max(more.rows[XFC_SOURCE], more.rows[XFC_TARGET]) > options.batchTokens ||
+                      (options.batchSentences > 0 && more.sequences[XFC_SOURCE] > options.batchSentences);
+    batch = full ? room : more;
+    capacity = larger(capacity, batch);
+  }
+  return capacity;
+}
+
+// Runs the programs of a model, and holds the keys and values that they pass on, in rows that belong to a sentence
+// while it runs.
+class StepModel : public SearchedModel {
+public:
+  // The rows are the engine's, which keeps them from search to search; with `ownRows`, for decoders beside which others
+  // may run, they are this object's.
+  StepModel(Engine &engine, const Counts &capacity, bool ownRows)
+      : engine(engine), capacity(capacity), ownRows(ownRows), freeRows(capacity.rows[XFC_SOURCE]) {
+    std::iota(freeRows.rbegin(), freeRows.rend(), 0);
+  }
+
+  SearchVocabulary vocabulary() const override { return vocabularyOf(engine.module()); }
+  int64_t longestTarget() const override { return engine.module().maxTargetLength; }
+  bool readsHistory() const override { return engine.module().readsHistory(); }
+
+  int64_t fewestRows() const override { return 128; }
+
+  size_t groupOf(const SearchOptions &options) override {
+    const Module &module = engine.module();
+    check(options, module);
+    const Program *program = module.stepProgram(searchCandidates(options, vocabulary()), options.computeType,
+                                                options.generation.renormalize);
+    if (!program || !engine.has(programs::encode))
+      throw Error("model '" + module.model +
+                  "' cannot be decoded step by step: that needs token inputs, a decoder whose self-attentions are all "
+                  "causal, and an executable compiled with --mode decode");
+    const std::string encoder = module.variant(programs::encode, options.computeType);
+    for (size_t group = 0; group < groups.size(); ++group)
+      if (groups[group].program == program && groups[group].encoder == encoder)
+        return group;
+    open(program, encoder);
+    return groups.size() - 1;
+  }
+
+  void join(size_t group, std::span<const JoiningSentence> joining) override {
+    while (!joining.empty())
+      joining = joining.subspan(encode(groups[group], joining));
+  }
+
+  StepResult step(size_t number, const StepRequest &request) override {
+    Group &group = groups[number];
+    batch.assignStep(sentences, engine.module().pad, capacity.rows[XFC_SOURCE], request.placeOf, request.positions,
+                     request.slots, request.history, capacity.rows[XFC_CACHE]);
+    ids.assign(request.ids.begin(), request.ids.end());
+    wanted.assign(request.wanted.begin(), request.wanted.end());
+    for (Binding &binding : group.bindings)
+      if (binding.name == names::target)
+        binding.data = ids.data();
+      else if (binding.name == names::wanted)
+        binding.data = wanted.data();
+    const Program &program = *group.program;
+    engine.run(program.name, batch.shape(), group.bindings);
+    auto numbers = [&](const char *name) -> NumberRows {
+      View view = engine.output(program.name, name);
+      return {view.data, view.output->type == DType::F64, view.stride};
+    };
+    if (program.is(programs::decodeStep))
+      return {.all = numbers(names::logProbs)};
+    View tokens = engine.output(program.name, names::tokens);
+    return {.all = {},
+            .count = static_cast<int>(tokens.output->shape.at(0)),
+            .tokens = static_cast<const int32_t *>(tokens.data),
+            .tokenStride = tokens.stride,
+            .best = numbers(names::tokenLogProbs),
+            .wanted = numbers(names::wantedLogProb)};
+  }
+
+  void leave(size_t place) override {
+    freeRows.insert(freeRows.end(), rows[place].begin(), rows[place].end());
+    rows[place] = {};
+    sentences[place] = {};
+  }
+
+private:
+  // What requests with the same programs share.
+  struct Group {
+    const Program *program; // of a decoding step
+    std::string encoder;    // the name of the encoder's program
+    std::vector<Binding> bindings;
+  };
+
+  void open(const Program *program, const std::string &encoder) {
+    checkMemory(*program, encoder);
+    engine.reserve(encoder, encoderCounts(capacity, engine.device().isHost()));
+    engine.reserve(program->name, capacity);
+    Group group{program, encoder, {}};
+    for (const Argument &argument : program->arguments) {
+      const bool kept = argument.role == Argument::Role::State || argument.set == XFC_SOURCE;
+      group.bindings.push_back({argument.name, kept ? keptRows(argument) : nullptr, 0, kept});
+    }
+    groups.push_back(std::move(group));
+  }
+
+  // The rows of an argument, which the programs of all groups share: each sentence has its own.
+  void *keptRows(const Argument &argument) {
+    const int64_t bytes = capacity.rows[argument.set] * featuresOf(argument) * bytesOf(argument.type);
+    if (!ownRows)
+      return engine.rows(argument.name, bytes);
+    std::unique_ptr<DeviceMemory> &memory = own[{argument.name, bytes}];
+    if (!memory)
+      memory = engine.newRows(bytes);
+    return memory->data();
+  }
+
+  // Memory of a GPU is allocated up front, so a shortage is reported before anything runs. Host memory is committed
+  // only as it is touched.
+  void checkMemory(const Program &program, const std::string &encoder) const {
+    if (engine.device().isHost())
+      return;
+    const int64_t needed =
+        predictMemory(engine.module(), {encoder, program.name}, capacity, 0).total() - engine.deviceBytes();
+    const int64_t available = engine.device().available();
+    if (needed > available)
+      throw Error("--device cuda: the search needs " + std::to_string(needed) +
+                  " more bytes of the GPU's memory, of which " + std::to_string(available) +
+                  " are free; use a smaller --batch-tokens or --beam");
+  }
+
+  // Encodes as many sentences, from the first one on, as together fit into what is reserved for the encoder, into free
+  // rows. Returns their number.
+  size_t encode(const Group &group, std::span<const JoiningSentence> joining) {
+    std::vector<Sequence> sequences;
+    std::vector<int32_t> taken;
+    std::sort(freeRows.begin(), freeRows.end(), std::greater<>()); // takes low rows, adjacent where possible
+    const int64_t most = encoderCounts(capacity, engine.device().isHost()).rows[XFC_SOURCE];
+    for (const auto &[place, source] : joining) {
+      const auto length = static_cast<int64_t>(source.size());
+      if (static_cast<int64_t>(taken.size()) + length > most)
+        break;
+      if (place >= sentences.size()) {
+        sentences.resize(place + 1);
+        rows.resize(place + 1);
+      }
+      sequences.push_back({source, length, 0});
+      rows[place].assign(freeRows.rbegin(), freeRows.rbegin() + length);
+      freeRows.resize(freeRows.size() - length);
+      sentences[place] = {source, rows[place]};
+      taken.insert(taken.end(), rows[place].begin(), rows[place].end());
+    }
+    encoded.assign(sequences, {}, engine.module().pad, false);
+    const Binding source[] = {{names::source, encoded.ids(XFC_SOURCE).data()}};
+    engine.run(group.encoder, encoded.shape(), source);
+
+    // The results live in the arena, which the first step overwrites.
+    for (size_t i = 0; i < group.bindings.size(); ++i)
+      if (const Argument &argument = group.program->arguments[i];
+          argument.role != Argument::Role::State && argument.set == XFC_SOURCE)
+        engine.copyRows(group.encoder, argument.name, group.bindings[i].data, taken);
+    return sequences.size();
+  }
+
+  Engine &engine;
+  const Counts capacity;
+  const bool ownRows;
+  std::vector<Group> groups;
+  // By place, for those that are taken.
+  std::vector<EncodedSentence> sentences;
+  std::vector<std::vector<int32_t>> rows;
+  std::vector<int32_t> freeRows, ids, wanted;
+  Batch encoded, batch;
+  // Projected encoder rows and caches, by name and size, if they are not the engine's.
+  std::map<std::pair<std::string, int64_t>, std::unique_ptr<DeviceMemory>> own;
+};
+
+// The requests of one search, which join the longest first.
+struct SentenceSet {
+  std::vector<size_t> order; // the sentence of each request
+  std::unique_ptr<Decoder> decoder;
+  std::vector<std::optional<std::vector<Hypothesis>>> results; // of each sentence that has ended
+  std::vector<RequestId> requests;                             // of each sentence
+
+  SentenceSet(Engine &engine, const std::vector<std::vector<int32_t>> &sources, const SearchOptions &options,
+              const std::vector<std::vector<int32_t>> &prefixes, size_t first, bool ownRows)
+      : order(joiningOrder(sources)), results(sources.size()), requests(sources.size()) {
+    check(options, engine.module());
+    decoder = makeDecoder(engine, capacityFor(engine.module(), sources, order, options, prefixes), ownRows);
+    decoder->prepare(options);
+    const auto shared = std::make_shared<const SearchOptions>(options);
+    for (size_t sentence : order)
+      requests[sentence] = decoder->submit({.source = sources[sentence],
+                                            .prefix = prefixes.empty() ? std::vector<int32_t>() : prefixes[sentence],
+                                            .options = shared,
+                                            .number = first + sentence});
+  }
+
+  bool advance(const std::function<void(size_t)> &done = {}) {
+    for (DecoderEvent &event : decoder->step()) {
+      if (event.kind == DecoderEvent::Kind::Failed)
+        throw Error(event.message);
+      const size_t sentence = order[event.id];
+      results[sentence] = std::move(event.found);
+      if (done)
+        done(sentence);
+    }
+    return !decoder->idle();
+  }
+};
+
 } // namespace
+
+std::unique_ptr<Decoder> makeDecoder(Engine &engine, const Counts &capacity, bool ownRows) {
+  return std::make_unique<Decoder>(std::make_unique<StepModel>(engine, capacity, ownRows), capacity, &engine.pool());
+}
 
 Counts searchCounts(const Module &module, const std::vector<std::vector<int32_t>> &sources,
                     const SearchOptions &options) {
   check(options, module);
-  return planSearch(module, sources, options, {}).capacity;
+  return capacityFor(module, sources, joiningOrder(sources), options, {});
+}
+
+Counts decoderCounts(const Module &module, const SearchOptions &options) {
+  check(options, module);
+  const int64_t tokens = options.batchTokens, width = searchWidth(options);
+  const auto stepsOf = [&](int64_t length) {
+    return searchSteps(sentenceFor(options, 0, length, {}, module.maxTargetLength), options);
+  };
+  const int64_t longestSource = module.maxLength > 0 ? std::min(tokens, module.maxLength) : tokens;
+  // Sentences of the usual length are as many as the tokens allow; of shorter ones a few less find room in the cache.
+  constexpr int64_t usualLength = 16;
+  const int64_t usual = std::max(usualLength, width), together = std::max<int64_t>(tokens / usual, 1);
+  const int64_t sentences = options.batchSentences > 0 ? std::min(options.batchSentences, tokens) : tokens;
+  Counts counts = decodeCounts(module, sentences, 1, std::max(tokens, width), 1);
+  counts.rows[XFC_SOURCE] = tokens;
+  counts.rows[XFC_CACHE] = std::max(product({together, width, rowsOfHypothesis(module, stepsOf(usual))}),
+                                    product({width, rowsOfHypothesis(module, stepsOf(longestSource))}));
+  for (int kind = 0; kind < 4; ++kind) {
+    counts.pairs[XFC_SOURCE_SOURCE * 4 + kind] = product({tokens, longestSource});
+    counts.pairs[XFC_TARGET_SOURCE * 4 + kind] = product({counts.rows[XFC_TARGET], longestSource});
+    counts.pairs[XFC_TARGET_CACHE * 4 + kind] = counts.rows[XFC_CACHE];
+  }
+  counts.longest = std::max(longestSource, stepsOf(longestSource));
+  return counts;
+}
+
+struct SteppedSearch::State : SentenceSet {
+  using SentenceSet::SentenceSet;
+};
+
+SteppedSearch::SteppedSearch(Engine &engine, const std::vector<std::vector<int32_t>> &sources,
+                             const SearchOptions &options, const std::vector<std::vector<int32_t>> &prefixes,
+                             size_t first)
+    : state(std::make_unique<State>(engine, sources, options, prefixes, first, /*ownRows=*/true)) {}
+SteppedSearch::~SteppedSearch() = default;
+bool SteppedSearch::advance() { return state->advance(); }
+bool SteppedSearch::ended(size_t sentence) const { return state->results[sentence].has_value(); }
+std::vector<Hypothesis> SteppedSearch::hypotheses(size_t sentence) const {
+  const auto &result = state->results[sentence];
+  return result ? *result : state->decoder->hypotheses(state->requests[sentence]);
 }
 
 std::vector<std::vector<Hypothesis>> search(Engine &engine, const std::vector<std::vector<int32_t>> &sources,
                                             const SearchOptions &options,
                                             const std::vector<std::vector<int32_t>> &prefixes,
                                             const std::function<void(size_t)> &done, size_t first) {
-  const Module &module = engine.module();
-  check(options, module);
-  const SearchPlan plan = planSearch(module, sources, options, prefixes, first);
-  StepDecoder decoder(engine, sources, plan, options, /*ownRows=*/false);
-  std::vector<std::vector<Hypothesis>> found = searchSentences(
-      plan.sentences, vocabularyOf(module), options, plan.capacity.rows[XFC_CACHE], decoder, done, &engine.pool());
-  std::vector<std::vector<Hypothesis>> results(sources.size());
-  for (size_t i = 0; i < found.size(); ++i)
-    results[plan.order[i]] = std::move(found[i]);
-  return results;
-}
-
-struct SteppedSearch::State {
-  std::vector<std::vector<int32_t>> sources, prefixes;
-  SearchOptions options;
-  SearchVocabulary vocabulary;
-  SearchPlan plan;
-  std::vector<size_t> placeOf; // of each sentence, in the plan
-  StepDecoder decoder;
-  SentenceSearches searches;
-
-  State(Engine &engine, std::vector<std::vector<int32_t>> &&given, const SearchOptions &options,
-        std::vector<std::vector<int32_t>> &&forced, size_t first)
-      : sources(std::move(given)), prefixes(std::move(forced)), options(options),
-        vocabulary(vocabularyOf(engine.module())),
-        plan(planSearch(engine.module(), sources, this->options, prefixes, first)), placeOf(sources.size()),
-        decoder(engine, sources, plan, this->options, /*ownRows=*/true),
-        searches(plan.sentences, vocabulary, this->options, plan.capacity.rows[XFC_CACHE], decoder, {},
-                 &engine.pool()) {
-    for (size_t i = 0; i < plan.order.size(); ++i)
-      placeOf[plan.order[i]] = i;
+  SentenceSet set(engine, sources, options, prefixes, first, /*ownRows=*/false);
+  while (set.advance(done)) {
   }
-};
-
-SteppedSearch::SteppedSearch(Engine &engine, std::vector<std::vector<int32_t>> sources, const SearchOptions &options,
-                             std::vector<std::vector<int32_t>> prefixes, size_t first) {
-  check(options, engine.module());
-  state = std::make_unique<State>(engine, std::move(sources), options, std::move(prefixes), first);
-}
-SteppedSearch::~SteppedSearch() = default;
-bool SteppedSearch::advance() { return state->searches.advance(); }
-bool SteppedSearch::ended(size_t sentence) const { return state->searches.ended(state->placeOf[sentence]); }
-std::vector<Hypothesis> SteppedSearch::hypotheses(size_t sentence) const {
-  return state->searches.hypotheses(state->placeOf[sentence]);
+  std::vector<std::vector<Hypothesis>> found;
+  for (auto &result : set.results)
+    found.push_back(std::move(*result));
+  return found;
 }
 
 } // namespace xfc

@@ -46,8 +46,8 @@ std::vector<std::vector<Hypothesis>> search(Engine &engine, const std::vector<st
 // between their steps. Throws Error as search() does.
 class SteppedSearch {
 public:
-  SteppedSearch(Engine &engine, std::vector<std::vector<int32_t>> sources, const SearchOptions &options,
-                std::vector<std::vector<int32_t>> prefixes = {}, size_t first = 0);
+  SteppedSearch(Engine &engine, const std::vector<std::vector<int32_t>> &sources, const SearchOptions &options,
+                const std::vector<std::vector<int32_t>> &prefixes = {}, size_t first = 0);
   ~SteppedSearch();
   // Takes one step of all running sentences: each live hypothesis grows by a token. Returns false when all sentences
   // have ended.
@@ -65,5 +65,13 @@ private:
 // The counts that such a search stays within, for reserving memory.
 Counts searchCounts(const Module &module, const std::vector<std::vector<int32_t>> &sources,
                     const SearchOptions &options);
+
+// A decoder (decode/Decoder.h) for requests that are not known yet. Its rows are the engine's, which keeps them for
+// others that run later; with `ownRows`, they are its own, and others may run between its steps.
+class Decoder;
+std::unique_ptr<Decoder> makeDecoder(Engine &engine, const Counts &capacity, bool ownRows);
+// Its capacity if requests are expected to have such options: batchTokens source tokens and hypotheses, batchSentences
+// sentences, and the cache that they take.
+Counts decoderCounts(const Module &module, const SearchOptions &options);
 
 } // namespace xfc

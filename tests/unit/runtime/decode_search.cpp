@@ -1,11 +1,12 @@
 // Compares the search with enumeration of all sequences, and tests its promises: order, ties, prefixes, lengths,
 // batches, samples.
 #include "allocations.h"
-#include "decode/BeamSearch.h"
+#include "decode/Decoder.h"
 #include <cmath>
 #include <gtest/gtest.h>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <random>
 #include <set>
 
@@ -51,13 +52,56 @@ struct FakeModel {
   }
 };
 
-// A model given by a function; all sentences join at once.
+// As much room as this many sentences take with this many rows of cache.
+Counts roomOf(int64_t sentences, int64_t slots) {
+  Counts room;
+  std::ranges::fill(room.rows, int64_t(1) << 40);
+  std::ranges::fill(room.sequences, int64_t(1) << 40);
+  std::ranges::fill(room.pairs, int64_t(1) << 40);
+  room.longest = int64_t(1) << 40;
+  room.sequences[XFC_SOURCE] = sentences;
+  room.rows[XFC_CACHE] = slots;
+  return room;
+}
+
+// A request for the sentence, with its own lengths. The source is its number.
+DecoderRequest requestFor(const SearchSentence &sentence, SearchOptions options) {
+  options.generation.maxLength = sentence.maxLength;
+  options.generation.minLength = sentence.minLength;
+  return {.source = {static_cast<int32_t>(sentence.index)},
+          .prefix = {sentence.prefix.begin(), sentence.prefix.end()},
+          .options = std::make_shared<const SearchOptions>(options),
+          .number = sentence.index};
+}
+
+// Submits all sentences and runs to the end. `done` is called with the index of each that ends.
+std::vector<std::vector<Hypothesis>> runAll(Decoder &decoder, std::span<const SearchSentence> sentences,
+                                            const SearchOptions &options,
+                                            const std::function<void(size_t)> &done = {}) {
+  std::vector<std::vector<Hypothesis>> found(sentences.size());
+  for (const SearchSentence &sentence : sentences)
+    decoder.submit(requestFor(sentence, options));
+  while (!decoder.idle())
+    for (DecoderEvent &event : decoder.step()) {
+      if (event.kind == DecoderEvent::Kind::Failed)
+        throw Error(event.message);
+      found[event.id] = std::move(event.found);
+      if (done)
+        done(sentences[event.id].index);
+    }
+  return found;
+}
+
+// A model given by a function.
 struct StepModel : SearchedModel {
-  StepModel(size_t sentences, std::function<StepResult(const StepRequest &)> function)
-      : sentences(sentences), function(std::move(function)) {}
-  size_t join(size_t first, bool) override { return sentences - first; }
-  StepResult step(const StepRequest &request) override { return function(request); }
-  size_t sentences;
+  StepModel(const SearchVocabulary &vocabulary, std::function<StepResult(const StepRequest &)> function)
+      : tokens(vocabulary), function(std::move(function)) {}
+  SearchVocabulary vocabulary() const override { return tokens; }
+  size_t groupOf(const SearchOptions &) override { return 0; }
+  void join(size_t, std::span<const JoiningSentence>) override {}
+  StepResult step(size_t, const StepRequest &request) override { return function(request); }
+  void leave(size_t) override {}
+  SearchVocabulary tokens;
   std::function<StepResult(const StepRequest &)> function;
 };
 
@@ -67,38 +111,28 @@ std::vector<std::vector<Hypothesis>> searchAll(std::span<const SearchSentence> s
   int64_t slots = 0;
   for (const SearchSentence &sentence : sentences)
     slots += searchWidth(options) * searchSteps(sentence, options);
-  StepModel model(sentences.size(), std::move(step));
-  return searchSentences(sentences, vocabulary, options, slots, model);
+  Decoder decoder(std::make_unique<StepModel>(vocabulary, std::move(step)), roomOf(1000, slots));
+  return runAll(decoder, sentences, options);
 }
 
 // A model with a cache that holds the token of each slot, so that it sees only what the histories list. It returns all
-// log-probabilities, or this many candidates. At most `together` sentences run at once, in as many slots as they may
-// need. With `recurrent`, a slot holds all tokens up to its own, and only that of the step before is read.
+// log-probabilities, or this many candidates. With `recurrent`, a slot holds all tokens up to its own, and only that of
+// the step before is read.
 struct FakeDecoder : SearchedModel {
-  FakeDecoder(const FakeModel &model, const std::vector<SearchSentence> &sentences, const SearchOptions &options,
-              size_t together, int candidates, bool recurrent = false)
-      : model(model), sentences(sentences), options(options), together(together), candidates(candidates),
-        recurrent(recurrent) {
-    std::vector<int64_t> slots;
-    for (const SearchSentence &sentence : sentences)
-      slots.push_back(searchWidth(options) * (recurrent ? 2 : searchSteps(sentence, options)));
-    std::sort(slots.rbegin(), slots.rend());
-    for (size_t s = 0; s < std::min(slots.size(), together); ++s)
-      rows += slots[s];
-    cache.assign(rows, -1);
-    states.resize(rows);
-  }
+  FakeDecoder(const FakeModel &model, int64_t slots, int candidates, bool recurrent = false)
+      : model(model), candidates(candidates), recurrent(recurrent), cache(slots, -1), states(slots) {}
+  SearchVocabulary vocabulary() const override { return model.vocabulary; }
+  int64_t longestTarget() const override { return longest; }
   bool readsHistory() const override { return !recurrent; }
-  size_t join(size_t first, bool idle) override {
-    EXPECT_EQ(idle, running.empty());
-    size_t count = 0;
-    for (; running.size() < together && first + count < sentences.size(); ++count)
-      EXPECT_TRUE(running.insert(first + count).second);
-    return count;
+  // One group for those who renormalize, and one for the others.
+  size_t groupOf(const SearchOptions &options) override { return options.generation.renormalize; }
+  void join(size_t group, std::span<const JoiningSentence> joining) override {
+    for (const auto &[place, source] : joining)
+      EXPECT_TRUE(running.insert({static_cast<int32_t>(place), {source[0], group}}).second) << "the place is taken";
   }
-  void leave(size_t sentence) override { EXPECT_EQ(running.erase(sentence), 1u); }
+  void leave(size_t place) override { EXPECT_EQ(running.erase(static_cast<int32_t>(place)), 1u); }
 
-  StepResult step(const StepRequest &request) override {
+  StepResult step(size_t group, const StepRequest &request) override {
     ++steps;
     std::set<int32_t> taken(request.slots.begin(), request.slots.end());
     EXPECT_EQ(taken.size(), request.slots.size()) << "two hypotheses write the same slot";
@@ -107,7 +141,8 @@ struct FakeDecoder : SearchedModel {
     const std::vector<Ids> before = states;
     all.clear(), best.clear(), tokens.clear(), wanted.clear();
     for (size_t h = 0; h < request.ids.size(); ++h) {
-      EXPECT_TRUE(running.contains(request.sentenceOf[h]));
+      const auto &[key, itsGroup] = running.at(request.placeOf[h]);
+      EXPECT_EQ(itsGroup, group);
       const std::span<const int32_t> history = request.history[h];
       const auto length = static_cast<size_t>(request.positions[h]) + 1;
       EXPECT_EQ(history.size(), recurrent ? std::min<size_t>(length, 2) : length);
@@ -123,7 +158,7 @@ struct FakeDecoder : SearchedModel {
           ids.push_back(cache.at(history[p]));
       }
       states.at(request.slots[h]) = ids;
-      std::vector<float> row = model.row(static_cast<uint32_t>(sentences[request.sentenceOf[h]].index), ids);
+      std::vector<float> row = model.row(static_cast<uint32_t>(key), ids);
       all.insert(all.end(), row.begin(), row.end());
       all.push_back(std::numeric_limits<float>::quiet_NaN()); // between the rows
       const auto &[size, pad, start, eos] = model.vocabulary;
@@ -134,7 +169,7 @@ struct FakeDecoder : SearchedModel {
           order.push_back(token);
           sum += std::exp(row[token]);
         }
-      if (options.generation.renormalize && candidates > 0)
+      if (group == 1 && candidates > 0)
         for (float &x : row)
           x -= static_cast<float>(std::log(sum));
       std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return row[a] > row[b]; });
@@ -156,28 +191,44 @@ struct FakeDecoder : SearchedModel {
   }
 
   const FakeModel &model;
-  const std::vector<SearchSentence> &sentences;
-  const SearchOptions &options;
-  size_t together;
   int candidates;
   bool recurrent;
-  int64_t rows = 0, steps = 0;
+  int64_t steps = 0, longest = 0;
   Ids cache, tokens;
   std::vector<Ids> states;
-  std::set<size_t> running;
+  std::map<int32_t, std::pair<int32_t, size_t>> running; // by place: number and group
   std::vector<float> all, best, wanted;
 };
 
+// As many slots as the `together` sentences that need most may need.
+int64_t slotsOf(const std::vector<SearchSentence> &sentences, const SearchOptions &options, size_t together,
+                bool recurrent) {
+  std::vector<int64_t> slots;
+  for (const SearchSentence &sentence : sentences)
+    slots.push_back(searchWidth(options) * (recurrent ? 2 : searchSteps(sentence, options)));
+  std::sort(slots.rbegin(), slots.rend());
+  slots.resize(std::min(slots.size(), together));
+  return std::accumulate(slots.begin(), slots.end(), int64_t(0));
+}
+
 std::vector<std::vector<Hypothesis>> run(const FakeModel &model, const std::vector<SearchSentence> &sentences,
                                          const SearchOptions &options, std::set<size_t> *done = nullptr,
-                                         size_t together = 1000, int candidates = 0, bool recurrent = false) {
-  FakeDecoder decoder(model, sentences, options, together, candidates, recurrent);
-  auto found = searchSentences(sentences, model.vocabulary, options, decoder.rows, decoder, [&](size_t index) {
+                                         size_t together = 1000, int candidates = 0, bool recurrent = false,
+                                         int64_t *steps = nullptr) {
+  const int64_t slots = slotsOf(sentences, options, together, recurrent);
+  auto made = std::make_unique<FakeDecoder>(model, slots, candidates, recurrent);
+  FakeDecoder &fake = *made;
+  if (sentences[0].maxLength == 0)
+    fake.longest = 1; // start alone
+  Decoder decoder(std::move(made), roomOf(static_cast<int64_t>(together), slots));
+  auto found = runAll(decoder, sentences, options, [&](size_t index) {
     if (done) {
       EXPECT_TRUE(done->insert(index).second);
     }
   });
-  EXPECT_TRUE(decoder.running.empty());
+  EXPECT_TRUE(fake.running.empty());
+  if (steps)
+    *steps = fake.steps;
   return found;
 }
 
@@ -418,12 +469,12 @@ TEST(BeamSearch, OthersTakeThePlacesOfThoseThatEnd) {
     tokens += sentences.back().maxLength;
   }
   const SearchOptions options{.generation = {.beam = 1}, .ignoreEos = true};
-  FakeDecoder decoder(model, sentences, options, 4, 0);
-  auto found = searchSentences(sentences, model.vocabulary, options, decoder.rows, decoder);
+  int64_t steps = 0;
+  auto found = run(model, sentences, options, nullptr, 4, 0, false, &steps);
   for (size_t i = 0; i < sentences.size(); ++i)
     expectSame(found[i], run(model, {sentences[i]}, options)[0]);
   EXPECT_EQ(tokens, 54);
-  EXPECT_EQ(decoder.steps, 16) << "three batches of four would take 36";
+  EXPECT_EQ(steps, 16) << "three batches of four would take 36";
 }
 
 // A model that does not read its history needs two slots for each hypothesis, and finds the same.
@@ -440,34 +491,172 @@ TEST(BeamSearch, KeepsTwoSlotsWhereOnlyTheLastIsRead) {
   }
 }
 
-// Between steps the live hypotheses are visible and grow by one token each time; a waiting sentence has none.
-TEST(BeamSearch, ShowsWhatLivesBetweenSteps) {
+// Between steps the live hypotheses are visible and grow by one token each time, with an event; a waiting sentence has
+// none. What has settled stays.
+TEST(Decoder, ShowsWhatLivesBetweenSteps) {
   FakeModel model{.seed = 9};
   std::vector<SearchSentence> sentences;
   for (size_t i = 0; i < 3; ++i)
     sentences.push_back({.index = i, .maxLength = 6, .minLength = 2});
-  const SearchOptions options{.generation = {.beam = 2, .lengthPenalty = 0.5}};
-  FakeDecoder decoder(model, sentences, options, 2, 0);
-  SentenceSearches searches(sentences, model.vocabulary, options, decoder.rows, decoder);
-  EXPECT_TRUE(searches.hypotheses(2).empty() && !searches.ended(2));
-  size_t steps = 0, seen = 0;
-  do {
-    for (size_t s = 0; s < 2; ++s) // the sentences that run from the start
-      for (const Hypothesis &live : searches.ended(s) ? std::vector<Hypothesis>() : searches.hypotheses(s)) {
-        EXPECT_EQ(live.ids.size(), steps);
-        EXPECT_NEAR(live.logProbability, model.logProbability(static_cast<uint32_t>(s), live.ids, false), 1e-5);
-        const double length = static_cast<double>(std::max<size_t>(steps, 1));
-        EXPECT_NEAR(live.score, live.logProbability / std::sqrt((5 + length) / 6), 1e-9);
-        ++seen;
+  for (int beam : {1, 2}) {
+    const SearchOptions options{.generation = {.beam = beam, .lengthPenalty = 0.5}};
+    const int64_t slots = slotsOf(sentences, options, 2, false);
+    Decoder decoder(std::make_unique<FakeDecoder>(model, slots, 0), roomOf(2, slots));
+    for (const SearchSentence &sentence : sentences) {
+      DecoderRequest request = requestFor(sentence, options);
+      request.watched = sentence.index < 2;
+      EXPECT_EQ(decoder.submit(std::move(request)), sentence.index);
+    }
+    EXPECT_EQ(decoder.waitingCount(), 3u);
+    EXPECT_TRUE(decoder.hypotheses(0).empty());
+    const auto whole = run(model, sentences, options);
+    size_t seen = 0, settled = 0, finished = 0;
+    std::vector<Ids> settledBefore(2);
+    for (size_t steps = 1; !decoder.idle(); ++steps) {
+      std::set<RequestId> grown;
+      for (const DecoderEvent &event : decoder.step())
+        if (event.kind == DecoderEvent::Kind::Grown) {
+          EXPECT_TRUE(grown.insert(event.id).second);
+        } else {
+          EXPECT_EQ(event.kind, DecoderEvent::Kind::Finished);
+          expectSame(event.found, whole[event.id]);
+          ++finished;
+        }
+      if (steps == 1) {
+        EXPECT_EQ(decoder.live(), 2 * beam);
       }
-    ++steps;
-  } while (searches.advance());
-  EXPECT_GT(seen, 10u);
-  EXPECT_FALSE(searches.advance());
-  const auto whole = run(model, sentences, options);
-  for (size_t s = 0; s < 3; ++s) {
-    EXPECT_TRUE(searches.ended(s));
-    expectSame(searches.hypotheses(s), whole[s]);
+      for (RequestId id : {0, 1}) { // the sentences that run from the start
+        const std::vector<Hypothesis> all = decoder.hypotheses(id);
+        EXPECT_EQ(grown.contains(id), !all.empty());
+        for (const Hypothesis &live : all) {
+          EXPECT_EQ(live.ids.size(), steps);
+          EXPECT_NEAR(live.logProbability, model.logProbability(static_cast<uint32_t>(id), live.ids, false), 1e-5);
+          EXPECT_NEAR(live.score, live.logProbability / std::sqrt((5 + static_cast<double>(steps)) / 6), 1e-9);
+          ++seen;
+        }
+        if (all.empty())
+          continue;
+        const Ids now = decoder.settled(id), &end = whole[id][0].ids;
+        EXPECT_TRUE(beam > 1 || now.size() == steps);
+        ASSERT_LE(now.size(), end.size());
+        EXPECT_TRUE(std::equal(now.begin(), now.end(), end.begin()));
+        EXPECT_TRUE(std::equal(settledBefore[id].begin(), settledBefore[id].end(), now.begin()));
+        settled += now.size();
+        settledBefore[id] = now;
+      }
+    }
+    EXPECT_EQ(finished, 3u);
+    EXPECT_GT(seen, 5u);
+    EXPECT_GT(settled, 2u);
+    EXPECT_TRUE(decoder.step().empty());
+  }
+}
+
+// Requests of many kinds come at random, and some are cancelled; none that stays notices, and nothing is left behind.
+TEST(Decoder, AnswersDoNotDependOnWhoElseAsks) {
+  FakeModel model{.seed = 12};
+  const Ids prefix = {4, 4};
+  const std::vector<SearchOptions> kinds = {{.generation = {.beam = 1}},
+                                            {.generation = {.beam = 3, .renormalize = true}, .nBest = 2},
+                                            {.nBest = 2, .sample = true, .topP = 0.9, .seed = 5},
+                                            {.nBest = 2, .sample = true, .topP = 0.9, .seed = 6}};
+  std::mt19937 random(1);
+  size_t cancelled = 0, waited = 0, together = 0;
+  for (int round = 0; round < 20; ++round) {
+    constexpr int64_t slots = 90, most = 6;
+    auto made = std::make_unique<FakeDecoder>(model, slots, 0);
+    FakeDecoder &fake = *made;
+    Decoder decoder(std::move(made), roomOf(most, slots));
+    std::map<RequestId, std::pair<SearchSentence, const SearchOptions *>> asked;
+    std::vector<RequestId> order, joined;
+    size_t left = 60;
+    while (left > 0 || !decoder.idle()) {
+      for (size_t arriving = random() % 4; left > 0 && arriving > 0; --arriving, --left) {
+        const SearchOptions &options = kinds[random() % kinds.size()];
+        const SearchSentence sentence{.index = random() % 100,
+                                      .maxLength = static_cast<int64_t>(1 + random() % 8),
+                                      .prefix = random() % 4 == 0 ? std::span<const int32_t>(prefix)
+                                                                  : std::span<const int32_t>()};
+        const RequestId id = decoder.submit(requestFor(sentence, options));
+        EXPECT_EQ(id, 59 - (left - 1)) << "ids are consecutive";
+        asked[id] = {sentence, &options};
+      }
+      if (!asked.empty() && random() % 8 == 0) {
+        const auto victim = std::next(asked.begin(), static_cast<std::ptrdiff_t>(random() % asked.size()));
+        decoder.cancel(victim->first);
+        decoder.cancel(victim->first);
+        asked.erase(victim);
+        ++cancelled;
+      }
+      for (const DecoderEvent &event : decoder.step()) {
+        ASSERT_EQ(event.kind, DecoderEvent::Kind::Finished);
+        ASSERT_TRUE(asked.contains(event.id)) << "cancelled, or answered twice";
+        const auto &[sentence, options] = asked[event.id];
+        expectSame(event.found, run(model, {sentence}, *options)[0]);
+        asked.erase(event.id);
+      }
+      EXPECT_LE(decoder.running(), static_cast<size_t>(most));
+      EXPECT_EQ(decoder.running(), fake.running.size());
+      for (const auto &[place, sentence] : fake.running)
+        EXPECT_LT(place, most) << "places are used again";
+      waited += decoder.waitingCount() > 0;
+      together += decoder.running() > 2;
+    }
+    EXPECT_TRUE(asked.empty());
+    // All rows of the cache are free again: a request that needs each of them runs.
+    const SearchSentence whole{.index = 1, .maxLength = slots - 1};
+    const RequestId last = decoder.submit(requestFor(whole, {.generation = {.beam = 1}, .ignoreEos = true}));
+    EXPECT_THROW(decoder.submit(requestFor({.index = 3, .maxLength = slots + 1}, {.generation = {.beam = 1}})), Error);
+    size_t answers = 0;
+    while (!decoder.idle())
+      for (const DecoderEvent &event : decoder.step()) {
+        EXPECT_EQ(event.id, last);
+        EXPECT_EQ(event.found[0].ids.size(), static_cast<size_t>(slots - 1));
+        ++answers;
+      }
+    EXPECT_EQ(answers, 1u);
+  }
+  EXPECT_GT(cancelled, 50u);
+  EXPECT_GT(waited, 50u);
+  EXPECT_GT(together, 50u);
+}
+
+// Sentences run in the order in which they came: a large one is not passed by small ones that would find room.
+TEST(Decoder, FirstComeFirstServed) {
+  FakeModel model{.seed = 2};
+  const SearchOptions options{.generation = {.beam = 1}, .ignoreEos = true};
+  Decoder decoder(std::make_unique<FakeDecoder>(model, 10, 0), roomOf(10, 10));
+  for (int64_t length : {6, 9, 2, 1})
+    decoder.submit(requestFor({.index = 0, .maxLength = length}, options));
+  std::vector<RequestId> order;
+  while (!decoder.idle())
+    for (const DecoderEvent &event : decoder.step())
+      order.push_back(event.id);
+  EXPECT_EQ(order, (std::vector<RequestId>{0, 1, 3, 2})) << "the last two run together";
+}
+
+// A request that fails leaves the others and its place alone.
+TEST(Decoder, FailuresAreOfOneRequest) {
+  FakeModel model{.seed = 1};
+  const SearchOptions broken{.generation = {.beam = 2, .noRepeatNgram = 1}}, right{.generation = {.beam = 2}};
+  const SearchSentence first{.index = 4, .maxLength = 9, .minLength = 5}, second{.index = 6, .maxLength = 8};
+  Decoder decoder(std::make_unique<FakeDecoder>(model, 38, 0), roomOf(2, 38));
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    decoder.submit(requestFor(first, broken));
+    decoder.submit(requestFor(second, right));
+    size_t failed = 0, finished = 0;
+    while (!decoder.idle())
+      for (const DecoderEvent &event : decoder.step())
+        if (event.kind == DecoderEvent::Kind::Failed) {
+          EXPECT_EQ(event.id % 2, 0u);
+          EXPECT_TRUE(event.message.starts_with("sentence 5, position 3: no token is left")) << event.message;
+          ++failed;
+        } else {
+          expectSame(event.found, run(model, {second}, right)[0]);
+          ++finished;
+        }
+    EXPECT_EQ(failed, 1u);
+    EXPECT_EQ(finished, 1u);
   }
 }
 

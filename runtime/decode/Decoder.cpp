@@ -1,0 +1,256 @@
+// Answers requests for translations, many at a time.
+#include "decode/Decoder.h"
+#include "support/Error.h"
+#include <algorithm>
+
+namespace xfc {
+
+SearchSentence sentenceFor(const SearchOptions &options, size_t number, int64_t sourceLength,
+                           std::span<const int32_t> prefix, int64_t longestTarget) {
+  const Generation &generation = options.generation;
+  SearchSentence sentence{number, generation.maxLength, generation.minLength, prefix};
+  if (sentence.maxLength == 0)
+    sentence.maxLength = std::max({2 * sourceLength + 10, sentence.minLength,
+                                   static_cast<int64_t>(generation.forcedFirst.size() + prefix.size())});
+  if (longestTarget > 0) // the decoder reads start and, if eos follows, every token
+    sentence.maxLength =
+        std::min(sentence.maxLength, longestTarget - (searchSteps(sentence, options) - sentence.maxLength));
+  return sentence;
+}
+
+Counts roomFor(const SearchSentence &sentence, const SearchOptions &options, int64_t sourceLength, bool readsHistory) {
+  const int64_t width = searchWidth(options), steps = searchSteps(sentence, options);
+  const int64_t cached = readsHistory ? steps : std::min<int64_t>(steps, 2);
+  Counts counts;
+  counts.rows[XFC_SOURCE] = sourceLength;
+  counts.sequences[XFC_SOURCE] = 1;
+  counts.rows[XFC_TARGET] = counts.sequences[XFC_TARGET] = width;
+  counts.rows[XFC_CACHE] = width * cached;
+  for (int kind = 0; kind < 4; ++kind) {
+    counts.pairs[XFC_SOURCE_SOURCE * 4 + kind] = sourceLength * sourceLength;
+    counts.pairs[XFC_TARGET_SOURCE * 4 + kind] = width * sourceLength;
+    counts.pairs[XFC_TARGET_CACHE * 4 + kind] = width * cached;
+  }
+  counts.longest = std::max(sourceLength, steps);
+  return counts;
+}
+
+void add(Counts &sum, const Counts &counts, int64_t times) {
+  for (int set = 0; set < XFC_ROW_SETS; ++set) {
+    sum.rows[set] += times * counts.rows[set];
+    sum.sequences[set] += times * counts.sequences[set];
+  }
+  for (int keys = 0; keys < XFC_KEY_STRUCTURES; ++keys)
+    sum.pairs[keys] += times * counts.pairs[keys];
+  sum.longest = std::max(sum.longest, counts.longest);
+}
+
+// Each running sentence of a group is one chunk, which reads its own rows of a step's result.
+struct Decoder::Choice {
+  const std::vector<std::unique_ptr<Sentence>> *running = nullptr;
+  std::vector<int64_t> rows;          // the first row of each sentence
+  std::vector<SearchScratch> scratch; // one per thread
+  StepResult result = {};
+  static void run(void *context, int64_t i, int thread) {
+    auto *choice = static_cast<Choice *>(context);
+    (*choice->running)[i]->search->choose(choice->result, choice->rows[i], choice->scratch[thread]);
+  }
+};
+
+Decoder::Decoder(std::unique_ptr<SearchedModel> given, const Counts &capacity, ThreadPool *pool)
+    : model(std::move(given)), vocabulary(model->vocabulary()), capacity(capacity), pool(pool),
+      slots(capacity.rows[XFC_CACHE]), choice(std::make_unique<Choice>()) {
+  choice->scratch.resize(pool ? pool->threads() : 1);
+}
+
+Decoder::~Decoder() = default;
+
+void Decoder::prepare(const SearchOptions &options) { groupOf(options); }
+
+size_t Decoder::groupOf(const SearchOptions &options) {
+  const size_t group = model->groupOf(options);
+  if (group >= groups.size())
+    groups.resize(group + 1);
+  return group;
+}
+
+RequestId Decoder::submit(DecoderRequest request) {
+  auto sentence = std::make_unique<Sentence>();
+  if (request.options != lastOptions) {
+    lastGroup = groupOf(*request.options);
+    lastOptions = request.options;
+  }
+  sentence->group = lastGroup;
+  sentence->request = std::move(request);
+  const auto &[source, prefix, options, number, watched] = sentence->request;
+  const auto length = static_cast<int64_t>(source.size());
+  sentence->limits = sentenceFor(*options, number, length, prefix, model->longestTarget());
+  sentence->room = roomFor(sentence->limits, *options, length, model->readsHistory());
+  if (!within(sentence->room, capacity) || sentence->room.longest > capacity.longest)
+    throw Error("sentence " + std::to_string(number + 1) + " takes more than all of the room that is reserved (" +
+                std::to_string(length) + " source tokens of " + std::to_string(capacity.rows[XFC_SOURCE]) + ", " +
+                std::to_string(sentence->room.rows[XFC_CACHE]) + " tokens of hypotheses of " +
+                std::to_string(capacity.rows[XFC_CACHE]) + "); give a shorter one, a smaller --beam or --max-length");
+  sentence->id = nextId++;
+  waiting.push_back(std::move(sentence));
+  return waiting.back()->id;
+}
+
+void Decoder::cancel(RequestId id) {
+  const auto is = [&](const std::unique_ptr<Sentence> &sentence) { return sentence->id == id; };
+  if (std::erase_if(waiting, is) > 0)
+    return;
+  for (auto &group : groups)
+    if (const auto found = std::ranges::find_if(group, is); found != group.end()) {
+      (*found)->search->abandon(slots);
+      leave(**found);
+      group.erase(found);
+      return;
+    }
+}
+
+size_t Decoder::takePlace() {
+  if (freePlaces.empty())
+    return places++;
+  const size_t place = freePlaces.back();
+  freePlaces.pop_back();
+  return place;
+}
+
+void Decoder::leave(Sentence &sentence) {
+  add(used, sentence.room, -1);
+  model->leave(sentence.place);
+  freePlaces.push_back(sentence.place);
+}
+
+// Lets the sentences that have waited longest run, in their order, as far as there is room.
+void Decoder::join() {
+  Counts all = used;
+  size_t count = 0;
+  int64_t rows = 0;
+  for (; count < waiting.size(); ++count) {
+    Counts more = all;
+    add(more, waiting[count]->room);
+    if (!within(more, capacity))
+      break;
+    all = more;
+    rows += waiting[count]->room.rows[XFC_SOURCE];
+  }
+  if (count == 0 || (running() > 0 && count < waiting.size() && rows < model->fewestRows()))
+    return;
+  used = all;
+  for (size_t group = 0; group < groups.size(); ++group) {
+    joining.clear();
+    for (size_t i = 0; i < count; ++i)
+      if (waiting[i]->group == group) {
+        waiting[i]->place = takePlace();
+        joining.push_back({waiting[i]->place, waiting[i]->request.source});
+      }
+    if (!joining.empty())
+      model->join(group, joining);
+  }
+  for (; count > 0; --count) {
+    Sentence &sentence = *waiting.front();
+    sentence.search = std::make_unique<SentenceSearch>(sentence.limits, vocabulary, *sentence.request.options);
+    groups[sentence.group].push_back(std::move(waiting.front()));
+    waiting.pop_front();
+  }
+}
+
+// Takes the sentences that have ended out of their places.
+void Decoder::collect() {
+  for (auto &group : groups)
+    std::erase_if(group, [&](const std::unique_ptr<Sentence> &sentence) {
+      if (!sentence->search->ended())
+        return false;
+      events.push_back({DecoderEvent::Kind::Finished, sentence->id, std::move(*sentence->search).best(), {}});
+      leave(*sentence);
+      return true;
+    });
+}
+
+std::span<DecoderEvent> Decoder::step() {
+  events.clear();
+  do { // some sentences end before their first step
+    join();
+    collect();
+  } while (running() == 0 && !waiting.empty());
+  for (size_t group = 0; group < groups.size(); ++group)
+    if (!groups[group].empty())
+      step(group);
+  collect();
+  return events;
+}
+
+void Decoder::step(size_t group) {
+  std::vector<std::unique_ptr<Sentence>> &running = groups[group];
+  ids.clear(), wanted.clear(), placeOf.clear(), positions.clear(), taken.clear(), history.clear();
+  choice->rows.clear();
+  for (const std::unique_ptr<Sentence> &sentence : running) {
+    choice->rows.push_back(static_cast<int64_t>(ids.size()));
+    for (LiveHypothesis &hypothesis : sentence->search->live()) {
+      ids.push_back(hypothesis.ids.empty() ? vocabulary.start : hypothesis.ids.back());
+      wanted.push_back(sentence->search->wanted());
+      placeOf.push_back(static_cast<int32_t>(sentence->place));
+      positions.push_back(static_cast<int32_t>(hypothesis.ids.size()));
+      if (!model->readsHistory() && hypothesis.history.size() == 2) {
+        slots.release(hypothesis.history.front());
+        hypothesis.history.erase(hypothesis.history.begin());
+      }
+      taken.push_back(slots.take());
+      hypothesis.history.push_back(taken.back());
+      history.emplace_back(hypothesis.history);
+    }
+  }
+  choice->running = &running;
+  choice->result = model->step(group, {ids, wanted, placeOf, positions, taken, history});
+  if (pool)
+    pool->run(Choice::run, choice.get(), static_cast<int64_t>(running.size()));
+  else
+    for (size_t i = 0; i < running.size(); ++i)
+      Choice::run(choice.get(), static_cast<int64_t>(i), 0);
+  std::erase_if(running, [&](const std::unique_ptr<Sentence> &sentence) {
+    try {
+      sentence->search->grow(slots);
+      if (sentence->request.watched && !sentence->search->ended())
+        events.push_back({DecoderEvent::Kind::Grown, sentence->id, {}, {}});
+      return false;
+    } catch (const Error &error) {
+      events.push_back({DecoderEvent::Kind::Failed, sentence->id, {}, error.what()});
+      sentence->search->abandon(slots);
+      leave(*sentence);
+      return true;
+    }
+  });
+}
+
+int64_t Decoder::live() const {
+  int64_t count = 0;
+  for (const auto &group : groups)
+    for (const std::unique_ptr<Sentence> &sentence : group)
+      count += static_cast<int64_t>(sentence->search->live().size());
+  return count;
+}
+
+const Decoder::Sentence *Decoder::find(RequestId id) const {
+  for (const auto &group : groups)
+    for (const std::unique_ptr<Sentence> &sentence : group)
+      if (sentence->id == id)
+        return sentence.get();
+  return nullptr;
+}
+
+std::vector<Hypothesis> Decoder::hypotheses(RequestId id) const {
+  const Sentence *sentence = find(id);
+  return sentence ? sentence->search->unfinished() : std::vector<Hypothesis>();
+}
+
+std::vector<int32_t> Decoder::settled(RequestId id) const {
+  const Sentence *sentence = find(id);
+  if (!sentence)
+    return {};
+  const std::vector<int32_t> &best = sentence->search->live().front().ids;
+  return {best.begin(), best.begin() + static_cast<std::ptrdiff_t>(sentence->search->settled())};
+}
+
+} // namespace xfc

@@ -1,0 +1,166 @@
+// Answers requests for translations, many at a time. A request may come, and be cancelled, between any two steps; a
+// step extends every hypothesis of all running sentences by one token. What a request is answered does not depend on
+// the others: its options, its random numbers and its number are its own. BeamSearch.h states the rules of the search.
+//
+// Requests wait in the order in which they come, and run as soon as there is room. The room is fixed, so memory is
+// known before the first request, and is the same after the millionth. Requests run together if their options lead to
+// the same programs, and otherwise in groups, each of which takes its own step; all share the room.
+#pragma once
+
+#include "decode/BeamSearch.h"
+#include "plan/Plan.h"
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace xfc {
+
+// A sentence that begins to run. Its place is a small number that it keeps until it leaves, and that others take then.
+struct JoiningSentence {
+  size_t place;
+  std::span<const int32_t> source;
+};
+
+// The request of a step: row h is a live hypothesis (see Batch::assignStep) of the sentence at place placeOf[h], ids[h]
+// is the token it reads, and wanted[h] a token whose log-probability is needed whatever its rank: the one that the
+// hypothesis must take next, or eos. Hypotheses of a sentence are adjacent.
+struct StepRequest {
+  std::span<const int32_t> ids;
+  std::span<const int32_t> wanted;
+  std::span<const int32_t> placeOf;
+  std::span<const int32_t> positions;
+  std::span<const int32_t> slots;
+  std::span<const std::span<const int32_t>> history;
+};
+
+// The model as a decoder sees it.
+class SearchedModel {
+public:
+  virtual ~SearchedModel() = default;
+  virtual SearchVocabulary vocabulary() const = 0;
+  // The most tokens that the decoder reads of a sentence, start included; 0: any number.
+  virtual int64_t longestTarget() const { return 0; }
+  // Whether steps read the rows of all tokens of a hypothesis. If not, only the rows of its last two are kept.
+  virtual bool readsHistory() const { return true; }
+  // While more sentences wait than find room, fewer source rows than these do not join: reading the encoder's weights
+  // would take longer than they are worth.
+  virtual int64_t fewestRows() const { return 1; }
+  // The group to which requests with these options belong, from 0. Throws Error if the model cannot be searched so.
+  virtual size_t groupOf(const SearchOptions &options) = 0;
+  virtual void join(size_t group, std::span<const JoiningSentence> sentences) = 0;
+  // A step of all running sentences of a group.
+  virtual StepResult step(size_t group, const StepRequest &request) = 0;
+  // The sentence has ended.
+  virtual void leave(size_t place) = 0;
+};
+
+// The lengths of a sentence's translations under these options.
+SearchSentence sentenceFor(const SearchOptions &options, size_t number, int64_t sourceLength,
+                           std::span<const int32_t> prefix, int64_t longestTarget);
+// The room that it takes: the rows and pairs of its source, and of all its hypotheses at their longest.
+Counts roomFor(const SearchSentence &sentence, const SearchOptions &options, int64_t sourceLength, bool readsHistory);
+// Adds counts to a sum.
+void add(Counts &sum, const Counts &counts, int64_t times = 1);
+
+struct DecoderRequest {
+  std::vector<int32_t> source; // includes eos if the model wants one; not empty
+  std::vector<int32_t> prefix; // the forced beginning
+  std::shared_ptr<const SearchOptions> options;
+  size_t number = 0;    // keys random numbers, and is named in errors, from 1
+  bool watched = false; // whether there is an event for each token
+};
+
+using RequestId = uint64_t;
+
+struct DecoderEvent {
+  enum class Kind : uint8_t {
+    Grown,    // the hypotheses of a watched request have a token more
+    Finished, // the request is answered, and gone
+    Failed,   // there is no answer, and the request is gone
+  };
+  Kind kind;
+  RequestId id;
+  std::vector<Hypothesis> found; // best first, at most nBest; if finished
+  std::string message;           // if failed
+};
+
+// To be used from one thread.
+class Decoder {
+public:
+  // Running sentences stay within `capacity`. If there is a pool, its threads rank the continuations of different
+  // sentences.
+  Decoder(std::unique_ptr<SearchedModel> model, const Counts &capacity, ThreadPool *pool = nullptr);
+  ~Decoder();
+
+  // Reserves what requests with these options need. Optional: submit() does it. Throws Error as submit() does.
+  void prepare(const SearchOptions &options);
+  // Ids are consecutive. Throws Error if the options are wrong, the model cannot be searched so, or the sentence alone
+  // takes more than the capacity; the decoder goes on then as if it had not been asked.
+  RequestId submit(DecoderRequest request);
+  // Frees the place of a request, of which there are no more events. Does nothing if it has ended.
+  void cancel(RequestId id);
+
+  // Takes one step of all running sentences, after those that wait have joined as far as there is room. Returns what
+  // happened, in an order that is the same whenever the same requests come at the same steps; it is valid until the
+  // next call. An Error that it throws is the device's; nothing goes on after it.
+  std::span<DecoderEvent> step();
+
+  bool idle() const { return waiting.empty() && running() == 0; }
+  size_t waitingCount() const { return waiting.size(); }
+  size_t running() const { return static_cast<size_t>(used.sequences[XFC_SOURCE]); }
+  // Live hypotheses: the rows of the next step, of which capacity.rows[XFC_TARGET] is the limit.
+  int64_t live() const;
+
+  // The live hypotheses of a running request, the most probable first, with the scores that they would have if they
+  // ended now; nothing for one that waits or has ended.
+  std::vector<Hypothesis> hypotheses(RequestId id) const;
+  // The tokens at the beginning of such a request's translations that no later step will change.
+  std::vector<int32_t> settled(RequestId id) const;
+
+private:
+  // A request, and its search once it runs.
+  struct Sentence {
+    RequestId id;
+    DecoderRequest request;
+    SearchSentence limits;
+    Counts room;
+    size_t group, place = 0;
+    std::unique_ptr<SentenceSearch> search;
+  };
+  struct Choice;
+
+  size_t groupOf(const SearchOptions &options);
+  size_t takePlace();
+  void join();
+  void step(size_t group);
+  void collect();
+  void leave(Sentence &sentence);
+  const Sentence *find(RequestId id) const;
+
+  std::unique_ptr<SearchedModel> model;
+  const SearchVocabulary vocabulary;
+  const Counts capacity;
+  ThreadPool *pool;
+  CacheRows slots;
+  Counts used; // by the running sentences
+  RequestId nextId = 0;
+  std::deque<std::unique_ptr<Sentence>> waiting;
+  std::vector<std::vector<std::unique_ptr<Sentence>>> groups; // the running ones of each
+  std::vector<size_t> freePlaces;
+  size_t places = 0; // how many have been taken so far
+  std::vector<DecoderEvent> events;
+  // The options that came last, which usually are also those of the next request.
+  std::shared_ptr<const SearchOptions> lastOptions;
+  size_t lastGroup = 0;
+  // The request of a step, kept so that steps do not allocate.
+  std::vector<int32_t> ids, wanted, placeOf, positions, taken;
+  std::vector<std::span<const int32_t>> history;
+  std::vector<JoiningSentence> joining;
+  std::unique_ptr<Choice> choice;
+};
+
+} // namespace xfc
