@@ -135,7 +135,8 @@ struct Parts {
   // The runtime's archives, and the search paths for other libraries.
   std::vector<std::string> archives() const {
     std::vector<std::string> result = {"-L" + gcc, "-L" + start, "-L/lib/x86_64-linux-gnu", "--start-group"};
-    for (const char *archive : {"libxfc_runtime.a", "libsentencepiece.a", "libutf8proc.a", "libz.a", "libzstd.a"})
+    for (const char *archive : {"libxfc_runtime.a", "libsentencepiece.a", "libutf8proc.a", "libz.a", "libzstd.a",
+                                "libevent_extra.a", "libevent_core.a"})
       if (fs::exists(inside(runtime, archive)))
         result.push_back(inside(runtime, archive));
     result.emplace_back("--end-group");

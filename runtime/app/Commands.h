@@ -15,6 +15,7 @@ void addTranslate(Command app);
 void addEncode(Command app);
 void addDecode(Command app);
 void addScore(Command app);
+void addServe(Command app);
 void addPack(Command app);
 void addForward(Command app);
 void addSelfcheck(Command app);

@@ -1,8 +1,6 @@
 // Searches in the C interface: from beginning to end, or step by step.
 #include "decode/Search.h"
 #include "capi/Handles.h"
-#include "decode/Flags.h"
-#include "support/CommandLine.h"
 #include <algorithm>
 #include <new>
 
@@ -14,17 +12,6 @@ struct Shown {
   Hypothesis hypothesis;
   std::string text;
 };
-
-SearchOptions searchOptionsOf(const char *const *words, const OpenModel &opened) {
-  SearchFlags flags;
-  CommandLine app;
-  flags.addTo(app);
-  flags.addSamplingTo(app);
-  addComputeType(app, flags.options.computeType);
-  parseOptions(app, wordsOf(words));
-  flags.resolve(opened.generation, *opened.model.target);
-  return flags.options;
-}
 
 } // namespace
 } // namespace xfc
@@ -74,7 +61,7 @@ static xfc_status begin(xfc_model *model, const char *const *lines, const char *
     opened.warnings.clear();
     auto search = std::make_unique<xfc_search>();
     search->open = model->open;
-    search->options = searchOptionsOf(options, opened);
+    search->options = searchOptionsOf(wordsOf(options), {.generation = opened.generation}, opened.model);
     const std::vector<std::string> texts = linesOf(lines, count, "line");
     std::vector<std::vector<int32_t>> sources, forced;
     for (size_t i = 0; i < count; ++i) {

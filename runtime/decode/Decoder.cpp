@@ -175,6 +175,7 @@ std::span<DecoderEvent> Decoder::step() {
     join();
     collect();
   } while (running() == 0 && !waiting.empty());
+  rowsStepped = 0;
   for (size_t group = 0; group < groups.size(); ++group)
     if (!groups[group].empty())
       step(group);
@@ -202,6 +203,7 @@ void Decoder::step(size_t group) {
       history.emplace_back(hypothesis.history);
     }
   }
+  rowsStepped += static_cast<int64_t>(ids.size());
   choice->running = &running;
   choice->result = model->step(group, {ids, wanted, placeOf, positions, taken, history});
   if (pool)
@@ -222,14 +224,6 @@ void Decoder::step(size_t group) {
       return true;
     }
   });
-}
-
-int64_t Decoder::live() const {
-  int64_t count = 0;
-  for (const auto &group : groups)
-    for (const std::unique_ptr<Sentence> &sentence : group)
-      count += static_cast<int64_t>(sentence->search->live().size());
-  return count;
 }
 
 const Decoder::Sentence *Decoder::find(RequestId id) const {

@@ -112,8 +112,8 @@ public:
   bool idle() const { return waiting.empty() && running() == 0; }
   size_t waitingCount() const { return waiting.size(); }
   size_t running() const { return static_cast<size_t>(used.sequences[XFC_SOURCE]); }
-  // Live hypotheses: the rows of the next step, of which capacity.rows[XFC_TARGET] is the limit.
-  int64_t live() const;
+  // How many hypotheses the last step extended, of which capacity.rows[XFC_TARGET] is the limit.
+  int64_t stepRows() const { return rowsStepped; }
 
   // The live hypotheses of a running request, the most probable first, with the scores that they would have if they
   // ended now; nothing for one that waits or has ended.
@@ -152,6 +152,7 @@ private:
   std::vector<std::vector<std::unique_ptr<Sentence>>> groups; // the running ones of each
   std::vector<size_t> freePlaces;
   size_t places = 0; // how many have been taken so far
+  int64_t rowsStepped = 0;
   std::vector<DecoderEvent> events;
   // The options that came last, which usually are also those of the next request.
   std::shared_ptr<const SearchOptions> lastOptions;

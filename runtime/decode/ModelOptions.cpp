@@ -4,6 +4,7 @@
 #include "decode/Flags.h"
 #include "decode/Packed.h"
 #include "engine/Identity.h"
+#include "support/CommandLine.h"
 #include "support/Files.h"
 #include "text/VocabularyIdentity.h"
 #include <algorithm>
@@ -115,6 +116,10 @@ void ModelOptions::addTo(Command command) {
   CommandOption folder =
       command.addOption("--model", model, "folder written by train or `xfc import`: weights and vocabulary");
   command.addOption("--weights", weights, "weights (safetensors), in place of --model").excludes(folder);
+  addEngineTo(command);
+}
+
+void ModelOptions::addEngineTo(Command command) {
   addThreads(command, threads);
   addDevice(command, device);
   addQuiet(command, quiet);
@@ -226,6 +231,19 @@ std::vector<int32_t> encodePrefix(const TranslationModel &model, const std::stri
     if (id == module.pad || id == module.start || id == module.eos)
       throw Error(where + ": a prefix cannot hold token " + std::to_string(id) + " (pad, start or eos)");
   return prefix;
+}
+
+SearchOptions searchOptionsOf(const std::vector<std::string> &words, const SearchOptions &defaults,
+                              const TranslationModel &model) {
+  SearchFlags flags;
+  flags.options = defaults;
+  CommandLine line;
+  flags.addTo(line);
+  flags.addSamplingTo(line);
+  addComputeType(line, flags.options.computeType);
+  parseOptions(line, words);
+  flags.resolve(defaults.generation, *model.target);
+  return flags.options;
 }
 
 std::string decodeTarget(const TranslationModel &model, const std::vector<int32_t> &ids, const SearchOptions &options,

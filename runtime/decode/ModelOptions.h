@@ -27,8 +27,10 @@ struct ModelOptions {
   bool forceModel = false, forceVocabulary = false; // accept weights of another model, or another vocabulary
   Warn warn = printWarning;
 
-  // --model, --weights, --threads, --device, --cuda-image, --quiet, --force-model
+  // --model, --weights, and what addEngineTo() adds
   void addTo(Command command);
+  // --threads, --device, --cuda-image, --quiet, --force-model
+  void addEngineTo(Command command);
   // --vocab, --target-vocab, --force-vocab, and --format if the command reads lines
   void addVocabularyTo(Command command, bool withFormat = true);
 };
@@ -70,6 +72,10 @@ std::vector<int32_t> encodeTarget(const TranslationModel &model, const std::stri
 // contains pad, start or eos.
 std::vector<int32_t> encodePrefix(const TranslationModel &model, const std::string &line, const SearchOptions &options,
                                   Format format, const std::string &where);
+// The options of a search that words such as --beam 4 give, for those who are no command line; others are the defaults.
+// Throws an Error that names the wrong one.
+SearchOptions searchOptionsOf(const std::vector<std::string> &words, const SearchOptions &defaults,
+                              const TranslationModel &model);
 // The line that a search with these options has written. Text leaves out the tokens that it was forced to begin with.
 std::string decodeTarget(const TranslationModel &model, const std::vector<int32_t> &ids, const SearchOptions &options,
                          Format format);

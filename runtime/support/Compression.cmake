@@ -1,22 +1,7 @@
-# The system's static zlib and libzstd: targets xfc_zlib and xfc_zstd. Generated executables link them, so the archives
-# go next to those of the runtime and of SentencePiece.
+# The system's static zlib and libzstd: targets xfc_zlib and xfc_zstd.
 include_guard(GLOBAL)
+include(${CMAKE_CURRENT_LIST_DIR}/../Archives.cmake)
 
-function(xfc_archive target archive header package)
-  find_library(${target}_archive ${archive})
-  find_path(${target}_headers ${header})
-  if(NOT ${target}_archive OR NOT ${target}_headers)
-    message(FATAL_ERROR "${archive} or ${header} was not found; install it (Debian: apt-get install ${package}), or name them "
-      "by -D${target}_archive=FILE -D${target}_headers=FOLDER")
-  endif()
-  add_library(${target} STATIC IMPORTED GLOBAL)
-  set_target_properties(${target} PROPERTIES IMPORTED_LOCATION ${${target}_archive}
-    INTERFACE_INCLUDE_DIRECTORIES ${${target}_headers})
-  configure_file(${${target}_archive} ${CMAKE_BINARY_DIR}/lib/${archive} COPYONLY)
-  if(XFC_BUILD_COMPILER)
-    install(FILES ${CMAKE_BINARY_DIR}/lib/${archive} DESTINATION lib/xfc)
-  endif()
-endfunction()
 xfc_archive(xfc_zlib libz.a zlib.h zlib1g-dev)
 xfc_archive(xfc_zstd libzstd.a zstd.h libzstd-dev)
 

@@ -74,7 +74,7 @@ void confineFiles(const std::vector<std::string> &written) {
 }
 
 #if defined(__x86_64__)
-void confineCalls() {
+void confineCalls(bool accepts) {
   constexpr unsigned refused[] = {SYS_execve,
                                   SYS_execveat,
                                   SYS_fork,
@@ -122,6 +122,8 @@ void confineCalls() {
   filter.push_back({static_cast<uint16_t>(BPF_JMP | BPF_JGE | BPF_K), 0, 1, 0x40000000}); // system call numbers of x32
   statement(result, permissionDenied);
   for (unsigned call : refused) {
+    if (accepts && (call == SYS_accept || call == SYS_accept4))
+      continue;
     unless(equal, call);
     statement(result, permissionDenied);
   }
@@ -138,18 +140,25 @@ void confineCalls() {
   syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program);
 }
 #else
-void confineCalls() {}
+void confineCalls(bool) {}
 #endif
 
 } // namespace
 
 void allowConfinement() { allowed = true; }
 
-void confine(const std::vector<std::string> &written) {
+static void confine(const std::vector<std::string> &written, bool accepts) {
   if (!allowed || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
     return;
   confineFiles(written);
-  confineCalls();
+  confineCalls(accepts);
+}
+
+void confine(const std::vector<std::string> &written) { confine(written, /*accepts=*/false); }
+
+void confineServing(const std::string &device) {
+  if (device == "cpu")
+    confine({}, /*accepts=*/true);
 }
 
 void confineOn(const std::string &device, const std::vector<std::string> &written) {

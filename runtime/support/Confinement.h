@@ -19,5 +19,7 @@ void confine(const std::vector<std::string> &written);
 // The same for a process that computes on this device ("cpu" or "cuda"). With a GPU, whose driver starts programs and
 // creates files of its own, it does nothing.
 void confineOn(const std::string &device, const std::vector<std::string> &written);
+// The same for a server, which writes no files, and may accept connections to the sockets that it has opened before.
+void confineServing(const std::string &device);
 
 } // namespace xfc

@@ -2,9 +2,11 @@
 #include "support/Signals.h"
 #include "support/Files.h"
 #include "support/Unfinished.h"
+#include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <iterator>
+#include <unistd.h>
 
 namespace xfc {
 namespace {
@@ -28,7 +30,8 @@ constexpr struct {
     {SIGPIPE, Meaning::Failure}, {SIGXFSZ, Meaning::Failure}, {SIGBUS, Meaning::CutOff},
 };
 
-volatile std::sig_atomic_t noted = 0, saveNoted = 0;
+volatile std::sig_atomic_t noted = 0, saveNoted = 0, reloadNoted = 0;
+volatile std::sig_atomic_t wake = -1;      // the descriptor of a guard that serves
 struct sigaction before[std::size(table)]; // a guard, of those that it notes
 
 bool isNoted(size_t row) { return table[row].meaning == Meaning::Stop || table[row].meaning == Meaning::StopSoon; }
@@ -42,9 +45,23 @@ void removeAndEnd(int signal) {
   std::raise(signal);
 }
 
+void wakeUp() {
+  const int before = errno;
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(wake, &one, sizeof one); // it fails if the number is large already
+  errno = before;
+}
+
 void note(int signal) {
+  if (wake >= 0 && signal == SIGHUP) {
+    reloadNoted = 1;
+    wakeUp();
+    return;
+  }
   if (noted == 0)
     noted = signal;
+  if (wake >= 0)
+    wakeUp();
   if (signal == SIGXCPU)
     return;
   for (size_t i = 0; i < std::size(table); ++i)
@@ -96,8 +113,10 @@ void installSignals() {
 
 Interrupted::Interrupted(int signal) : Error(std::string("stopped: ") + strsignal(signal)), signal(signal) {}
 
-InterruptGuard::InterruptGuard() {
+InterruptGuard::InterruptGuard(int wakeDescriptor) {
   noted = 0;
+  reloadNoted = 0;
+  wake = wakeDescriptor;
   struct sigaction action{};
   action.sa_handler = note; // without SA_RESTART: a read that waits for input returns
   for (size_t i = 0; i < std::size(table); ++i)
@@ -116,6 +135,7 @@ InterruptGuard::~InterruptGuard() {
       sigaction(table[i].signal, &before[i], nullptr);
   if (noted) // the process is about to end by itself
     std::signal(SIGXCPU, SIG_IGN);
+  wake = -1;
 }
 
 int interrupted() { return noted; }
@@ -125,11 +145,14 @@ void checkInterrupted() {
     throw Interrupted(noted);
 }
 
-bool saveRequested() {
-  const bool was = saveNoted != 0;
+static bool taken(volatile std::sig_atomic_t &note) {
+  const bool was = note != 0;
   if (was)
-    saveNoted = 0;
+    note = 0;
   return was;
 }
+
+bool saveRequested() { return taken(saveNoted); }
+bool reloadRequested() { return taken(reloadNoted); }
 
 } // namespace xfc

@@ -1,21 +1,21 @@
 // What signals mean to our programs: one table for all of them (Signals.cpp).
 //
 //   signal                          | from a program's first instruction on      | while an InterruptGuard lives
-//   (`train`
-//                                   |                                            | takes steps, `bench startup` has a
-//                                   child)
-//   --------------------------------|--------------------------------------------|------------------------------------------
-//   SIGINT, SIGTERM, SIGHUP         | remove what is unfinished and end          | noted; a second one removes and ends
+//                                   |                                            | (`train` takes steps, `serve`
+//                                   serves, |                                            | `bench startup` has a child)
+//   --------------------------------|--------------------------------------------|---------------------------------------
+//   SIGINT, SIGTERM                 | remove what is unfinished and end          | noted; a second one removes and ends
+//   SIGHUP                          | the same                                   | the same; `serve` loads its models
+//                                   |                                            | again, and goes on
 //   SIGXCPU (`ulimit -t`)           | the same                                   | noted; the system repeats it each
-//   second,
-//                                   |                                            | which changes nothing
+//                                   |                                            | second, which changes nothing
 //   SIGQUIT, SIGALRM, SIGUSR2, ...  | the same                                   | the same
 //   SIGUSR1                         | noted: `train` saves after its next step, and goes on; other verbs have nothing
 //                                   | to save, and go on
 //   SIGPIPE, SIGXFSZ (`ulimit -f`)  | ignored: whatever is written to reports an error
 //   SIGBUS                          | a mapped file was truncated: a message that names it, and status 1
 //
-// A signal of the first three rows that the process was started to ignore stays ignored (nohup), except that a guard
+// A signal of the first four rows that the process was started to ignore stays ignored (nohup), except that a guard
 // notes SIGINT and SIGTERM all the same. Other signals keep the system's meaning. A library installs none of this.
 #pragma once
 
@@ -32,10 +32,11 @@ struct Interrupted : Error {
   int signal;
 };
 
-// During its lifetime, signals that ask the process to end are noted instead. One at a time.
+// During its lifetime, signals that ask the process to end are noted instead. One at a time. With an eventfd, `wake`,
+// the process serves: each noted signal adds 1 to it, and SIGHUP asks for a reload.
 class InterruptGuard {
 public:
-  InterruptGuard();
+  explicit InterruptGuard(int wake = -1);
   ~InterruptGuard();
   InterruptGuard(const InterruptGuard &) = delete;
 };
@@ -47,5 +48,7 @@ void checkInterrupted();
 
 // Whether SIGUSR1 was noted since the last call.
 bool saveRequested();
+// Whether SIGHUP was noted since the last call, by a guard that serves.
+bool reloadRequested();
 
 } // namespace xfc

@@ -70,7 +70,7 @@ while [ \$# -gt 0 ]; do
   esac
   shift
 done
-exec "$clang" -fsanitize=$flags "\${objects[@]}" "$runtime/lib/libxfc_runtime.a" "$runtime/lib/libsentencepiece.a" "$runtime/lib/libutf8proc.a" "$runtime/lib/libz.a" "$runtime/lib/libzstd.a" -ldl -lpthread -o "\$output"
+exec "$clang" -fsanitize=$flags "\${objects[@]}" "$runtime/lib/libxfc_runtime.a" "$runtime/lib/libsentencepiece.a" "$runtime/lib/libutf8proc.a" "$runtime/lib/libz.a" "$runtime/lib/libzstd.a" "$runtime/lib/libevent_extra.a" "$runtime/lib/libevent_core.a" -ldl -lpthread -o "\$output"
 END
 chmod +x "$runtime/linker/ld.lld-22"
 export PATH="$runtime/linker:$PATH"

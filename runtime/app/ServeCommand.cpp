@@ -1,0 +1,78 @@
+// `serve`: translates over HTTP.
+#include "app/Commands.h"
+#include "decode/Flags.h"
+#include "serve/Server.h"
+
+namespace xfc {
+
+namespace {
+
+struct Options {
+  ServeOptions serve;
+  SearchFlags search;
+};
+
+// The options of the search that the command line gives, as words for the models, whose settings they change.
+std::vector<std::string> wordsOf(Command command) {
+  SearchFlags flags;
+  CommandLine known;
+  flags.addTo(known);
+  flags.addSamplingTo(known);
+  addComputeType(known, flags.options.computeType);
+  std::vector<std::string> words;
+  for (const std::string &flag : known.flags())
+    if (flag != "--help" && command.given(flag))
+      words.push_back(flag + "=" + command.option(flag).texts().back());
+  return words;
+}
+
+} // namespace
+
+void addServe(Command app) {
+  Command command = app.addVerb("serve", "translate over HTTP");
+  auto options = std::make_shared<Options>();
+  ServeOptions &serving = options->serve;
+  command.addOption("--host", serving.host, "address to listen on; 0.0.0.0 or ::: every address of the machine")
+      .showDefault();
+  command.addOption("--port", serving.port, "port to listen on; 0: any that is free").within(0, 65535).showDefault();
+  command
+      .addOption("--model", serving.models,
+                 "folder written by train or `xfc import`; several are given as en-fr=DIR, each with its direction")
+      .valueName("[FROM-TO=]DIR");
+  command
+      .addOption("--direction", serving.direction,
+                 "languages of the one model, such as en-fr; without it, any are taken for its languages")
+      .valueName("FROM-TO");
+  command.addOption("--api-keys", serving.apiKeys, "file with one key on each line, of which requests need one")
+      .valueName("FILE");
+  command
+      .addOption("--queue", serving.mostWaiting,
+                 "maximum number of lines that wait or are translated; who comes then is answered 429")
+      .positive()
+      .showDefault();
+  command.addOption("--timeout", serving.timeout, "maximum number of seconds that a request takes")
+      .finitePositive()
+      .showDefault();
+  command
+      .addOption("--idle", serving.http.idleSeconds,
+                 "seconds after which a connection on which nothing moves is closed")
+      .within(1, 86400)
+      .showDefault();
+  command.addOption("--max-request", serving.http.bodyBytes, "maximum number of bytes in a request")
+      .within(int64_t(1), int64_t(1) << 30)
+      .showDefault();
+  command.addOption("--max-alternatives", serving.mostAlternatives, "maximum number of alternatives in a request")
+      .within(0, 100)
+      .showDefault();
+  serving.model.addEngineTo(command);
+  serving.model.addVocabularyTo(command);
+  options->search.addTo(command);
+  options->search.addSamplingTo(command);
+  addComputeType(command, options->search.options.computeType);
+  command.setWork([options, command] {
+    options->serve.search = wordsOf(command);
+    serve(options->serve);
+  });
+}
+
+} // namespace xfc

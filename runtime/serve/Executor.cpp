@@ -1,0 +1,286 @@
+// A thread that owns a model and translates with it.
+#include "serve/Executor.h"
+#include "decode/Decoder.h"
+#include "decode/Defaults.h"
+#include <algorithm>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+namespace xfc {
+
+namespace {
+
+// The part of the text that more tokens will not change: without what decoding replaced at its end, which may be the
+// first bytes of a character.
+std::string_view certain(std::string_view text) {
+  constexpr std::string_view replaced = "\xEF\xBF\xBD";
+  while (text.ends_with(replaced))
+    text.remove_suffix(replaced.size());
+  return text;
+}
+
+} // namespace
+
+struct Executor::State {
+  const ModelOptions options;
+  const std::vector<std::string> words;
+  ExecutorCounts &counts;
+  std::function<void(const std::string &)> loaded;
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  struct Command {
+    std::shared_ptr<const TranslationJob> job;
+    bool cancels;
+  };
+  std::vector<Command> commands; // these two under the mutex
+  bool ending = false;
+  std::atomic<int64_t> capacity{0};
+  std::thread thread;
+
+  // Of the thread.
+  struct Active {
+    std::shared_ptr<const TranslationJob> job;
+    std::shared_ptr<const SearchOptions> options;
+    size_t left = 0; // lines that are not translated
+    std::map<RequestId, size_t> lines;
+    std::vector<std::string> shown, warnings; // shown: by line, of a job that streams
+    std::vector<size_t> ids;                  // how many were shown
+  };
+  TranslationModel model;
+  SearchOptions defaults;
+  std::unique_ptr<Decoder> decoder;
+  std::vector<std::string> warnings; // about the line that was read last
+  std::map<const TranslationJob *, std::unique_ptr<Active>> jobs;
+  std::map<RequestId, Active *> owners;
+  std::pair<int64_t, int64_t> counted; // sentences that waited and ran when they were counted last
+
+  State(const ModelOptions &options, const std::vector<std::string> &words, ExecutorCounts &counts,
+        std::function<void(const std::string &)> loaded)
+      : options(options), words(words), counts(counts), loaded(std::move(loaded)) {}
+
+  void run() {
+    std::string problem;
+    try {
+      load();
+    } catch (const std::bad_alloc &) {
+      problem = "out of memory";
+    } catch (const std::exception &error) {
+      problem = error.what();
+    }
+    loaded(problem);
+    while (problem.empty() && serve())
+      ;
+    count(0, 0);
+  }
+
+  // The numbers are those of all executors that share the counts.
+  void count(int64_t waiting, int64_t running) {
+    counts.waiting += waiting - std::exchange(counted.first, waiting);
+    counts.running += running - std::exchange(counted.second, running);
+  }
+
+  // The engine belongs to this thread, which flushes denormals from here on, as an executable's does.
+  void load() {
+    model = loadModel(options);
+    const Module &module = model.engine->module();
+    defaults = searchOptionsOf(words, {.generation = generationOf(module, options.model)}, model);
+    const Counts room = decoderCounts(module, defaults);
+    capacity = room.rows[XFC_TARGET];
+    decoder = makeDecoder(*model.engine, room, /*ownRows=*/true);
+    decoder->prepare(defaults);
+    model.warn = [this](const std::string &warning) { warnings.push_back(warning); };
+  }
+
+  // Heeds what came, and takes a step. Returns false when there is nothing left to do.
+  bool serve() {
+    std::vector<Command> now;
+    {
+      std::unique_lock<std::mutex> lock(mutex);
+      changed.wait(lock, [&] { return ending || !commands.empty() || !decoder->idle(); });
+      if (ending)
+        return false;
+      now.swap(commands);
+    }
+    for (const Command &command : now)
+      if (command.cancels)
+        remove(command.job.get());
+      else
+        begin(command.job);
+    try {
+      step();
+    } catch (const std::exception &error) { // the device's: no other step can be taken
+      const std::string message = std::string("the model stopped working: ") + error.what();
+      for (const auto &[job, active] : jobs)
+        job->tell({.kind = TranslationUpdate::Kind::Failed, .text = message});
+      jobs.clear(), owners.clear();
+      decoder = makeDecoder(*model.engine, decoderCounts(model.engine->module(), defaults), /*ownRows=*/true);
+    }
+    count(static_cast<int64_t>(decoder->waitingCount()), static_cast<int64_t>(decoder->running()));
+    return true;
+  }
+
+  void begin(const std::shared_ptr<const TranslationJob> &job) {
+    auto active = std::make_unique<Active>();
+    Active &added = *active;
+    added.job = job;
+    added.shown.resize(job->lines.size());
+    added.ids.resize(job->lines.size());
+    jobs[job.get()] = std::move(active);
+    try {
+      submit(added);
+    } catch (const std::exception &error) {
+      job->tell({.kind = TranslationUpdate::Kind::Refused, .text = error.what()});
+      remove(job.get());
+      return;
+    }
+    finishIfDone(added);
+  }
+
+  void submit(Active &active) {
+    const TranslationJob &job = *active.job;
+    SearchOptions search = searchOptionsOf(job.options, defaults, model);
+    if (job.alternatives > 0) {
+      search.nBest = std::max(search.nBest, job.alternatives + 1);
+      if (!search.sample)
+        search.generation.beam = std::max(search.generation.beam, search.nBest);
+    }
+    active.options = std::make_shared<const SearchOptions>(std::move(search));
+    active.left = job.lines.size();
+    size_t number = 0; // of lines that are not empty, as `translate` counts them
+    for (size_t line = 0; line < job.lines.size(); ++line) {
+      const std::string where = "line " + std::to_string(line + 1);
+      warnings.clear();
+      std::vector<int32_t> source = encodeSource(model, job.lines[line], options.format, where), prefix;
+      if (!source.empty() && !job.prefixes.empty())
+        prefix = encodePrefix(model, job.prefixes[line], *active.options, options.format, where + " of prefix");
+      active.warnings.insert(active.warnings.end(), warnings.begin(), warnings.end());
+      if (source.empty()) {
+        tellLine(active, line, {});
+        continue;
+      }
+      counts.sourceTokens += static_cast<int64_t>(source.size());
+      const RequestId id = decoder->submit({.source = std::move(source),
+                                            .prefix = std::move(prefix),
+                                            .options = active.options,
+                                            .number = number++,
+                                            .watched = job.stream});
+      active.lines[id] = line;
+      owners[id] = &active;
+    }
+  }
+
+  void step() {
+    if (decoder->idle())
+      return;
+    for (DecoderEvent &event : decoder->step()) {
+      const auto owner = owners.find(event.id);
+      if (owner == owners.end()) // of a job that has failed in this step
+        continue;
+      Active &active = *owner->second;
+      const size_t line = active.lines.at(event.id);
+      switch (event.kind) {
+      case DecoderEvent::Kind::Grown:
+        tellTokens(active, line, decoder->settled(event.id));
+        break;
+      case DecoderEvent::Kind::Failed:
+        active.job->tell({.kind = TranslationUpdate::Kind::Failed, .text = event.message});
+        owners.erase(owner);
+        active.lines.erase(event.id);
+        remove(active.job.get());
+        break;
+      case DecoderEvent::Kind::Finished:
+        owners.erase(owner);
+        active.lines.erase(event.id);
+        tellLine(active, line, std::move(event.found));
+        finishIfDone(active);
+        break;
+      }
+    }
+    ++counts.steps;
+    counts.stepHypotheses += decoder->stepRows();
+  }
+
+  std::string textOf(const Active &active, const std::vector<int32_t> &ids) const {
+    std::string text = decodeTarget(model, ids, *active.options, options.format);
+    std::ranges::replace(text, '\n', ' '); // a translation is one line
+    return text;
+  }
+
+  void tellTokens(Active &active, size_t line, const std::vector<int32_t> &ids) {
+    if (ids.size() <= active.ids[line])
+      return;
+    const std::string text = textOf(active, ids);
+    const std::string_view now = certain(text);
+    TranslationUpdate update{.kind = TranslationUpdate::Kind::Tokens, .line = line};
+    update.ids.assign(ids.begin() + static_cast<std::ptrdiff_t>(active.ids[line]), ids.end());
+    if (std::string &shown = active.shown[line]; now.size() > shown.size() && now.starts_with(shown)) {
+      update.text = now.substr(shown.size());
+      shown = now;
+    }
+    active.ids[line] = ids.size();
+    active.job->tell(std::move(update));
+  }
+
+  void tellLine(Active &active, size_t line, std::vector<Hypothesis> hypotheses) {
+    TranslationUpdate update{.kind = TranslationUpdate::Kind::Line, .line = line};
+    for (Hypothesis &hypothesis : hypotheses) {
+      std::string text = textOf(active, hypothesis.ids);
+      update.found.push_back({std::move(text), std::move(hypothesis)});
+    }
+    if (!update.found.empty()) {
+      ++counts.sentences;
+      counts.targetTokens += static_cast<int64_t>(update.found.front().hypothesis.ids.size());
+    }
+    --active.left;
+    active.job->tell(std::move(update));
+  }
+
+  void finishIfDone(Active &active) {
+    if (active.left > 0)
+      return;
+    active.job->tell({.kind = TranslationUpdate::Kind::Done, .warnings = std::move(active.warnings)});
+    jobs.erase(active.job.get());
+  }
+
+  void remove(const TranslationJob *job) {
+    const auto found = jobs.find(job);
+    if (found == jobs.end())
+      return;
+    for (const auto &[id, line] : found->second->lines) {
+      decoder->cancel(id);
+      owners.erase(id);
+    }
+    jobs.erase(found);
+  }
+
+  void tell(Command command) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    commands.push_back(std::move(command));
+    changed.notify_one();
+  }
+};
+
+Executor::Executor(const ModelOptions &model, const std::vector<std::string> &options, ExecutorCounts &counts,
+                   std::function<void(const std::string &)> loaded)
+    : state(std::make_unique<State>(model, options, counts, std::move(loaded))) {
+  state->thread = std::thread([this] { state->run(); });
+}
+
+Executor::~Executor() {
+  {
+    const std::lock_guard<std::mutex> lock(state->mutex);
+    state->ending = true;
+    state->changed.notify_one();
+  }
+  state->thread.join();
+}
+
+void Executor::submit(const std::shared_ptr<const TranslationJob> &job) { state->tell({job, /*cancels=*/false}); }
+void Executor::cancel(const std::shared_ptr<const TranslationJob> &job) { state->tell({job, /*cancels=*/true}); }
+int64_t Executor::capacity() const { return state->capacity; }
+
+} // namespace xfc

@@ -1,0 +1,224 @@
+// Reads the bodies of requests.
+#include "serve/Requests.h"
+#include "serve/Http.h"
+#include "support/Files.h"
+#include "support/Json.h"
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace xfc {
+
+namespace {
+
+using Json = nlohmann::json;
+
+[[noreturn]] void refuse(const std::string &what) { throw RefusedRequest(400, what); }
+
+bool isType(std::string_view contentType, std::string_view type) {
+  return contentType.substr(0, std::min(contentType.find(';'), contentType.size())) == type;
+}
+
+// JSON has checked the UTF-8 that it holds.
+void checkText(const std::string &name, const std::string &text) {
+  if (const size_t bad = invalidUtf8(text); bad != std::string::npos)
+    refuse(name + ": byte " + std::to_string(bad + 1) + " is not valid UTF-8");
+}
+
+// The fields of a form, as strings. Of those that come several times, the values are a list.
+Json formFields(std::string_view body) {
+  Json fields = Json::object();
+  while (!body.empty()) {
+    const std::string_view field = body.substr(0, std::min(body.find('&'), body.size()));
+    body.remove_prefix(std::min(field.size() + 1, body.size()));
+    const size_t equals = std::min(field.find('='), field.size());
+    const std::string name = percentDecoded(field.substr(0, equals), /*form=*/true);
+    std::string value = percentDecoded(field.substr(std::min(equals + 1, field.size())), /*form=*/true);
+    checkText("a name in the form", name);
+    checkText(name, value);
+    if (name.empty())
+      continue;
+    if (Json &known = fields[name]; known.is_null())
+      known = std::move(value);
+    else if (known.is_array())
+      known.push_back(std::move(value));
+    else
+      known = Json::array({known, std::move(value)});
+  }
+  return fields;
+}
+
+Json fieldsOf(std::string_view contentType, std::string_view body, bool forms) {
+  if (forms && isType(contentType, "application/x-www-form-urlencoded"))
+    return formFields(body);
+  if (!contentType.empty() && !isType(contentType, "application/json"))
+    throw RefusedRequest(415, "Content-Type: expected application/json" +
+                                  std::string(forms ? " or application/x-www-form-urlencoded" : ""));
+  try {
+    Json fields = parseJson(body, "", body.size());
+    if (!fields.is_object())
+      refuse("the body is not a JSON object, such as {\"q\": \"...\"}");
+    return fields;
+  } catch (const RefusedRequest &) {
+    throw;
+  } catch (const Error &error) {
+    refuse("the body: " + std::string(error.what()));
+  }
+}
+
+std::string stringField(const Json &fields, const std::string &name) {
+  const auto found = fields.find(name);
+  if (found == fields.end() || found->is_null())
+    return "";
+  if (!found->is_string())
+    refuse(name + ": expected a string, found " + shownJson(*found));
+  return found->get<std::string>();
+}
+
+std::vector<std::string> stringsOf(const Json &value, const std::string &name) {
+  if (value.is_string())
+    return {value.get<std::string>()};
+  if (!value.is_array())
+    refuse(name + ": expected a string or a list of strings, found " + shownJson(value));
+  std::vector<std::string> texts;
+  for (const Json &element : value) {
+    if (!element.is_string())
+      refuse(name + ": expected strings, found " + shownJson(element));
+    texts.push_back(element.get<std::string>());
+  }
+  return texts;
+}
+
+TranslationRequest readCommon(const Json &fields) {
+  TranslationRequest request;
+  const auto q = fields.find("q");
+  if (q == fields.end())
+    refuse("Invalid request: missing q parameter");
+  request.texts = stringsOf(*q, "q");
+  request.isList = q->is_array();
+  request.source = stringField(fields, "source");
+  request.target = stringField(fields, "target");
+  request.apiKey = stringField(fields, "api_key");
+  return request;
+}
+
+// The value of an option as a word of a command line.
+std::string wordOf(const std::string &name, const Json &value) {
+  if (value.is_string())
+    return value.get<std::string>();
+  if (value.is_boolean() || value.is_number())
+    return value.dump();
+  if (!value.is_array())
+    refuse(name + ": expected a number, a string, true or false, or a list of tokens, found " + shownJson(value));
+  std::string words;
+  for (const Json &element : value) {
+    if (!element.is_string() && !element.is_number_integer())
+      refuse(name + ": expected tokens, found " + shownJson(element));
+    words += (words.empty() ? "" : " ") + (element.is_string() ? element.get<std::string>() : element.dump());
+  }
+  return words;
+}
+
+} // namespace
+
+std::vector<Document> TranslationRequest::documents() const {
+  std::vector<Document> all;
+  all.reserve(texts.size());
+  for (const std::string &text : texts)
+    all.push_back(html ? Document::ofHtml(text) : Document::ofText(text));
+  return all;
+}
+
+TranslationRequest readLibreTranslate(std::string_view contentType, std::string_view body, int mostAlternatives) {
+  const Json fields = fieldsOf(contentType, body, /*forms=*/true);
+  TranslationRequest request = readCommon(fields);
+  for (const char *name : {"source", "target"})
+    if (!fields.contains(name))
+      refuse(std::string("Invalid request: missing ") + name + " parameter");
+  const std::string format = stringField(fields, "format");
+  if (format != "" && format != "text" && format != "html")
+    refuse(shownJson(format) + " format is not supported; expected text or html");
+  request.html = format == "html";
+  if (const auto given = fields.find("alternatives"); given != fields.end() && !given->is_null()) {
+    const std::optional<Json> number = given->is_string() ? jsonIn(given->get<std::string>()) : *given;
+    if (!number || !number->is_number_integer() || *number < 0)
+      refuse("alternatives: expected a whole number from 0 on, found " + shownJson(*given));
+    if (*number > mostAlternatives)
+      refuse("alternatives: at most " + std::to_string(mostAlternatives) + ", but " + shownJson(*number) +
+             " were asked for");
+    request.alternatives = number->get<int>();
+  }
+  return request;
+}
+
+TranslationRequest readTranslate(std::string_view contentType, std::string_view body) {
+  const Json fields = fieldsOf(contentType, body, /*forms=*/false);
+  TranslationRequest request = readCommon(fields);
+  for (const auto &[name, value] : fields.items())
+    if (name == "prefix") {
+      request.prefixes = stringsOf(value, name);
+      if (request.prefixes.size() != request.texts.size())
+        refuse("prefix: expected one for each of the " + std::to_string(request.texts.size()) + " texts of q, found " +
+               std::to_string(request.prefixes.size()));
+    } else if (name == "stream") {
+      if (!value.is_boolean())
+        refuse("stream: expected true or false, found " + shownJson(value));
+      request.stream = value.get<bool>();
+    } else if (name == "batch_tokens" || name == "batch_sentences") {
+      refuse(name + ": is the server's, which batches requests as they come");
+    } else if (name != "q" && name != "source" && name != "target" && name != "api_key" && !value.is_null()) {
+      std::string flag = name;
+      std::ranges::replace(flag, '_', '-');
+      request.options.push_back("--" + flag + "=" + wordOf(name, value));
+    }
+  for (const std::string &text : request.texts)
+    if (text.find('\n') != std::string::npos)
+      refuse("q: a text is one line; give a list with one line each");
+  for (const std::string &prefix : request.prefixes)
+    if (prefix.find('\n') != std::string::npos)
+      refuse("prefix: a prefix is the beginning of one line");
+  return request;
+}
+
+std::string inTermsOfRequests(std::string message) {
+  for (size_t at = 0; (at = message.find("--", at)) != std::string::npos;) {
+    size_t end = at + 2;
+    while (end < message.size() && ((message[end] >= 'a' && message[end] <= 'z') || message[end] == '-'))
+      ++end;
+    std::string name = message.substr(at + 2, end - at - 2);
+    std::ranges::replace(name, '-', '_');
+    message.replace(at, end - at, name);
+    at += name.size();
+  }
+  return message;
+}
+
+Direction directionOf(const std::string &name) {
+  const size_t dash = name.find('-');
+  const auto isCode = [](std::string_view code) {
+    return !code.empty() && std::ranges::all_of(code, [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+    });
+  };
+  if (dash == std::string::npos || !isCode(name.substr(0, dash)) || !isCode(name.substr(dash + 1)))
+    throw Error("expected a direction such as en-fr or zh_Hant-en, found '" + name + "'");
+  return {name.substr(0, dash), name.substr(dash + 1)};
+}
+
+std::string languageName(const std::string &code) {
+  static constexpr std::pair<std::string_view, const char *> names[] = {
+      {"ar", "Arabic"},     {"bg", "Bulgarian"},  {"ca", "Catalan"},  {"cs", "Czech"},     {"da", "Danish"},
+      {"de", "German"},     {"el", "Greek"},      {"en", "English"},  {"eo", "Esperanto"}, {"es", "Spanish"},
+      {"et", "Estonian"},   {"eu", "Basque"},     {"fa", "Persian"},  {"fi", "Finnish"},   {"fr", "French"},
+      {"ga", "Irish"},      {"he", "Hebrew"},     {"hi", "Hindi"},    {"hr", "Croatian"},  {"hu", "Hungarian"},
+      {"id", "Indonesian"}, {"it", "Italian"},    {"ja", "Japanese"}, {"ko", "Korean"},    {"lt", "Lithuanian"},
+      {"lv", "Latvian"},    {"nb", "Norwegian"},  {"nl", "Dutch"},    {"pl", "Polish"},    {"pt", "Portuguese"},
+      {"ro", "Romanian"},   {"ru", "Russian"},    {"sk", "Slovak"},   {"sl", "Slovenian"}, {"sq", "Albanian"},
+      {"sr", "Serbian"},    {"sv", "Swedish"},    {"th", "Thai"},     {"tr", "Turkish"},   {"uk", "Ukrainian"},
+      {"ur", "Urdu"},       {"vi", "Vietnamese"}, {"zh", "Chinese"}};
+  for (const auto &[known, name] : names)
+    if (code == known)
+      return name;
+  return code;
+}
+
+} // namespace xfc

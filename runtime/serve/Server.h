@@ -1,0 +1,29 @@
+// Serves translations over HTTP: LibreTranslate's interface, our own, and what those who run a server need.
+#pragma once
+
+#include "decode/ModelOptions.h"
+#include "serve/Http.h"
+#include <string>
+#include <vector>
+
+namespace xfc {
+
+struct ServeOptions {
+  std::string host = "127.0.0.1";
+  int port = 5000;
+  // [FROM-TO=]DIR each; none: the model of a packed executable.
+  std::vector<std::string> models;
+  std::string direction;           // FROM-TO, of a model for which `models` names none; empty: any
+  ModelOptions model;              // without the folder: what all models share
+  std::vector<std::string> search; // words: the server's settings of the search
+  std::string apiKeys;             // a file with one key on each line; empty: everybody may ask
+  int64_t mostWaiting = 1024;      // lines that are not translated yet; who comes then is told to come again
+  double timeout = 60;             // seconds that a request may take
+  int mostAlternatives = 9;
+  HttpLimits http;
+};
+
+// Serves until a signal ends it, after the requests that came before are answered. Throws Error if it cannot begin.
+void serve(const ServeOptions &options);
+
+} // namespace xfc
