@@ -3,6 +3,7 @@
 #include "serve/Http.h"
 #include "support/Files.h"
 #include "support/Json.h"
+#include "support/Quoted.h"
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -21,7 +22,7 @@ bool isType(std::string_view contentType, std::string_view type) {
 // JSON has checked the UTF-8 that it holds.
 void checkText(const std::string &name, const std::string &text) {
   if (const size_t bad = invalidUtf8(text); bad != std::string::npos)
-    refuse(name + ": byte " + std::to_string(bad + 1) + " is not valid UTF-8");
+    refuse(escaped(name) + ": byte " + std::to_string(bad + 1) + " is not valid UTF-8");
 }
 
 // The fields of a form, as strings. Of those that come several times, the values are a list.
@@ -108,11 +109,12 @@ std::string wordOf(const std::string &name, const Json &value) {
   if (value.is_boolean() || value.is_number())
     return value.dump();
   if (!value.is_array())
-    refuse(name + ": expected a number, a string, true or false, or a list of tokens, found " + shownJson(value));
+    refuse(escaped(name) + ": expected a number, a string, true or false, or a list of tokens, found " +
+           shownJson(value));
   std::string words;
   for (const Json &element : value) {
     if (!element.is_string() && !element.is_number_integer())
-      refuse(name + ": expected tokens, found " + shownJson(element));
+      refuse(escaped(name) + ": expected tokens, found " + shownJson(element));
     words += (words.empty() ? "" : " ") + (element.is_string() ? element.get<std::string>() : element.dump());
   }
   return words;
@@ -184,8 +186,9 @@ std::string inTermsOfRequests(std::string message) {
     size_t end = at + 2;
     while (end < message.size() && ((message[end] >= 'a' && message[end] <= 'z') || message[end] == '-'))
       ++end;
-    std::string name = message.substr(at + 2, end - at - 2);
-    std::ranges::replace(name, '-', '_');
+    std::string name = end > at + 2 ? message.substr(at + 2, end - at - 2) : "--";
+    if (name != "--")
+      std::ranges::replace(name, '-', '_');
     message.replace(at, end - at, name);
     at += name.size();
   }
@@ -200,7 +203,7 @@ Direction directionOf(const std::string &name) {
     });
   };
   if (dash == std::string::npos || !isCode(name.substr(0, dash)) || !isCode(name.substr(dash + 1)))
-    throw Error("expected a direction such as en-fr or zh_Hant-en, found '" + name + "'");
+    throw Error("expected a direction such as en-fr or zh_Hant-en, found " + inQuotes(name));
   return {name.substr(0, dash), name.substr(dash + 1)};
 }
 

@@ -1,0 +1,369 @@
+"""check_serve.py EXECUTABLE FOLDER: `serve` answers what `translate` answers, to the byte, whatever else it is asked meanwhile.
+
+FOLDER holds a trained model (run), another one of the same shape (run2), lines (a), and a packed executable (packed). The requests of Mastodon
+and Weblate are those that their sources build (app/lib/translation_service/libre_translate.rb, weblate/machinery/libretranslate.py)."""
+import concurrent.futures
+import http.client
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.parse
+
+executable, folder = os.path.abspath(sys.argv[1]), pathlib.Path(sys.argv[2]).resolve()
+lines = (folder / "a").read_text(encoding="utf-8").splitlines()[:120]
+PATIENCE = 30  # seconds
+
+
+class Server:
+    def __init__(self, *arguments, program=executable):
+        self.process = subprocess.Popen([program, "serve", "--port", "0", *map(str, arguments)], stderr=subprocess.PIPE, text=True)
+        first = self.process.stderr.readline()
+        self.port = int(re.fullmatch(r"serve: listening on http://127\.0\.0\.1:(\d+)\n", first)[1])
+
+    def ask(self, method, path, body=None, headers=()):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        connection.request(method, path, body, dict(headers))
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        connection.close()
+        return answer, text
+
+    def post(self, path, fields, status=200, **headers):
+        answer, text = self.ask("POST", path, json.dumps(fields), {"Content-Type": "application/json", **headers})
+        assert answer.status == status, (answer.status, text)
+        return json.loads(text)
+
+    def raw(self, data):
+        """The whole of what the server says to these bytes before it closes the connection, or for a second."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=1) as stream:
+            stream.sendall(data)
+            said = b""
+            try:
+                while part := stream.recv(65536):
+                    said += part
+            except TimeoutError:
+                pass
+            return said
+
+    def metric(self, name):
+        values = re.findall(rf"^{re.escape(name)}(?:{{.*}})? (\S+)$", self.ask("GET", "/metrics")[1], re.MULTILINE)
+        assert values, name
+        return sum(map(float, values))
+
+    def until(self, what, done):
+        end = time.monotonic() + PATIENCE
+        while not done():
+            assert time.monotonic() < end, what
+            time.sleep(0.01)
+
+    def end(self):
+        """Ends the server, and returns what it said since the beginning."""
+        self.process.send_signal(signal.SIGTERM)
+        said = self.process.communicate(timeout=PATIENCE)[1]
+        assert self.process.returncode == 0, (self.process.returncode, said)
+        return said
+
+
+def translate(given, *options, model="run"):
+    """What `translate` answers."""
+    text = "".join(line + "\n" for line in given)
+    found = subprocess.run([executable, "translate", "--quiet", "--model", folder / model, "--json", *map(str, options)], input=text, capture_output=True,
+                           text=True, check=True).stdout
+    return [json.loads(line) for line in found.splitlines()]
+
+
+KINDS = [{}, {"beam": 1}, {"beam": 4, "n_best": 3, "length_penalty": 1.5, "renormalize": True}, {"sample": True, "seed": 7, "n_best": 2, "top_k": 5},
+         {"sample": True, "seed": 8, "temperature": 1.5}, {"max_length": 4, "at_max_length": "cut", "no_repeat_ngram": 2}, {"compute_type": "int8"}]
+
+
+def flags(options):
+    return [f"--{name.replace('_', '-')}={json.dumps(value).strip(chr(34))}" for name, value in options.items()]
+
+
+def streamed(server, fields):
+    """The events of a streamed answer: (event, data)."""
+    text = server.ask("POST", "/v1/translate", json.dumps({**fields, "stream": True}), {"Content-Type": "application/json"})[1]
+    events = []
+    for block in text.split("\n\n")[:-1]:
+        event = dict(line.split(": ", 1) for line in block.split("\n"))
+        events.append((event.get("event", "message"), json.loads(event["data"])))
+    return events
+
+
+def check_answers(server):
+    """Requests of all kinds, alone and as lists, at the same time."""
+    expected = {json.dumps(kind): translate(lines, *flags(kind)) for kind in KINDS}
+
+    def same(found, one):
+        assert found == {"translation": one["translation"], "hypotheses": one["hypotheses"]}, (found, one)
+
+    def alone(number, kind):
+        sampled = kind.get("sample")  # its random numbers are those of the line's number in the request
+        one = translate([lines[number]], *flags(kind))[0] if sampled else expected[json.dumps(kind)][number]
+        same(server.post("/v1/translate", {"q": lines[number], **kind})["translations"][0], one)
+
+    def together(kind):
+        for found, one in zip(server.post("/v1/translate", {"q": lines, **kind})["translations"], expected[json.dumps(kind)], strict=True):
+            same(found, one)
+
+    def stream(kind):
+        events = streamed(server, {"q": lines[:8], **kind})
+        assert events[-1] == ("done", {}), events[-1]
+        for index, one in enumerate(expected[json.dumps(kind)][:8]):
+            mine = [data for event, data in events[:-1] if data["index"] == index]
+            last = mine.pop()
+            same({name: last[name] for name in ("translation", "hypotheses")}, one)
+            ids = [token for data in mine for token in data["ids"]]
+            assert one["hypotheses"][0]["ids"][:len(ids)] == ids
+            assert one["translation"].startswith("".join(data["text"] for data in mine))
+            if kind.get("beam") == 1:  # every token that another follows comes by itself
+                assert len(mine) >= len(one["hypotheses"][0]["ids"]) - 1 and all(len(data["ids"]) == 1 for data in mine)
+
+    with concurrent.futures.ThreadPoolExecutor(24) as pool:
+        asked = [pool.submit(alone, number, kind) for kind in KINDS for number in range(0, 3 if kind.get("sample") else 40)]
+        asked += [pool.submit(together, kind) for kind in KINDS] + [pool.submit(stream, kind) for kind in KINDS]
+        for one in asked:
+            one.result()
+    prefixes = ["", "su", "a"]
+    (folder / "prefixes").write_text("".join(prefix + "\n" for prefix in prefixes))
+    forced = translate(lines[:3], "--prefix", folder / "prefixes")
+    for found, one in zip(server.post("/v1/translate", {"q": lines[:3], "prefix": prefixes})["translations"], forced, strict=True):
+        same(found, one)
+    print(f"{len(asked)} requests got what translate answers")
+
+
+def check_libretranslate(server):
+    best = [one["translation"] for one in translate(lines)]
+    # Mastodon: TranslationService::LibreTranslate#languages and #translate.
+    answer, text = server.ask("GET", "/languages", headers={"Content-Type": "application/json"})
+    assert answer.status == 200 and json.loads(text) == [{"code": "en", "name": "English", "targets": ["fr"]}], text
+    texts = [f"<p>{lines[0]}<br />{lines[1]}</p>", f"{lines[2]} <span translate=\"no\">:{lines[3]}:</span>", ""]
+    found = server.post("/translate", {"q": texts, "source": "en", "target": "fr", "format": "html", "api_key": ""})
+    assert found == {"translatedText": [f"<p>{best[0]}<br />{best[1]}</p>", f"{best[2]} <span translate=\"no\">:{lines[3]}:</span>", ""]}, found
+    # Weblate: LibreTranslateTranslation.download_languages and .download_translations.
+    answer, text = server.ask("GET", "/languages")
+    assert {language["code"] for language in json.loads(text)} == {"en"}
+    found = server.post("/translate", {"api_key": "", "q": lines[4], "source": "en", "target": "fr"})
+    assert found["translatedText"] == best[4], found
+    # A form, several lines, alternatives.
+    form = urllib.parse.urlencode({"q": f"{lines[5]}\r\n\n{lines[6]}\n", "source": "en", "target": "fr", "alternatives": "2"})
+    answer, text = server.ask("POST", "/translate", form, {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"})
+    others = [[one["text"] for one in entry["hypotheses"]] for entry in translate(lines[5:7], "--n-best", 3)]
+    assert json.loads(text)["translatedText"] == f"{best[5]}\r\n\n{best[6]}\n", text
+    assert json.loads(text)["alternatives"] == [f"{others[0][k]}\r\n\n{others[1][k]}\n" for k in (1, 2)], text
+    answer, _ = server.ask("OPTIONS", "/translate")
+    assert answer.status == 204 and answer.headers["Access-Control-Allow-Origin"] == "*"
+    settings = json.loads(server.ask("GET", "/frontend/settings")[1])
+    assert settings["language"]["target"] == {"code": "fr", "name": "French"} and settings["keyRequired"] is False
+    assert json.loads(server.ask("GET", "/health")[1]) == {"status": "ok"}
+    assert "<form" in server.ask("GET", "/")[1]
+    print("LibreTranslate's clients are served")
+
+
+def check_refusals(server):
+    right = {"q": "x", "source": "en", "target": "fr"}
+    for path, fields, status, message in [
+            ("/translate", {"q": "x", "target": "fr"}, 400, "missing source"),
+            ("/translate", {"source": "en", "target": "fr"}, 400, "missing q"),
+            ("/translate", {**right, "q": 5}, 400, "q: expected a string or a list"),
+            ("/translate", {**right, "source": "auto"}, 400, "auto is not supported"),
+            ("/translate", {**right, "source": "xx"}, 400, "xx is not supported as source"),
+            ("/translate", {**right, "target": "en"}, 400, "en is not supported as target"),
+            ("/translate", {**right, "format": "pdf"}, 400, "format is not supported"),
+            ("/translate", {**right, "alternatives": 1000}, 400, "alternatives: at most 9"),
+            ("/translate", {**right, "alternatives": -1}, 400, "alternatives: expected"),
+            ("/translate", {**right, "q": "x\n" * 2000}, 413, "2000 lines"),
+            ("/v1/translate", {"q": "x", "bean": 3}, 400, "did you mean 'beam'?"),
+            ("/v1/translate", {"q": "x", "beam": 0}, 400, "beam"),
+            ("/v1/translate", {"q": "x", "n_best": 9, "beam": 2}, 400, "n_best is larger than beam"),
+            ("/v1/translate", {"q": "x", "beam": 60000}, 400, "more than all of the room"),
+            ("/v1/translate", {"q": "x", "top_p": 7}, 400, "top_p"),
+            ("/v1/translate", {"q": "x", "suppress": {}}, 400, "suppress: expected"),
+            ("/v1/translate", {"q": "x", "batch_tokens": 7}, 400, "batch_tokens: is the server's"),
+            ("/v1/translate", {"q": "x\ny"}, 400, "a text is one line"),
+            ("/v1/translate", {"q": ["x", "y"], "prefix": "x"}, 400, "prefix: expected one for each of the 2"),
+            ("/v1/translate", [], 400, "not a JSON object"),
+            ("/nowhere", right, 404, "nothing at '/nowhere'"),
+            ("/health", right, 405, "expects GET")]:
+        error = server.post(path, fields, status)["error"]
+        assert message in error, (path, fields, error)
+    for body, kind, status, message in [(b'{"q": "\xff"}', "application/json", 400, "not JSON"), (b'{"q":', "application/json", 400, "not JSON"),
+                                        (b"q=%ff&source=en&target=fr", "application/x-www-form-urlencoded", 400, "q: byte 1 is not valid UTF-8"),
+                                        (b"[" * 100000, "application/json", 400, "nested"), (b"x", "text/plain", 415, "expected application/json")]:
+        answer, text = server.ask("POST", "/translate", body, {"Content-Type": kind})
+        assert answer.status == status and message in json.loads(text)["error"], (body[:20], answer.status, text)
+    for bytes_, status in [(b"nonsense\r\n\r\n", 400), (b"\x00\x01\x02\r\n\r\n", 400), (b"GET /" + b"x" * 20000 + b" HTTP/1.1\r\n\r\n", 400),
+                           (b"POST /translate HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400), (b"DELETE / HTTP/1.0\r\n\r\n", 405)]:
+        assert server.raw(bytes_).split()[1] == b"%d" % status, (bytes_[:30], server.raw(bytes_))
+    half = b'POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"q"'
+    assert server.raw(half) == b""
+    large = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Length: 8000000\r\nConnection: close\r\n\r\n" + b"x" * 8000000
+    assert server.raw(large).split()[1] == b"413"
+    print("what is wrong is refused with its status and a reason")
+
+
+def check_limits():
+    (folder / "keys").write_text("secret\n\nother\n")
+    server = Server("--model", folder / "run", "--queue", 6, "--api-keys", folder / "keys", "--timeout", 2, "--idle", 1, "--max-request", 3000,
+                    "--batch-sentences", 2, "--max-length", 25)
+    try:
+        error = server.post("/translate", {"q": lines[0], "source": "a", "target": "b"}, 403)["error"]
+        assert "needs an API key" in error
+        assert server.post("/translate", {"q": lines[0], "source": "a", "target": "b", "api_key": "secre"}, 403)["error"] == "Invalid API key"
+        best = translate(lines[:1], "--max-length", 25)[0]["translation"]
+        assert server.post("/translate", {"q": lines[0], "source": "a", "target": "b", "api_key": "other"})["translatedText"] == best
+        assert server.post("/v1/translate", {"q": lines[0]}, Authorization="Bearer secret")["translations"][0]["translation"] == best
+        assert server.ask("POST", "/translate", "x" * 3001)[0].status == 413
+
+        # More than may wait: those that find no room are told to come again, and get their answer then.
+        def insist(number):
+            for refused in range(10000):
+                answer, text = server.ask("POST", "/v1/translate", json.dumps({"q": lines[number:number + 3], "beam": 8}), {"Authorization": "Bearer other"})
+                if answer.status != 429:
+                    assert answer.status == 200, text
+                    return refused, json.loads(text)["translations"]
+                assert answer.headers["Retry-After"] == "1"
+                time.sleep(0.002)
+        expected = translate(lines, "--beam", 8, "--max-length", 25)
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            answers = list(pool.map(insist, range(40)))
+        assert sum(refused for refused, _ in answers) > 0
+        for number, (_, found) in enumerate(answers):
+            assert [one["hypotheses"] for one in found] == [one["hypotheses"] for one in expected[number:number + 3]]
+        assert server.metric("xfc_queued_lines") == 0
+
+        # Connections on which nothing moves are closed, and hold nobody up meanwhile.
+        idle = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(400)]
+        for one in idle[::2]:
+            one.sendall(b"POST /translate HTTP/1.1\r\nContent-Le")
+        assert server.ask("GET", "/health")[0].status == 200
+        for one in idle:
+            one.settimeout(PATIENCE)
+            assert one.recv(1) in (b"", b"H")
+            one.close()
+    finally:
+        server.end()
+    print("keys, the queue, sizes and idle connections are limited")
+
+
+def check_leaving(server):
+    """Whoever goes frees his places: thousands of long lines would take minutes."""
+    before = server.metric("xfc_sentences_total")
+    body = json.dumps({"q": [" ".join(lines[:40])[:400]] * 200, "beam": 40, "min_length": 800, "max_length": 1000}).encode()
+    head = b"POST /v1/translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+    streams = []
+    for _ in range(4):
+        streams.append(socket.create_connection(("127.0.0.1", server.port)))
+        streams[-1].sendall(head + body)
+    server.until("the requests are read", lambda: server.metric("xfc_queued_lines") == 800)
+    server.until("lines run", lambda: server.metric("xfc_running_sentences") > 0)
+    for stream in streams:
+        stream.close()
+    server.until("the lines of those who left are forgotten", lambda: server.metric("xfc_queued_lines") == 0)
+    server.until("their places are free", lambda: server.metric("xfc_running_sentences") + server.metric("xfc_waiting_sentences") == 0)
+    assert server.metric("xfc_sentences_total") - before < 400
+    print("those who leave free their places")
+
+
+def check_reload():
+    """SIGHUP: no request is lost, and answers change from the old model's to the new one's."""
+    live = folder / "live"
+    shutil.copytree(folder / "run", live, dirs_exist_ok=True)
+    server = Server("--model", f"en-fr={live}")
+    try:
+        old, new = (translate(lines, model=model) for model in ("run", "run2"))
+        differ = [n for n in range(len(lines)) if old[n]["hypotheses"] != new[n]["hypotheses"]]
+        assert len(differ) > 20
+        stop, seen = [], set()
+
+        def ask(number):
+            count = 0
+            while not stop:
+                n = differ[(number + count) % len(differ)]
+                found = server.post("/v1/translate", {"q": lines[n]})["translations"][0]["hypotheses"]
+                which = [found == one[n]["hypotheses"] for one in (old, new)]
+                assert any(which), (lines[n], found)
+                seen.add(which.index(True))
+                count += 1
+            return count
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            asking = [pool.submit(ask, 7 * number) for number in range(8)]
+            time.sleep(0.2)
+            for name in ("best.safetensors", "last.safetensors"):
+                if (folder / "run2" / name).exists():
+                    shutil.copy(folder / "run2" / name, live / "copy")
+                    os.replace(live / "copy", live / name)
+            server.process.send_signal(signal.SIGHUP)
+            server.until("the new model answers", lambda: 1 in seen)
+            (live / "broken").write_bytes(b"not weights")
+            for name in ("best.safetensors", "last.safetensors"):
+                shutil.copy(live / "broken", live / "copy")
+                os.replace(live / "copy", live / name)
+            server.process.send_signal(signal.SIGHUP)
+            time.sleep(0.3)
+            stop.append(True)
+            answered = sum(one.result() for one in asking)
+        assert seen == {0, 1}, seen
+        assert server.post("/v1/translate", {"q": lines[differ[0]]})["translations"][0]["hypotheses"] == new[differ[0]]["hypotheses"]
+    finally:
+        said = server.end()
+    assert "loaded en-fr again" in said and "was not loaded again" in said, said
+    assert answered > 20
+    print("no request is lost while weights are replaced")
+
+
+def check_end(server):
+    """SIGTERM: what was asked before is answered, and the server ends."""
+    asking = lines[:60]
+    expected = translate(asking, "--beam", 12)
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        asked = [pool.submit(server.post, "/v1/translate", {"q": asking, "beam": 12}) for _ in range(8)]
+        server.until("all are asked", lambda: server.metric("xfc_queued_lines") == 8 * len(asking))
+        said = server.end()
+        for one in asked:
+            assert [found["hypotheses"] for found in one.result()["translations"]] == [entry["hypotheses"] for entry in expected]
+    assert said.splitlines() == ["serve: ending: answers what was asked", "serve: stopped"], said
+    try:
+        socket.create_connection(("127.0.0.1", server.port), timeout=1)
+        raise AssertionError("somebody still listens")
+    except ConnectionRefusedError:
+        pass
+    print("what was asked before the end is answered")
+
+
+def check_several():
+    """Two directions of one executable, and a packed one."""
+    server = Server("--model", f"en-fr={folder / 'run'}", f"en-de={folder / 'run2'}", "--threads", 1)
+    try:
+        assert json.loads(server.ask("GET", "/languages")[1]) == [{"code": "en", "name": "English", "targets": ["fr", "de"]}]
+        for target, model in (("fr", "run"), ("de", "run2")):
+            found = server.post("/translate", {"q": lines[:20], "source": "en", "target": target})["translatedText"]
+            assert found == [one["translation"] for one in translate(lines[:20], model=model)]
+        assert "missing source" in server.post("/v1/translate", {"q": "x"}, 400)["error"]
+    finally:
+        server.end()
+    server = Server("--direction", "en-fr", program=folder / "packed")
+    try:
+        found = server.post("/translate", {"q": lines[:20], "source": "en", "target": "fr"})["translatedText"]
+        assert found == [one["translation"] for one in translate(lines[:20])]
+    finally:
+        server.end()
+    print("several directions and a packed model are served")
+
+
+server = Server("--model", f"en-fr={folder / 'run'}", "--max-request", 1000000, "--queue", 1500)
+for check in (check_answers, check_libretranslate, check_refusals, check_leaving, check_end):
+    begin = time.monotonic()
+    check(server)
+    print(f"  {check.__name__}: {time.monotonic() - begin:.1f} s", file=sys.stderr)
+for check in (check_limits, check_reload, check_several):
+    begin = time.monotonic()
+    check()
+    print(f"  {check.__name__}: {time.monotonic() - begin:.1f} s", file=sys.stderr)
