@@ -75,6 +75,9 @@ struct Executor::State {
     while (problem.empty() && serve())
       ;
     count(0, 0);
+    // What belongs to this thread, such as a GPU's context, ends on it.
+    decoder.reset();
+    model = {};
   }
 
   // The numbers are those of all executors that share the counts.

@@ -2,6 +2,7 @@
 
 FOLDER holds a trained model (run), another one of the same shape (run2), lines (a), and a packed executable (packed). The requests of Mastodon
 and Weblate are those that their sources build (app/lib/translation_service/libre_translate.rb, weblate/machinery/libretranslate.py)."""
+import atexit
 import concurrent.futures
 import http.client
 import json
@@ -24,6 +25,7 @@ PATIENCE = 30  # seconds
 class Server:
     def __init__(self, *arguments, program=executable):
         self.process = subprocess.Popen([program, "serve", "--port", "0", *map(str, arguments)], stderr=subprocess.PIPE, text=True)
+        atexit.register(self.process.kill)  # whatever fails
         first = self.process.stderr.readline()
         self.port = int(re.fullmatch(r"serve: listening on http://127\.0\.0\.1:(\d+)\n", first)[1])
 
@@ -40,9 +42,9 @@ class Server:
         assert answer.status == status, (answer.status, text)
         return json.loads(text)
 
-    def raw(self, data):
-        """The whole of what the server says to these bytes before it closes the connection, or for a second."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=1) as stream:
+    def raw(self, data, patience=PATIENCE):
+        """What the server says to these bytes before it closes the connection, or while it does not."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=patience) as stream:
             stream.sendall(data)
             said = b""
             try:
@@ -201,9 +203,10 @@ def check_refusals(server):
         assert answer.status == status and message in json.loads(text)["error"], (body[:20], answer.status, text)
     for bytes_, status in [(b"nonsense\r\n\r\n", 400), (b"\x00\x01\x02\r\n\r\n", 400), (b"GET /" + b"x" * 20000 + b" HTTP/1.1\r\n\r\n", 400),
                            (b"POST /translate HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400), (b"DELETE / HTTP/1.0\r\n\r\n", 405)]:
-        assert server.raw(bytes_).split()[1] == b"%d" % status, (bytes_[:30], server.raw(bytes_))
+        said = server.raw(bytes_)
+        assert said.split()[1:2] == [b"%d" % status], (bytes_[:30], said)
     half = b'POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"q"'
-    assert server.raw(half) == b""
+    assert server.raw(half, 0.5) == b""
     large = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Length: 8000000\r\nConnection: close\r\n\r\n" + b"x" * 8000000
     assert server.raw(large).split()[1] == b"413"
     print("what is wrong is refused with its status and a reason")
