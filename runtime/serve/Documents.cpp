@@ -142,7 +142,10 @@ size_t endOfElement(std::string_view html, const Tag &tag) {
     if (next->end == noEnd)
       break;
     at = isRaw(*next) ? endOfRaw(html, *next) : next->end;
-    if (next->name == tag.name && !next->empty && (depth += next->closes ? -1 : 1) == 0)
+    if (next->name != tag.name || next->empty)
+      continue;
+    depth += next->closes ? -1 : 1;
+    if (depth == 0)
       return at;
   }
   return html.size();

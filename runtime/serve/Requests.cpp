@@ -137,7 +137,7 @@ TranslationRequest readLibreTranslate(std::string_view contentType, std::string_
     if (!fields.contains(name))
       refuse(std::string("Invalid request: missing ") + name + " parameter");
   const std::string format = stringField(fields, "format");
-  if (format != "" && format != "text" && format != "html")
+  if (!format.empty() && format != "text" && format != "html")
     refuse(shownJson(format) + " format is not supported; expected text or html");
   request.html = format == "html";
   if (const auto given = fields.find("alternatives"); given != fields.end() && !given->is_null()) {
