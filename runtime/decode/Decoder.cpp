@@ -243,7 +243,8 @@ std::vector<int32_t> Decoder::settled(RequestId id) const {
   const Sentence *sentence = find(id);
   if (!sentence)
     return {};
-  const std::vector<int32_t> &best = sentence->search->live().front().ids;
+  const std::span<LiveHypothesis> live = sentence->search->live();
+  const std::vector<int32_t> &best = live.front().ids;
   return {best.begin(), best.begin() + static_cast<std::ptrdiff_t>(sentence->search->settled())};
 }
 

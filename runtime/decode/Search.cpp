@@ -324,9 +324,9 @@ std::vector<std::vector<Hypothesis>> search(Engine &engine, const std::vector<st
   SentenceSet set(engine, sources, options, prefixes, first, /*ownRows=*/false);
   while (set.advance(done)) {
   }
-  std::vector<std::vector<Hypothesis>> found;
-  for (auto &result : set.results)
-    found.push_back(std::move(*result));
+  std::vector<std::vector<Hypothesis>> found(sources.size());
+  for (size_t sentence = 0; sentence < found.size(); ++sentence)
+    found[sentence] = std::move(*set.results[sentence]);
   return found;
 }
 
