@@ -1,6 +1,6 @@
 // Links objects and the runtime into an executable or a library. lld is called directly with the C library's start
 // files, so that the user's machine needs no compiler driver, only lld, libc6-dev, and GCC's start files and static
-// libstdc++.
+// libstdc++. Packages of xfc bring all of these: lld inside xfc, and the files beside those of the runtime.
 #include "Link.h"
 #include "support/Files.h"
 #include "support/TemporaryFolder.h"
@@ -17,10 +17,17 @@
 #include "llvm/Support/raw_ostream.h"
 
 namespace xfc {
+
+ContainedLinker containedLinker = nullptr;
+
 namespace {
 
 namespace fs = llvm::sys::fs;
 namespace path = llvm::sys::path;
+
+// Where systems have the C library.
+constexpr const char *libraryFolders[] = {"/usr/lib/x86_64-linux-gnu", "/lib/x86_64-linux-gnu", "/usr/lib64", "/lib64",
+                                          "/usr/lib"};
 
 std::string inside(llvm::StringRef folder, llvm::StringRef name) {
   llvm::SmallString<256> result(folder);
@@ -28,7 +35,10 @@ std::string inside(llvm::StringRef folder, llvm::StringRef name) {
   return result.str().str();
 }
 
+// What to run lld as: a path, or only a name where this program contains it.
 std::string findLinker() {
+  if (containedLinker)
+    return "ld.lld";
   const llvm::StringRef debian = "/usr/lib/llvm-22/bin";
   for (const char *name : {"ld.lld-22", "ld.lld"})
     for (llvm::ArrayRef<llvm::StringRef> folders :
@@ -48,8 +58,8 @@ std::string findFolder(llvm::ArrayRef<std::string> folders, llvm::StringRef file
               "; install it (Debian: apt-get install " + package.str() + ")");
 }
 
-// GCC's folders, the newest version first.
-std::vector<std::string> gccFolders() {
+// GCC's folders, the newest version first, after the folder of the runtime, where packages of xfc have its files.
+std::vector<std::string> gccFolders(const std::string &runtime) {
   std::vector<std::pair<int, std::string>> versions;
   for (const char *base :
        {"/usr/lib/gcc/x86_64-linux-gnu", "/usr/lib/gcc/x86_64-redhat-linux", "/usr/lib/gcc/x86_64-pc-linux-gnu"}) {
@@ -61,12 +71,11 @@ std::vector<std::string> gccFolders() {
     }
   }
   llvm::sort(versions);
-  std::vector<std::string> folders;
-  folders.reserve(versions.size());
+  std::vector<std::string> folders = {runtime};
   for (auto &[version, folder] : versions)
     folders.push_back(folder);
-  if (folders.empty())
-    folders.push_back("/usr/lib/gcc");
+  if (versions.empty())
+    folders.emplace_back("/usr/lib/gcc");
   return folders;
 }
 
@@ -100,8 +109,22 @@ void writeObjects(const std::vector<ObjectFile> &objects, const TemporaryFolder 
   }
 }
 
-// Runs lld with `arguments`. Throws Error with lld's messages if it fails.
-void run(const std::string &linker, const std::vector<std::string> &arguments, const TemporaryFolder &folder) {
+// Runs lld, which is the first of `arguments`. Throws Error with lld's messages if it fails.
+void run(const std::vector<std::string> &arguments, const TemporaryFolder &folder) {
+  const std::string &linker = arguments.front();
+  const auto fail = [&linker](const std::string &reason, llvm::StringRef messages) {
+    throw Error("link: " + linker + " failed: " + reason + messages.take_front(2000).rtrim().str());
+  };
+  if (containedLinker) {
+    std::vector<const char *> words;
+    for (const std::string &argument : arguments)
+      words.push_back(argument.c_str());
+    std::string messages;
+    llvm::raw_string_ostream stream(messages);
+    if (!containedLinker(words, stream))
+      fail("", messages);
+    return;
+  }
   const std::string messages = folder.file("messages");
   std::vector<llvm::StringRef> references(arguments.begin(), arguments.end());
   std::optional<llvm::StringRef> redirects[] = {llvm::StringRef(""), messages, messages};
@@ -109,19 +132,25 @@ void run(const std::string &linker, const std::vector<std::string> &arguments, c
   int status = llvm::sys::ExecuteAndWait(linker, references, std::nullopt, redirects, 0, 0, &reason);
   if (status == 0)
     return;
-  if (auto log = llvm::MemoryBuffer::getFile(messages))
-    reason += (*log)->getBuffer().take_front(2000).rtrim().str();
-  throw Error("link: " + linker + " failed: " + reason);
+  auto log = llvm::MemoryBuffer::getFile(messages);
+  fail(reason, log ? (*log)->getBuffer() : "");
+}
+
+void append(std::vector<std::string> &arguments, const std::vector<std::string> &more) {
+  arguments.insert(arguments.end(), more.begin(), more.end());
 }
 
 // The files that every link needs besides the objects.
 struct Parts {
   std::string linker = findLinker();
   std::string runtime = findRuntime();
-  std::string start = findFolder({"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"}, "Scrt1.o", "libc6-dev");
+  std::string start;
   std::string gcc;
   Parts() {
-    std::vector<std::string> candidates = gccFolders();
+    std::vector<std::string> candidates = {runtime};
+    candidates.insert(candidates.end(), std::begin(libraryFolders), std::end(libraryFolders));
+    start = findFolder(candidates, "Scrt1.o", "libc6-dev");
+    candidates = gccFolders(runtime);
     gcc = findFolder(candidates, "crtbeginS.o", "libgcc-12-dev");
     findFolder(candidates, "libstdc++.a", "libstdc++-12-dev");
   }
@@ -158,10 +187,6 @@ struct Parts {
             inside(start, "crtn.o")};
   }
 };
-
-void append(std::vector<std::string> &arguments, const std::vector<std::string> &more) {
-  arguments.insert(arguments.end(), more.begin(), more.end());
-}
 
 std::vector<std::string> writeObjects(const std::vector<std::vector<ObjectFile>> &objects,
                                       const TemporaryFolder &folder) {
@@ -222,17 +247,49 @@ std::string archiveOf(const std::string &object, const std::string &name) {
   return (*archive)->getBuffer().str();
 }
 
+// The newest version of glibc's interface that a file names: {2, 36} for GLIBC_2.36. {0, 0}: none, or no file.
+std::pair<unsigned, unsigned> newestGlibc(const std::string &file) {
+  std::pair<unsigned, unsigned> newest;
+  if (!fs::exists(file))
+    return newest;
+  const llvm::StringRef prefix = "GLIBC_";
+  const MappedFile mapped(file);
+  llvm::StringRef rest = mapped.contents();
+  for (size_t at = rest.find(prefix); at != llvm::StringRef::npos; at = rest.find(prefix)) {
+    rest = rest.substr(at + prefix.size());
+    std::pair<unsigned, unsigned> version;
+    if (llvm::StringRef digits = rest.take_front(16); !digits.consumeInteger(10, version.first) &&
+                                                      digits.consume_front(".") &&
+                                                      !digits.consumeInteger(10, version.second))
+      newest = std::max(newest, version);
+  }
+  return newest;
+}
+
 } // namespace
+
+std::string whyNotHere(const std::string &file) {
+  const auto needed = newestGlibc(file);
+  std::pair<unsigned, unsigned> found;
+  for (const char *folder : libraryFolders)
+    found = std::max(found, newestGlibc(inside(folder, "libc.so.6")));
+  if (found >= needed)
+    return "";
+  const auto shown = [](std::pair<unsigned, unsigned> version) {
+    return "glibc " + std::to_string(version.first) + "." + std::to_string(version.second);
+  };
+  return file + " needs " + shown(needed) + ", and this machine has " + (found.first ? shown(found) : "none") +
+         ": use it on Debian 12, Ubuntu 24.04, Fedora 37 or later";
+}
 
 void linkObject(const std::vector<ObjectFile> &objects, const std::string &output) {
   if (objects.size() == 1)
     return writeFile(output, {objects[0].data(), objects[0].size()});
-  std::string linker = findLinker();
   const TemporaryFolder folder("link");
   const std::string whole = folder.file("whole");
-  std::vector<std::string> arguments = {linker, "-r", "-m", "elf_x86_64", "-o", whole};
+  std::vector<std::string> arguments = {findLinker(), "-r", "-m", "elf_x86_64", "-o", whole};
   append(arguments, writeObjects({objects}, folder));
-  run(linker, arguments, folder);
+  run(arguments, folder);
   writeFile(output, MappedFile(whole).contents());
 }
 
@@ -246,7 +303,7 @@ void linkExecutable(const std::vector<std::vector<ObjectFile>> &objects, const s
   append(arguments, writeObjects(objects, folder));
   append(arguments, parts.archives());
   append(arguments, parts.ending());
-  run(parts.linker, arguments, folder);
+  run(arguments, folder);
   writeFile(output, MappedFile(whole).contents(), /*executable=*/true);
 }
 
@@ -276,7 +333,7 @@ std::vector<std::string> linkLibrary(const std::vector<std::vector<ObjectFile>> 
   append(arguments, files);
   append(arguments, parts.archives());
   append(arguments, parts.ending());
-  run(parts.linker, arguments, temporary);
+  run(arguments, temporary);
 
   // The static library is a single object. Its COMDAT groups become plain sections, so that a link cannot replace their
   // definitions by those of other objects. Sections stay separate, so that a program's link can drop the unused ones.
@@ -285,7 +342,7 @@ std::vector<std::string> linkLibrary(const std::vector<std::vector<ObjectFile>> 
   append(arguments, files);
   append(arguments, parts.archives());
   append(arguments, {"-u", "__cxa_pure_virtual", "-Bstatic", "-lstdc++", "-lgcc", "-lgcc_eh"});
-  run(parts.linker, arguments, temporary);
+  run(arguments, temporary);
 
   FileWriter sharedLibrary(written[0], /*executable=*/true), staticLibrary(written[1]), header(written[2]);
   sharedLibrary.write(MappedFile(shared).contents());

@@ -2,9 +2,16 @@
 #pragma once
 
 #include "MachineCode/ObjectFile.h"
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/Support/raw_ostream.h"
 #include <string>
 
 namespace xfc {
+
+// lld as a part of this program, in place of one that is installed: a function that takes lld's command line, whose
+// first word is its name, writes what it has to say, and returns whether it succeeded.
+using ContainedLinker = bool (*)(llvm::ArrayRef<const char *> arguments, llvm::raw_ostream &messages);
+extern ContainedLinker containedLinker; // null in a program without lld
 
 // Links groups of objects with the runtime that is installed beside this compiler. The output is renamed into place
 // atomically. Throws Error naming what is missing: lld, the C library's start files, libstdc++, or the runtime.
@@ -15,5 +22,8 @@ void linkExecutable(const std::vector<std::vector<ObjectFile>> &objects, const s
 std::vector<std::string> linkLibrary(const std::vector<std::vector<ObjectFile>> &objects, const std::string &output);
 // Combines one group into one object, which is renamed into place atomically. Throws Error if lld is missing or fails.
 void linkObject(const std::vector<ObjectFile> &objects, const std::string &output);
+// Why this executable or library cannot be loaded on this machine, whose C library may be older than the one that it
+// was linked with; "" if it can.
+std::string whyNotHere(const std::string &file);
 
 } // namespace xfc

@@ -88,6 +88,12 @@ void writeText(const std::string &file, const std::string &text) {
     writeFile(file, text);
 }
 
+void reportWritten(const std::string &file) {
+  std::fprintf(stderr, "xfc: wrote %s\n", file.c_str());
+  if (const std::string why = whyNotHere(file); !why.empty())
+    std::fprintf(stderr, "warning: %s\n", why.c_str());
+}
+
 // A plan was made for one target, with everything that these options choose.
 void refuseChoices(const Command &command) {
   for (const char *flag : {"--target", "--cpu", "--cuda-arch", "--dtype", "--mode", "--distillation",
@@ -125,12 +131,11 @@ void compile(const CompileOptions &options, const Command &command) {
     std::string output = options.output.empty() ? "./" + name : options.output;
     if (options.emit == "exe") {
       linkExecutable(objects, output);
-      std::fprintf(stderr, "xfc: wrote %s\n", output.c_str());
-      return;
+      return reportWritten(output);
     }
     if (options.emit == "lib") {
       for (const std::string &file : linkLibrary(objects, output))
-        std::fprintf(stderr, "xfc: wrote %s\n", file.c_str());
+        reportWritten(file);
       return;
     }
     for (size_t i = 0; i < objects.size(); ++i) {
