@@ -81,6 +81,18 @@ const TensorView *OurModel::tensor(const std::string &name) const {
   return parameter ? &tensors.at(parameter->name) : nullptr;
 }
 
+FoundDescription descriptionIn(const std::string &folder) {
+  if (const std::string json = folder + "/model.json"; exists(json))
+    return {readFile(json), json};
+  const std::string file = weightsOf(folder);
+  Metadata metadata;
+  parseSafetensors(MappedFile::readOnly(file).contents(), file, &metadata);
+  const auto own = metadata.find("description");
+  if (own == metadata.end() || own->second.empty())
+    throw Error(file + ": does not say which model it belongs to; expected weights that train or `xfc import` wrote");
+  return {own->second, file};
+}
+
 OurModel readOurModel(const std::string &folder) {
   if (!fs::is_directory(folder))
     throw Error(folder + ": is not a folder; expected the --out folder of train, or a folder made by `xfc import`");
@@ -88,15 +100,9 @@ OurModel readOurModel(const std::string &folder) {
   OurModel model{file, file, MappedFile::readOnly(file), {}, {}, {}, vocabulariesIn(folder)};
   Metadata metadata;
   const TensorViews views = parseSafetensors(model.contents.contents(), file, &metadata);
-  const auto own = metadata.find("description");
-  std::string text = own == metadata.end() ? "" : own->second;
-  if (const std::string json = folder + "/model.json"; exists(json)) {
-    text = readFile(json);
-    model.describedBy = json;
-  }
-  if (text.empty())
-    throw Error(file + ": does not say which model it belongs to; expected weights that train or `xfc import` wrote");
-  model.description = parseDescription(text, model.describedBy);
+  const FoundDescription own = descriptionIn(folder);
+  model.describedBy = own.file;
+  model.description = parseDescription(own.text, own.file);
   const nlohmann::json canonical = parseJson(model.description.canonical, model.describedBy);
   if (canonical.contains("generation"))
     model.generation =

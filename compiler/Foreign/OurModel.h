@@ -22,6 +22,13 @@ struct OurModel {
   const TensorView *tensor(const std::string &name) const;
 };
 
+// The description of the model in such a folder: its model.json, or else what its weights record. Throws Error if there
+// is none.
+struct FoundDescription {
+  std::string text, file; // the file that the text is from
+};
+FoundDescription descriptionIn(const std::string &folder);
+
 // Reads the --out folder of train, whose best weights are taken, or else its last; or a folder that import made. Throws
 // an Error if the weights are not those of the model, or are damaged.
 OurModel readOurModel(const std::string &folder);

@@ -44,8 +44,8 @@ public:
   Description read(std::string_view text) {
     root = parseJson(text, file);
     JsonValue top(root, file, "");
-    top.onlyKeys({"$schema", "format", "name", "params", "tokens", "generation", "training", "init", "share", "encoder",
-                  "decoder", "head"},
+    top.onlyKeys({"$schema", "format", "name", "summary", "params", "tokens", "generation", "training", "init", "share",
+                  "encoder", "decoder", "head"},
                  "a model");
     top.at("format", "\"xfc-model/1\"").oneOf({"xfc-model/1"}, "format");
     model.name = nameOf(top.at("name", "the name of the model"));
@@ -74,6 +74,7 @@ public:
     }
     readShare(top);
     root.erase("$schema");
+    root.erase("summary");
     model.canonical = root.dump();
     return std::move(model);
   }

@@ -8,6 +8,7 @@
 #include "mlir/IR/MLIRContext.h"
 #include "support/Error.h"
 #include "support/Files.h"
+#include "support/Terminal.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/SourceMgr.h"
 #include <algorithm>
@@ -91,7 +92,7 @@ void writeText(const std::string &file, const std::string &text) {
 void reportWritten(const std::string &file) {
   std::fprintf(stderr, "xfc: wrote %s\n", file.c_str());
   if (const std::string why = whyNotHere(file); !why.empty())
-    std::fprintf(stderr, "warning: %s\n", why.c_str());
+    printMessage(MessageKind::Warning, why.c_str());
 }
 
 // A plan was made for one target, with everything that these options choose.
@@ -164,9 +165,12 @@ void compile(const CompileOptions &options, const Command &command) {
 
 void addCompile(Command app) {
   auto options = std::make_shared<CompileOptions>();
-  Command command = app.addVerb("compile", "compile a model into one executable that trains, translates and scores");
+  Command command = app.addVerb("compile", "compile a model into one executable that trains, translates and scores",
+                                "xfc compile tiny --vocab spm.model -o translator");
   options->model.addTo(command);
+  command.setSubject("Output");
   command.addOption("-o,--output", options->output, "the file to write (default: ./ and the model's name)");
+  command.setSubject("Machines and precision");
   command
       .addOption("--target", options->target,
                  "what to generate code for: cpu, cuda (NVIDIA GPUs; the executable contains PTX and needs only the "
@@ -189,6 +193,7 @@ void addCompile(Command app) {
                  "type of matrix products: f32; bf16, where parameters, sums and everything else stay f32; or f64, "
                  "for checking gradients")
       .showDefault();
+  command.setSubject("Programs");
   command.addOption("--mode", options->mode, "programs to include: train, decode").showDefault();
   command
       .addOption("--distillation", options->distillation,
@@ -213,14 +218,17 @@ void addCompile(Command app) {
       .addOption("--guided-alignment-head", options->guidedHead,
                  "its head that is guided: mean, the average of all, or a number from 1")
       .showDefault();
+  command.setSubject("Optimization");
   options->noFuse.addTo(command);
   options->recompute.addTo(command);
+  command.setSubject("Output");
   command
       .addOption(
           "--emit", options->emit,
           "exe; lib: a library to call from C (libNAME.so, libNAME.a and xfc.h for -o NAME); or stop early: obj, "
           "llvm, ptx, or a phase listed by `xfc phases`")
       .showDefault();
+  command.setSubject("Debugging");
   command.addOption("--dump-ir-dir", options->pipeline.dumpDirectory,
                     "write to this folder what every pass changed, and a reproducer if one fails");
   command
@@ -228,7 +236,8 @@ void addCompile(Command app) {
           "--cache", options->pipeline.cacheDirectory,
           "cache the machine code of kernels in this folder, and reuse it for kernels that have not changed; those not "
           "used for a week, and the oldest beyond 1 GiB, are removed, and you may remove anything at any time")
-      .fromEnvironment("XFC_CACHE");
+      .fromEnvironment("XFC_CACHE")
+      .subject("Output");
   command.addFlag("--check-bounds", options->pipeline.checkBounds,
                   "generate CPU code that checks every load and store, and stops with a message at one outside its "
                   "operands: about ten times slower, for debugging the compiler");
@@ -237,7 +246,7 @@ void addCompile(Command app) {
 }
 
 void addPhases(Command app) {
-  Command command = app.addVerb("phases", "list the phases --emit can stop after");
+  Command command = app.addVerb("phases", "list the phases --emit can stop after", "xfc phases");
   command.setWork([] {
     for (const PhaseInfo &info : phases())
       std::printf("%-15s %s\n", info.name, info.summary);

@@ -1,6 +1,7 @@
 // `xfc export`: turns a model of ours into a folder that another program reads.
 #include "ExportCommand.h"
 #include "Foreign/Export.h"
+#include "support/Terminal.h"
 #include <cstdio>
 #include <memory>
 
@@ -9,7 +10,7 @@ namespace xfc {
 static void exportModel(const ExportOptions &options) {
   const ForeignExport done = exportForeign(options);
   for (const std::string &note : done.notes)
-    std::fprintf(stderr, "note: %s\n", note.c_str());
+    printMessage(MessageKind::Note, note.c_str());
   std::string files;
   for (const std::string &file : done.files)
     files += (files.empty() ? "" : ", ") + file;
@@ -26,7 +27,8 @@ void addExport(Command app) {
     names.push_back(format.name);
     meanings += (meanings.empty() ? "" : "; ") + format.name + ": " + format.what;
   }
-  Command command = app.addVerb("export", "convert a model and its weights to a folder that another program can read");
+  Command command = app.addVerb("export", "convert a model and its weights to a folder that another program can read",
+                                "xfc export run --to hf -o folder");
   command
       .addOption("folder", options->from,
                  "the --out folder of train (its best weights, or else its last), or a folder made by `xfc import`")

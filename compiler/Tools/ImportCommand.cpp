@@ -1,6 +1,7 @@
 // `xfc import`: turns a model of another program into a folder that `xfc compile` takes.
 #include "ImportCommand.h"
 #include "Foreign/Foreign.h"
+#include "support/Terminal.h"
 #include <cstdio>
 #include <memory>
 
@@ -9,7 +10,7 @@ namespace xfc {
 static void import(const ForeignOptions &options) {
   const ForeignImport done = importForeign(options);
   for (const std::string &note : done.notes)
-    std::fprintf(stderr, "note: %s\n", note.c_str());
+    printMessage(MessageKind::Note, note.c_str());
   std::fprintf(stderr,
                "xfc: wrote %s: model.json, model.safetensors%s of '%s', %zu parameters, %.1f MB; next: "
                "xfc compile %s -o translator\n",
@@ -19,9 +20,10 @@ static void import(const ForeignOptions &options) {
 
 void addImport(Command app) {
   auto options = std::make_shared<ForeignOptions>();
-  Command command =
-      app.addVerb("import", "convert another program's model to model.json and weights: " + listedFamilies() +
-                                "; Marian's .npz files, CTranslate2 folders");
+  Command command = app.addVerb("import",
+                                "convert another program's model to model.json and weights: " + listedFamilies() +
+                                    "; Marian's .npz files, CTranslate2 folders",
+                                "xfc import opus-mt-en-de -o model");
   command
       .addOption("folder", options->from,
                  "a Hugging Face folder (config.json, and model.safetensors or its shards with their index), a Marian "

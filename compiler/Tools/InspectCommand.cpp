@@ -207,15 +207,18 @@ void inspect(const InspectOptions &options) {
 void addInspect(Command app) {
   auto options = std::make_shared<InspectOptions>();
   Command command =
-      app.addVerb("inspect", "show the parameters, operations, memory and graph of a model or an executable");
+      app.addVerb("inspect", "show the parameters, operations, memory and graph of a model or an executable",
+                  "xfc inspect tiny --svg graph.svg");
   options->model.addTo(command);
+  command.setSubject("What is planned");
   options->noFuse.addTo(command);
   options->recompute.addTo(command);
-  command.addOption("--svg", options->svg, "also draw the graph to this file");
+  command.addOption("--svg", options->svg, "also draw the graph to this file").subject("Options");
   command.addOption("--target", options->target, "what to plan for: cpu or cuda").showDefault();
   command.addOption("--cpu", options->cpu, "the instruction set to plan for").showDefault();
   command.addOption("--cuda-arch", options->cudaArch, "the GPU architecture to plan for").showDefault();
   command.addOption("--dtype", options->dtype, "type of matrix products, as for `xfc compile`").showDefault();
+  command.setSubject("Batches");
   command.addOption("--batch-tokens", options->batchTokens, "tokens in a training batch, on each side")
       .showDefault()
       .positive();
@@ -223,8 +226,9 @@ void addInspect(Command app) {
   command.addOption("--sentences", options->sentences, "sentences decoded at a time").showDefault().positive();
   command.addOption("--beam", options->beam, "hypotheses per sentence").showDefault().positive();
   command.addOption("--threads", options->threads, "threads that need scratch memory").showDefault().within(1, 4096);
-  command.addFlag("--json", options->json, "print one JSON object");
-  command.addFlag("--plan", options->plan, "print the plan instead: its kernels, and the launches of each program");
+  command.addFlag("--json", options->json, "print one JSON object").subject("Options");
+  command.addFlag("--plan", options->plan, "print the plan instead: its kernels, and the launches of each program")
+      .subject("Options");
   command.setWork([options] { inspect(*options); });
 }
 

@@ -1,6 +1,9 @@
 // Parses the arguments that subcommands reading a model share, and loads the module that they select.
 #include "ModelArguments.h"
+#include "Foreign/OurModel.h"
 #include "Pipeline/Pipeline.h"
+#include "ShippedModels.h"
+#include "support/CommandLine.h"
 #include "support/Error.h"
 #include "support/Files.h"
 #include "text/Vocabulary.h"
@@ -12,10 +15,13 @@
 namespace xfc {
 
 void ModelArguments::addTo(Command command) {
+  const Subject ofModel(command, "Model");
   command
-      .addOption("model", given,
-                 "a model.json, a folder made by `xfc import`, or a module printed by --emit imported or --emit "
-                 "scheduled (.mlir)")
+      .addOption(
+          "model", given,
+          "a model.json, the name of a model that ships (`xfc models` lists them), a folder made by `xfc import` or "
+          "by train, a module printed by --emit imported or --emit scheduled (.mlir), or -: a model.json from standard "
+          "input")
       .required();
   CommandOption joint =
       command.addOption("--vocab", vocabulary, "vocabulary of both languages: sets vocabulary sizes and token ids");
@@ -49,9 +55,30 @@ static void addVocabulary(std::vector<Override> &overrides, const std::string &f
     overrides.push_back({key, std::to_string(id)});
 }
 
+// What the argument names. A file or folder goes before a model that ships with the same name.
+static FoundDescription describedBy(const std::string &given) {
+  if (given == "-")
+    return {readFile("/dev/stdin"), "standard input"};
+  if (std::filesystem::is_directory(given))
+    return descriptionIn(given);
+  std::vector<std::string> names;
+  if (!exists(given) && given.find_first_of("/.") == std::string::npos)
+    for (const ShippedModel &model : shippedModels()) {
+      if (model.name == given)
+        return {readFile(model.file), model.file};
+      names.push_back(model.name);
+    }
+  if (!names.empty()) {
+    const std::string near = nearest(given, names);
+    throw Error(given + ": there is no such file, and no model of this name ships with xfc" +
+                (near.empty() ? "; " : "; did you mean '" + near + "'? ") + "`xfc models` lists those that do");
+  }
+  return {readFile(given), given};
+}
+
 mlir::OwningOpRef<mlir::ModuleOp> ModelArguments::load(const ImportOptions &options, mlir::MLIRContext &context) const {
-  const std::string file = std::filesystem::is_directory(given) ? given + "/model.json" : given;
-  if (file.ends_with(".mlir")) {
+  if (given.ends_with(".mlir")) {
+    const std::string &file = given;
     if (!settings.empty() || !vocabulary.empty() || !sourceVocabulary.empty() || !targetVocabulary.empty())
       throw Error(file + ": the values of a module are fixed; give --set and vocabularies when you make it: "
                          "`xfc compile model.json --set KEY=VALUE --emit imported`");
@@ -82,7 +109,8 @@ mlir::OwningOpRef<mlir::ModuleOp> ModelArguments::load(const ImportOptions &opti
       throw UsageError("--set", "expected KEY=VALUE, found '" + setting + "'");
     overrides.push_back({setting.substr(0, equals), setting.substr(equals + 1)});
   }
-  return importModel(parseDescription(readFile(file), file, overrides), options, context);
+  const FoundDescription found = describedBy(given);
+  return importModel(parseDescription(found.text, found.file, overrides), options, context);
 }
 
 std::vector<std::string> splitList(const std::string &text) {

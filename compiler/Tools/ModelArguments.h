@@ -15,9 +15,9 @@ struct ModelArguments {
   std::vector<std::string> settings; // KEY=VALUE
 
   void addTo(Command command);
-  // Reads and validates the model: either a model.json or a folder that holds one, where --vocab overrides
-  // source_vocab, target_vocab and the token ids before --set is applied, or a module printed by `--emit imported`
-  // or, as a plan, by `--emit scheduled` (.mlir). Throws Error, for a module after diagnostics.
+  // Reads and validates the model: either a description (a file, a folder's, one that ships, or standard input), where
+  // --vocab overrides source_vocab, target_vocab and the token ids before --set is applied, or a module printed by
+  // `--emit imported` or, as a plan, by `--emit scheduled` (.mlir). Throws Error, for a module after diagnostics.
   mlir::OwningOpRef<mlir::ModuleOp> load(const ImportOptions &options, mlir::MLIRContext &context) const;
 };
 

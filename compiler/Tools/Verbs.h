@@ -5,6 +5,7 @@
 #include "ExportCommand.h"
 #include "ImportCommand.h"
 #include "InspectCommand.h"
+#include "ModelsCommand.h"
 #include "VocabCommand.h"
 #include "support/Verb.h"
 
@@ -12,8 +13,8 @@ namespace xfc {
 
 // In the order in which --help lists them.
 inline constexpr Verb compilerVerbs[] = {
-    {"compile", addCompile}, {"import", addImport},   {"export", addExport},
-    {"vocab", addVocab},     {"inspect", addInspect}, {"phases", addPhases},
+    {"compile", addCompile}, {"import", addImport}, {"export", addExport}, {"vocab", addVocab},
+    {"inspect", addInspect}, {"models", addModels}, {"phases", addPhases},
 };
 
 } // namespace xfc

@@ -81,7 +81,8 @@ void trainVocabulary(const VocabOptions &options) {
 } // namespace
 
 void addVocab(Command app) {
-  Command command = app.addVerb("vocab", "make a SentencePiece vocabulary from text: pad 0, unk 1, bos 2, eos 3");
+  Command command = app.addVerb("vocab", "make a SentencePiece vocabulary from text: pad 0, unk 1, bos 2, eos 3",
+                                "xfc vocab --input my.en my.fr --size 8000 -o spm.model");
   auto options = std::make_shared<VocabOptions>();
   command
       .addOption("--input", options->inputs,

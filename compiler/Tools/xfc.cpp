@@ -6,7 +6,7 @@
 [[gnu::constructor(101)]] static void beforeGlobals() { xfc::beginProgram(); }
 
 static int run(int argc, char **argv) {
-  xfc::CommandLine app("xfc: compiles encoder-decoder Transformers from JSON into executables that train and translate",
+  xfc::CommandLine app("Compiles encoder-decoder Transformers from JSON into executables that train and translate",
                        "xfc");
   app.setVersion([] { return std::string("xfc " XFC_VERSION); });
   app.requireVerb();

@@ -68,7 +68,8 @@ void run(const AverageOptions &options) {
 } // namespace
 
 void addAverage(Command app) {
-  Command command = app.addVerb("average", "write the mean of several files of weights");
+  Command command = app.addVerb("average", "write the mean of several files of weights",
+                                "translator average run --last 5 -o run/average.safetensors");
   auto options = std::make_shared<AverageOptions>();
   command
       .addOption("inputs", options->inputs,

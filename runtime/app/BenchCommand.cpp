@@ -10,6 +10,7 @@
 #include "support/Files.h"
 #include "support/Signals.h"
 #include "support/TemporaryFolder.h"
+#include "support/Terminal.h"
 #include "text/Batches.h"
 #include "trace/Trace.h"
 #include "train/Update.h"
@@ -83,9 +84,8 @@ public:
       return;
     writeTrace(options.trace, {trace->json(0, name)});
     if (const int64_t count = trace->leftOut())
-      std::fprintf(stderr,
-                   "warning: %s: %lld events were dropped because the trace buffer is full; use fewer --steps\n",
-                   options.trace.c_str(), static_cast<long long>(count));
+      std::fprintf(stderr, "%s: %s: %lld events were dropped because the trace buffer is full; use fewer --steps\n",
+                   nameOf(MessageKind::Warning), options.trace.c_str(), static_cast<long long>(count));
   }
   std::vector<LaunchTiming> timings;
 
@@ -484,7 +484,7 @@ void benchPeak(const BenchOptions &options) {
 
 Command addBenchmark(Command bench, const char *name, const char *description,
                      const std::shared_ptr<BenchOptions> &options, void (*run)(const BenchOptions &)) {
-  Command command = bench.addVerb(name, description);
+  Command command = bench.addVerb(name, description, bench.path() + " " + name);
   addThreads(command, options->threads);
   command.addFlag("--json", options->json, "one JSON object");
   addQuiet(command, options->quiet);
@@ -495,7 +495,8 @@ Command addBenchmark(Command bench, const char *name, const char *description,
 } // namespace
 
 void addBench(Command app) {
-  Command bench = app.addVerb("bench", "measure speed and memory, with random weights");
+  Command bench =
+      app.addVerb("bench", "measure speed and memory, with random weights", "translator bench decode --beam 1");
   bench.requireVerb();
   auto options = std::make_shared<BenchOptions>();
 

@@ -66,18 +66,21 @@ void decode(const EncodeOptions &options) {
   });
 }
 
-void addVerb(Command app, const char *name, const char *description, const char *side, const char *sideText,
-             void (*run)(const EncodeOptions &)) {
-  Command command = app.addVerb(name, description);
+void addVerb(Command app, const char *name, const char *description, const char *example, const char *side,
+             const char *sideText, void (*run)(const EncodeOptions &)) {
+  Command command = app.addVerb(name, description, example);
   auto options = std::make_shared<EncodeOptions>();
-  command.addOption("--model", options->model.model, "folder written by train, with the model's vocabulary");
+  options->model.addPathTo(command,
+                           "folder written by train, or executable that `pack` wrote, with the model's vocabulary");
   addVocabularies(command, options->model.vocabulary, options->model.targetVocabulary);
   command
       .addOption(
           "--format", [options](const std::string &format) { options->model.format = formatNamed(format); },
           "what lines of text hold: text, or pieces")
       .oneOf({"text", "pieces"})
-      .showDefault("text");
+      .showDefault("text")
+      .subject("Vocabularies");
+  command.setSubject("Input and output");
   command.addOption("--input", options->input, "input lines; -: standard input").showDefault();
   command.addOption("--output", options->output, "one line for each input line; -: standard output").showDefault();
   command.addFlag(side, options->otherSide, sideText);
@@ -87,13 +90,14 @@ void addVerb(Command app, const char *name, const char *description, const char 
 } // namespace
 
 void addEncode(Command app) {
-  addVerb(app, "encode", "turn lines of text into token ids, as the encoder reads them", "--target",
+  addVerb(app, "encode", "turn lines of text into token ids, as the encoder reads them",
+          "echo \"How are you?\" | translator encode --model run", "--target",
           "encode target lines, as the decoder reads them, instead of source lines", encode);
 }
 
 void addDecode(Command app) {
-  addVerb(app, "decode", "turn lines of token ids into text", "--source", "the ids are of the source vocabulary",
-          decode);
+  addVerb(app, "decode", "turn lines of token ids into text", "translator decode --model run --input ids --output text",
+          "--source", "the ids are of the source vocabulary", decode);
 }
 
 } // namespace xfc

@@ -83,11 +83,13 @@ void run(EvaluateOptions &options) {
 } // namespace
 
 void addEvaluate(Command app) {
-  Command command = app.addVerb(
-      "evaluate", "BLEU, chrF and TER, as sacreBLEU computes them, of a model or of a file of translations");
+  Command command =
+      app.addVerb("evaluate", "BLEU, chrF and TER, as sacreBLEU computes them, of a model or of a file of translations",
+                  "translator evaluate --model run --source test.en --target test.fr");
   auto options = std::make_shared<EvaluateOptions>();
   options->model.addTo(command);
   options->model.addVocabularyTo(command);
+  command.setSubject("Input and output");
   CommandOption source = command.addOption("--source", options->source, "text to translate, one sentence per line");
   command.addOption("--target", options->target, "its reference translations").required();
   command.addOption("--hypothesis", options->hypothesis, "translations to score, in place of a model and --source")

@@ -83,7 +83,7 @@ Rectangle read(const Input &input, const Module &module, const char *name, int64
 
 // A model without parameters needs no weights.
 std::unique_ptr<Engine> engineFor(const ModelOptions &options) {
-  if (options.model.empty() && options.weights.empty())
+  if (options.model.empty() && options.weights.empty() && options.packed.empty())
     if (auto engine = makeEngine(options.threads, options.device); engine->module().parameters.empty())
       return engine;
   return loadEngine(options);
@@ -113,9 +113,11 @@ void run(const ForwardOptions &options) {
 
 void addForward(Command app) {
   Command command = app.addVerb(
-      "forward", "compute the logits, attention weights and gradients of a batch given in a file, for checking");
+      "forward", "compute the logits, attention weights and gradients of a batch given in a file, for checking",
+      "translator forward --weights run/best.safetensors --input batch.safetensors --output logits.safetensors");
   auto options = std::make_shared<ForwardOptions>();
   options->model.addTo(command);
+  command.setSubject("Input and output");
   command.addOption("--input", options->input, "safetensors: source, target, labels [batch, tokens]").required();
   command.addOption("--output", options->output, "safetensors: logits, encoder_output, attention.*, loss, grad.*")
       .required();

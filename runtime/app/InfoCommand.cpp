@@ -56,7 +56,7 @@ Json vocabularyHashes(const ModelOptions &options) {
       hashes.push_back(Vocabulary(file, 0).hash());
   if (!hashes.empty())
     return hashes;
-  if (std::optional<PackedModel> packed = packedModel())
+  if (std::optional<PackedModel> packed = options.packed.empty() ? packedModel() : packedModel(options.packed))
     for (const std::string &bytes : {packed->vocabulary, packed->targetVocabulary})
       if (!bytes.empty())
         hashes.push_back(Vocabulary::fromBytes(bytes, "the packed vocabulary", 0).hash());
@@ -265,10 +265,13 @@ void run(const InfoOptions &options) {
 
 void addInfo(Command app) {
   Command command =
-      app.addVerb("info", "show the model, what it was compiled for, and the memory that a batch will take");
+      app.addVerb("info", "show the model, what it was compiled for, and the memory that a batch will take",
+                  "translator info --batch-tokens 8192");
   auto options = std::make_shared<InfoOptions>();
-  command.addOption("--model", options->model.model, "folder written by train, for the hash of its vocabulary");
+  options->model.addPathTo(command,
+                           "folder written by train, or executable that `pack` wrote, for the hash of its vocabulary");
   options->model.addVocabularyTo(command, false);
+  command.setSubject("Batches");
   command.addOption("--batch-tokens", options->batchTokens, "source and target tokens of a training batch")
       .positive()
       .showDefault();
@@ -276,6 +279,7 @@ void addInfo(Command app) {
   command.addOption("--sentences", options->sentences, "sentences decoded together").positive().showDefault();
   addBeam(command, options->beam);
   addOptimizer(command, options->optimizer, "optimization method of the training whose memory is computed");
+  command.setSubject("Options");
   addThreads(command, options->model.threads);
   addQuiet(command, options->model.quiet);
   command.addFlag("--peak", options->peak,

@@ -36,7 +36,8 @@ void run(ModelOptions options, const std::string &output) {
 } // namespace
 
 void addPack(Command app) {
-  Command command = app.addVerb("pack", "write a copy of this executable with weights and vocabulary inside");
+  Command command = app.addVerb("pack", "write a copy of this executable with weights and vocabulary inside",
+                                "translator pack --model run -o packed");
   auto options = std::make_shared<ModelOptions>();
   auto output = std::make_shared<std::string>();
   options->addTo(command);

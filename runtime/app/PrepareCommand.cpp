@@ -7,9 +7,11 @@
 namespace xfc {
 
 void addPrepare(Command app) {
-  Command command = app.addVerb("prepare", "tokenize parallel text once, into a file for train --data");
+  Command command = app.addVerb("prepare", "tokenize parallel text once, into a file for train --data",
+                                "translator prepare --source my.en --target my.fr --vocab spm.model --out my.data");
   auto options = std::make_shared<PrepareOptions>();
   addPairs(command, options->text, options->filter);
+  command.setSubject("Output");
   command.addOption("--out", options->out, "the file to write").required();
   command.addFlag("--keep-text", options->keepText,
                   "also store the text, for train --sentencepiece-alphas; not with --distribution, --guided-alignment "

@@ -84,7 +84,8 @@ void run(const ReportOptions &options) {
 } // namespace
 
 void addReport(Command app) {
-  Command command = app.addVerb("report", "write a training run's curves and sample translations as one HTML page");
+  Command command = app.addVerb("report", "write a training run's curves and sample translations as one HTML page",
+                                "translator report run -o report.html");
   auto options = std::make_shared<ReportOptions>();
   command.addOption("folder", options->folder, "the --out folder of train").required();
   command.addOption("-o,--output", options->output, "the page to write (default: report.html in the folder)");

@@ -87,10 +87,12 @@ void run(const ScoreOptions &options) {
 } // namespace
 
 void addScore(Command app) {
-  Command command = app.addVerb("score", "log-probability of each target line (including eos), and perplexity");
+  Command command = app.addVerb("score", "log-probability of each target line (including eos), and perplexity",
+                                "translator score --model run --source my.en --target my.fr");
   auto options = std::make_shared<ScoreOptions>();
   options->model.addTo(command);
   options->model.addVocabularyTo(command);
+  command.setSubject("Input and output");
   command.addOption("--source", options->source, "source lines").required();
   command.addOption("--target", options->target, "target lines").required();
   addBatchTokens(command, options->batchTokens, "target tokens, at a time");

@@ -411,10 +411,14 @@ void run(const SelfcheckOptions &options) {
 
 void addSelfcheck(Command app) {
   Command command = app.addVerb(
-      "selfcheck", "check gradients against finite differences, and that results do not depend on batches or threads");
+      "selfcheck", "check gradients against finite differences, and that results do not depend on batches or threads",
+      "translator selfcheck --promises");
   auto options = std::make_shared<SelfcheckOptions>();
   command.addOption("--seed", options->seed, "seed of weights and sentences").showDefault();
-  command.addOption("--threads", options->threads, "number of threads").within(1, 4096).showDefault();
+  command.addOption("--threads", options->threads, "number of threads")
+      .within(1, 4096)
+      .showDefault()
+      .subject("Machine");
   addDevice(command, options->device);
   command.addFlag("--kernels", options->kernels,
                   "check only the GPU's kernels, one by one, against the CPU's; needs --device cuda");

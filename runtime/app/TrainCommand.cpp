@@ -239,9 +239,12 @@ void run(Command command, TrainFlags &flags) {
 } // namespace
 
 void addTrain(Command app) {
-  Command command = app.addVerb("train", "train the model on parallel text");
+  Command command =
+      app.addVerb("train", "train the model on parallel text",
+                  "translator train --source my.en --target my.fr --vocab spm.model --out run --minutes 60");
   auto flags = std::make_shared<TrainFlags>();
   TrainOptions &options = flags->train;
+  command.setSubject("Data");
   addPairs(command, options.text, options.filter);
   command.addOption("--data", options.data,
                     "files written by prepare, in place of text; several are read one after the other");
@@ -276,6 +279,7 @@ void addTrain(Command app) {
                  "their sizes, larger values take more of the small ones")
       .finitePositive()
       .valueName("T");
+  command.setSubject("Loss");
   command
       .addOption("--guided-alignment-weight", options.alignmentWeight,
                  "what the cross-entropy between links and attention is multiplied by, before it is added to the loss")
@@ -283,6 +287,7 @@ void addTrain(Command app) {
       .finite()
       .showDefault()
       .valueName("W");
+  command.setSubject("Vocabularies");
   addVocabularies(command, options.vocabulary, options.targetVocabulary);
   command
       .addOption("--sentencepiece-alphas", options.segmentationAlphas,
@@ -294,7 +299,9 @@ void addTrain(Command app) {
       .finite()
       .values(1, 2)
       .valueName("A");
+  command.setSubject("Run");
   command.addOption("--out", options.out, "folder to train into: weights, state, log, configuration, vocabulary");
+  command.setSubject("Parameters");
   command.addOption("--init", options.init,
                     "start with the weights of a file (safetensors) or of a folder of train, where name and shape "
                     "match, in place of random ones");
@@ -306,12 +313,15 @@ void addTrain(Command app) {
       .valueName("PATTERN=X");
   command.addOption("--decay", flags->decays, "weight decay of these parameters, in place of --weight-decay")
       .valueName("PATTERN=X");
+  command.setSubject("Run");
   command.addOption("--config", flags->configuration,
                     "JSON file of flags (without --) and values; the command line takes precedence");
+  command.setSubject("Validation");
   command.addOption("--valid-source", options.validation.sources, "held-out source text");
   command.addOption("--valid-target", options.validation.targets, "its translations");
   command.addOption("--valid-tsv", options.validation.tables, "both in one file, as for --tsv");
   command.addOption("--valid-every", options.validEvery, "steps between validations").positive().showDefault();
+  command.setSubject("Run");
   CommandOption steps = command.addOption("--steps", options.steps, "number of steps to train").notNegative();
   CommandOption epochs = command
                              .addOption("--epochs", options.epochs,
@@ -323,6 +333,7 @@ void addTrain(Command app) {
       .excludes(steps)
       .excludes(epochs);
   steps.excludes(epochs);
+  command.setSubject("Batches");
   addBatchTokens(command, options.batchTokens, "target tokens, per batch; eos counts");
   command
       .addOption("--memory", flags->memory,
@@ -330,6 +341,7 @@ void addTrain(Command app) {
                  "memory, such as 24GiB")
       .valueName("SIZE");
   command.addOption("--accumulate", options.accumulate, "batches per step").within(1, 1 << 20).showDefault();
+  command.setSubject("Learning rate");
   command.addOption("--lr", options.rate, "peak learning rate (default: 5e-4); noam: a factor (default: 1)")
       .finitePositive();
   command.addOption("--schedule", flags->schedule, "noam, inverse-sqrt, cosine, linear or constant")
@@ -340,6 +352,7 @@ void addTrain(Command app) {
       .showDefault();
   command.addOption("--warmup", options.warmup, "steps over which the learning rate grows").notNegative().showDefault();
   flags->update.addTo(command);
+  command.setSubject("Loss");
   command
       .addOption("--distillation", options.distillation,
                  "share of the loss that follows the distributions of a teacher in the files of --data (prepare "
@@ -348,12 +361,14 @@ void addTrain(Command app) {
       .finite()
       .showDefault()
       .valueName("W");
+  command.setSubject("Run");
   command
       .addOption("--on-nan", flags->onNan,
                  "if the loss or the gradient is NaN or infinite: stop, or halve the learning rate and continue from "
                  "the last save")
       .oneOf({"stop", "halve"})
       .showDefault();
+  command.setSubject("Weights that are kept");
   command.addOption("--save-every", options.saveEvery, "steps between saves").positive().showDefault();
   command.addOption("--keep", options.keep, "keep the weights of the last K saves as step-N.safetensors")
       .notNegative()
@@ -375,6 +390,7 @@ void addTrain(Command app) {
       .within(0.0, 1.0)
       .finite()
       .showDefault();
+  command.setSubject("Validation");
   command
       .addOption("--best", options.best,
                  "what makes a validation better: a smaller loss or TER, or a larger BLEU or chrF")
@@ -383,17 +399,21 @@ void addTrain(Command app) {
   command.addOption("--early-stop", options.earlyStop, "stop after N validations without a better one; 0: never")
       .notNegative()
       .showDefault();
+  command.setSubject("Run");
   command.addOption("--seed", options.seed, "seed of the initial weights, the order of the data and dropout")
       .showDefault();
   command.addFlag("--resume", options.resume, "continue the run in --out, with its flags where none are given");
   addThreads(command, options.threads);
   addDevice(command, options.device);
+  command.setSubject("Machine");
   command.addOption("--mpi", options.mpi,
                     "MPI library for several processes (default: that of the mpirun that started this one), or none");
+  command.setSubject("Run");
   command.addOption("--log", options.log, "log file (default: train.jsonl in --out)");
   command.addFlag("--log-tensorboard", options.tensorBoard,
                   "also write the numbers of the log for TensorBoard (events.out.tfevents.xfc in --out)");
   addTrace(command, options.trace);
+  command.setSubject("Machine");
   command.addOption("--trace-steps", flags->traceSteps, "the first and the last step of the timeline").valueName("A:B");
   addFormat(command, options.format);
   addQuiet(command, options.quiet);

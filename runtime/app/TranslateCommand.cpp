@@ -206,10 +206,12 @@ private:
 } // namespace
 
 void addTranslate(Command app) {
-  Command command = app.addVerb("translate", "translate lines");
+  Command command =
+      app.addVerb("translate", "translate lines", "echo \"How are you?\" | translator translate --model run");
   auto options = std::make_shared<TranslateOptions>();
   options->model.addTo(command);
   options->model.addVocabularyTo(command);
+  command.setSubject("Input and output");
   command.addOption("--input", options->input, "lines to translate; -: standard input").showDefault();
   command.addOption("--output", options->output, "translations, one per line; -: standard output").showDefault();
   options->search.addTo(command);

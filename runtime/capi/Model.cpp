@@ -12,10 +12,8 @@
 #include <cmath>
 #include <csignal>
 #include <cstring>
-#include <fstream>
 #include <new>
 #include <pthread.h>
-#include <sys/stat.h>
 
 namespace xfc {
 namespace {
@@ -37,20 +35,6 @@ private:
   sigset_t before;
 };
 
-bool isFolder(const std::string &path) {
-  struct stat info{};
-  return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
-}
-
-bool isExecutable(const std::string &path) {
-  std::ifstream file(path, std::ios::binary);
-  char begin[4] = {};
-  return file.read(begin, sizeof begin) && std::memcmp(begin,
-                                                       "\x7f"
-                                                       "ELF",
-                                                       sizeof begin) == 0;
-}
-
 void open(const char *path, const char *const *words, OpenModel &opened) {
   ModelOptions options;
   options.quiet = true;
@@ -60,10 +44,10 @@ void open(const char *path, const char *const *words, OpenModel &opened) {
   options.addVocabularyTo(app);
   parseOptions(app, wordsOf(words));
   options.quiet = true; // even if --quiet was not given
-  if (path && !(options.model.empty() && options.weights.empty()))
+  if (path && !(options.model.empty() && options.weights.empty() && options.packed.empty()))
     throw Error("the model is given twice: as a path, and by --model or --weights");
   if (path)
-    (isFolder(path) ? options.model : isExecutable(path) ? options.packed : options.weights) = path;
+    options.takePath(path);
 
   const SignalsBlocked blocked;
   TranslationModel model;

@@ -9,19 +9,26 @@
 namespace xfc {
 
 void addThreads(Command command, int &threads) {
-  command.addOption("--threads", threads, "number of threads; 0: one per processor").within(0, 4096).showDefault();
+  command.addOption("--threads", threads, "number of threads; 0: one per processor")
+      .within(0, 4096)
+      .showDefault()
+      .subject("Machine");
 }
 
-void addQuiet(Command command, bool &quiet) { command.addFlag("--quiet", quiet, "do not show progress"); }
+void addQuiet(Command command, bool &quiet) {
+  command.addFlag("--quiet", quiet, "do not show progress").subject("Options");
+}
 
 void addTrace(Command command, std::string &file) {
   command
       .addOption("--trace", file,
                  "write a timeline of every kernel on every thread, which Perfetto and chrome://tracing open")
-      .valueName("FILE");
+      .valueName("FILE")
+      .subject("Machine");
 }
 
 void addVocabularies(Command command, std::string &source, std::string &target) {
+  const Subject vocabularies(command, "Vocabularies");
   command.addOption("--vocab", source,
                     "vocabulary (a SentencePiece model, a tokenizer.json, or a list of words), for both languages "
                     "unless --target-vocab is given");
@@ -48,6 +55,7 @@ static void readLengths(const std::string &text, PairFilter &filter) {
 }
 
 void addPairs(Command command, PairFiles &files, PairFilter &filter) {
+  const Subject data(command, "Data");
   command.addOption(
       "--source", files.sources,
       "source text, one sentence per line; several files are read one after the other; gzip and zstd are recognized");
@@ -63,6 +71,7 @@ void addPairs(Command command, PairFiles &files, PairFilter &filter) {
       .addOption("--target-prefix", files.targetPrefixes,
                  "the same for target lines: what translate --prefix is to be given later")
       .valueName("TEXT");
+  command.setSubject("Weights and word alignments");
   command.addOption("--data-weighting", files.weights,
                     "the weight of each pair in the loss, one number per line; several files are read one after the "
                     "other");
@@ -83,6 +92,7 @@ void addPairs(Command command, PairFiles &files, PairFilter &filter) {
           "what links are between: tokens as `encode` prints them (default), or words of the text, which are separated "
           "by blanks: all tokens of two linked words are linked")
       .oneOf({"token", "word"});
+  command.setSubject("Data");
   command
       .addOption(
           "--filter-length", [&filter](const std::string &text) { readLengths(text, filter); },
@@ -141,7 +151,8 @@ void addFormat(Command command, Format &format) {
           "--format", [&format](const std::string &name) { format = formatNamed(name); },
           "what lines hold: text, pieces, or ids")
       .oneOf({"text", "pieces", "ids"})
-      .showDefault("text");
+      .showDefault("text")
+      .subject("Vocabularies");
 }
 
 CommandOption addBatchTokens(Command command, int64_t &tokens, const std::string &ofWhat) {
@@ -187,6 +198,7 @@ SearchFlags::SearchFlags() {
 }
 
 void SearchFlags::addTo(Command command) {
+  const Subject searching(command, "Search");
   Generation &generation = options.generation;
   add(addBeam(command, generation.beam), take<&Generation::beam>);
   add(command
@@ -250,6 +262,7 @@ void SearchFlags::addTo(Command command) {
 }
 
 void SearchFlags::addSamplingTo(Command command) {
+  const Subject several(command, "Several translations, and sampling");
   command
       .addOption(
           "--n-best", options.nBest,

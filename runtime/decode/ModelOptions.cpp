@@ -6,9 +6,11 @@
 #include "engine/Identity.h"
 #include "support/CommandLine.h"
 #include "support/Files.h"
+#include "support/Terminal.h"
 #include "text/VocabularyIdentity.h"
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <malloc.h>
 #include <thread>
 
@@ -49,8 +51,8 @@ std::unique_ptr<Engine> loadEngine(const ModelOptions &options, std::optional<Pa
     unlessForced(true, "--force-model", options.warn, [&] { checkModel(metadata, engine->module(), file); });
   if (!namesModel(metadata) && !options.quiet)
     std::fprintf(stderr,
-                 "note: %s does not record which model its weights belong to; they are assumed to be those of '%s'\n",
-                 file.c_str(), engine->module().model.c_str());
+                 "%s: %s does not record which model its weights belong to; they are assumed to be those of '%s'\n",
+                 nameOf(MessageKind::Note), file.c_str(), engine->module().model.c_str());
   return engine;
 }
 
@@ -98,9 +100,10 @@ LoadedVocabularies vocabulariesOf(const ModelOptions &options, const std::option
 
 } // namespace
 
-void printWarning(const std::string &warning) { std::fprintf(stderr, "warning: %s\n", warning.c_str()); }
+void printWarning(const std::string &warning) { printMessage(MessageKind::Warning, warning.c_str()); }
 
 void addDevice(Command command, DeviceChoice &choice) {
+  const Subject machine(command, "Machine");
   command.addOption("--device", choice.device, "cpu or cuda").oneOf({"cpu", "cuda"}).showDefault();
   command.addOption("--cuda-image", choice.cudaImage,
                     "GPU code to run: one of info's cuda_archs; ptx, or ptx:ARCH, has the driver compile it (default: "
@@ -112,9 +115,22 @@ std::unique_ptr<Engine> makeEngine(int threads, const DeviceChoice &choice) {
       threads > 0 ? threads : static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u)), choice);
 }
 
+void ModelOptions::takePath(const std::string &path) {
+  std::error_code none;
+  (!std::filesystem::is_regular_file(path, none) ? model : beginsAsExecutable(path) ? packed : weights) = path;
+}
+
+CommandOption ModelOptions::addPathTo(Command command, const std::string &description) {
+  return command.addOption(
+                    "--model", [this](const std::string &path) { takePath(path); }, description)
+      .subject("Model");
+}
+
 void ModelOptions::addTo(Command command) {
+  const Subject ofModel(command, "Model");
   CommandOption folder =
-      command.addOption("--model", model, "folder written by train or `xfc import`: weights and vocabulary");
+      addPathTo(command, "folder written by train or `xfc import`, with weights and vocabulary; or an "
+                         "executable of this model that `pack` wrote");
   command.addOption("--weights", weights, "weights (safetensors), in place of --model").excludes(folder);
   addEngineTo(command);
 }
@@ -127,6 +143,7 @@ void ModelOptions::addEngineTo(Command command) {
 }
 
 void ModelOptions::addVocabularyTo(Command command, bool withFormat) {
+  const Subject vocabularies(command, "Vocabularies");
   addVocabularies(command, vocabulary, targetVocabulary);
   command.addFlag("--force-vocab", forceVocabulary,
                   "accept a vocabulary other than the one the weights were trained with");
@@ -138,13 +155,17 @@ void addComputeType(Command command, std::string &type) {
   command
       .addOption("--compute-type", type,
                  "type that decoding multiplies in: one of those that `info` lists (default: the first)")
-      .oneOf({"f32", "bf16", "int8", "f64"});
+      .oneOf({"f32", "bf16", "int8", "f64"})
+      .subject("Machine");
 }
 
 ModelFiles modelFiles(const ModelOptions &options) {
   ModelFiles files{options.weights, options.vocabulary, options.targetVocabulary};
   if (options.model.empty())
     return files;
+  if (!exists(options.model))
+    throw Error(options.model +
+                ": no such folder or file; expected the --out folder of train, or that of `xfc import`");
   std::string folder = options.model + "/";
   for (const char *name : {"best.safetensors", "last.safetensors", "model.safetensors"})
     if (files.weights.empty() && exists(folder + name))

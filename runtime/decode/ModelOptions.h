@@ -18,7 +18,7 @@ void printWarning(const std::string &warning); // on standard error
 struct ModelOptions {
   std::string model;                        // a folder that train or `xfc import` made
   std::string weights;                      // or a file of weights
-  std::string packed;                       // or a packed executable; if none is given, this one
+  std::string packed;                       // or an executable that `pack` wrote; if none is given, this one
   std::string vocabulary, targetVocabulary; // empty: those of the folder, or the source's for both
   Format format = Format::Text;
   int threads = 0; // 0: one for each processor
@@ -27,6 +27,10 @@ struct ModelOptions {
   bool forceModel = false, forceVocabulary = false; // accept weights of another model, or another vocabulary
   Warn warn = printWarning;
 
+  // Takes a path as --model does: a folder, an executable that `pack` wrote, or a file of weights.
+  void takePath(const std::string &path);
+  // --model
+  CommandOption addPathTo(Command command, const std::string &description);
   // --model, --weights, and what addEngineTo() adds
   void addTo(Command command);
   // --threads, --device, --cuda-image, --quiet, --force-model

@@ -41,6 +41,14 @@ struct Executable {
 
 } // namespace
 
+bool beginsAsExecutable(const std::string &file) {
+  constexpr std::string_view elf = "\x7f"
+                                   "ELF";
+  char begin[elf.size()] = {};
+  return std::ifstream(file, std::ios::binary).read(begin, sizeof begin) &&
+         std::string_view(begin, sizeof begin) == elf;
+}
+
 PackedParts packedParts(std::string_view end, uint64_t size) {
   PackedParts parts;
   parts.executable = size;

@@ -23,6 +23,7 @@ struct PackedParts {
 PackedParts packedParts(std::string_view end, uint64_t size);
 
 inline constexpr const char *runningExecutable = "/proc/self/exe";
+bool beginsAsExecutable(const std::string &file); // whether it begins as one, and can be read
 // The model that an executable carries; nothing if it is not packed. Throws Error if the trailer is damaged.
 std::optional<PackedModel> packedModel(const std::string &executable = runningExecutable);
 // Writes the running executable, without any model that it carries, and the bytes of these files to `file`, which is

@@ -4,10 +4,13 @@
 #include "support/Files.h"
 #include "support/Inputs.h"
 #include "support/Quoted.h"
+#include "support/Shell.h"
 #include "support/Signals.h"
+#include "support/Terminal.h"
 #include "support/Uncaught.h"
 #include "support/Unfinished.h"
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -47,30 +50,55 @@ std::string nearest(const std::string &name, const std::vector<std::string> &kno
   return best;
 }
 
-static std::string suggestion(Command program, const std::vector<std::string> &words) {
-  const Command verb = program.parsed().back(); // which the command line is about
-  const std::vector<std::string> flags = verb.flags();
-  std::vector<std::string> verbs;
+static std::string didYouMean(const std::string &word, const std::vector<std::string> &known) {
+  const std::string near = nearest(word, known);
+  return near.empty() ? "" : "; did you mean '" + near + "'?";
+}
+
+static std::string joined(const std::vector<std::string> &names) {
+  std::string text;
+  for (const std::string &name : names)
+    text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+// Says which of the words the verb does not know, and what may have been meant.
+static std::string unexpected(const UnexpectedError &wrong, Command verb, const std::vector<std::string> &words) {
+  std::vector<std::string> options, verbs;
+  for (const CommandOption &option : verb.options())
+    for (const std::string &spelling : option.spellings())
+      options.push_back(spelling);
   for (const Command &candidate : verb.verbs())
     verbs.push_back(candidate.name());
-  for (std::string word : words) {
-    word = word.substr(0, word.find('='));
-    const std::vector<std::string> &known = word.starts_with("--") ? flags : verbs;
-    if (word == verb.name() || std::find(known.begin(), known.end(), word) != known.end())
-      continue;
-    if (!word.starts_with("--") && verbs.empty())
-      continue;
-    if (std::string near = nearest(word, known); !near.empty())
-      return "; did you mean '" + near + "'?";
+  for (const std::string &given : words) {
+    const std::string word = given.substr(0, given.find('='));
+    if (word.size() > 1 && word.starts_with('-') && !std::isdigit(static_cast<unsigned char>(word[1])) &&
+        std::ranges::find(options, word) == options.end()) {
+      std::vector<std::string> similar = options;
+      if (word.size() == 2) // any two letters are near each other
+        std::erase_if(similar, [&](const std::string &option) {
+          return option.size() != 2 || std::tolower(option[1]) != std::tolower(word[1]);
+        });
+      return word + ": unknown option" + didYouMean(word, similar);
+    }
   }
-  return "";
+  if (verbs.empty())
+    return wrong.what();
+  const std::string known = "verbs: " + joined(verbs);
+  for (const std::string &word : words)
+    if (word != verb.name() && !word.starts_with('-'))
+      return "unknown verb '" + word + "'" + didYouMean(word, verbs) + (nearest(word, verbs).empty() ? "; " : " ") +
+             known;
+  return wrong.what() + ("; " + known);
 }
 
 // What is wrong, as one line, and what may have been meant.
 static std::string explained(const UsageError &wrong, Command program, const std::vector<std::string> &words) {
   std::string what = wrong.what();
+  if (const auto *unknown = dynamic_cast<const UnexpectedError *>(&wrong))
+    what = unexpected(*unknown, program.parsed().back(), words);
   std::replace(what.begin(), what.end(), '\n', ' ');
-  return oneLine(what) + suggestion(program, words);
+  return oneLine(what);
 }
 
 // If a standard stream is closed, the next file to be opened would take its descriptor: messages would end up in that
@@ -95,11 +123,11 @@ static void printException(const std::exception_ptr &exception) {
   try {
     std::rethrow_exception(exception);
   } catch (const std::bad_alloc &) {
-    std::fputs("error: out of memory\n", stderr);
+    printMessage(MessageKind::Error, "out of memory");
   } catch (const std::exception &error) {
-    std::fprintf(stderr, "error: %s\n", oneLine(error.what()).c_str());
+    printMessage(MessageKind::Error, oneLine(error.what()).c_str());
   } catch (...) {
-    std::fputs("error: an unknown exception\n", stderr);
+    printMessage(MessageKind::Error, "an unknown exception");
   }
 }
 
@@ -108,7 +136,7 @@ void reportUncaught() {
     if (std::exception_ptr exception = std::current_exception())
       printException(exception);
     else // not even an exception could be allocated
-      std::fputs("error: out of memory\n", stderr);
+      printMessage(MessageKind::Error, "out of memory");
     Unfinished::removeAll();
     std::_Exit(1);
   });
@@ -135,6 +163,12 @@ int reportErrors(const std::function<int()> &work) {
 
 static int parseAndRun(Command program, int argc, char **argv) {
   const InputsAreKept kept;
+  if (argc > 1 && std::string_view(argv[1]) == completeWord) {
+    for (const std::string &candidate : completions(program, {argv + 2, argv + argc}))
+      std::puts(candidate.c_str());
+    flushOutput();
+    return 0;
+  }
   try {
     if (program.parse(argc, argv))
       flushOutput();
@@ -143,8 +177,8 @@ static int parseAndRun(Command program, int argc, char **argv) {
     std::string command;
     for (const Command &part : program.parsed())
       command += part.name() + " ";
-    std::fprintf(stderr, "error: %s\nRun `%s--help` for usage.\n",
-                 explained(wrong, program, {argv + 1, argv + argc}).c_str(), command.c_str());
+    printMessage(MessageKind::Error, explained(wrong, program, {argv + 1, argv + argc}).c_str());
+    std::fprintf(stderr, "Run `%s--help` for usage.\n", command.c_str());
     return 2;
   }
 }

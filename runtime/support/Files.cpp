@@ -4,6 +4,7 @@
 #include "support/Inputs.h"
 #include "support/Retried.h"
 #include "support/Signals.h"
+#include "support/Terminal.h"
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -617,7 +618,8 @@ bool LineReader::next(std::string &line) {
     begin += length + whole;
   }
   if (wasCut)
-    std::fprintf(stderr, "warning: %s: the line is cut to its first %zu bytes\n", where().c_str(), longest);
+    std::fprintf(stderr, "%s: %s: the line is cut to its first %zu bytes\n", nameOf(MessageKind::Warning),
+                 where().c_str(), longest);
   if (wasCut) // a character that was cut in two goes entirely
     while (!line.empty() && (line.back() & 0xC0) == 0x80)
       line.pop_back();

@@ -1,11 +1,16 @@
 // Options and verbs, by means of CLI11.
 #include "support/Options.h"
+#include "support/CommandLine.h"
+#include "support/Terminal.h"
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <iostream>
 #include <limits>
+#include <sstream>
 
 namespace xfc {
 namespace {
@@ -53,6 +58,12 @@ template <typename Work> void withUsageErrors(Work work) {
     work();
   } catch (const CLI::Success &) {
     throw;
+  } catch (const CLI::ExtrasError &wrong) {
+    throw UnexpectedError(wrong.what());
+  } catch (const CLI::RequiredError &wrong) {
+    if (std::string_view(wrong.what()).starts_with("A subcommand"))
+      throw UnexpectedError("a verb is required");
+    throw UsageError(wrong.what());
   } catch (const CLI::Error &wrong) {
     throw UsageError(wrong.what());
   }
@@ -65,8 +76,18 @@ template <typename Work> void withUsageErrors(Work work) {
 //===--------------------------------------------------------------------------------------------------------===//
 
 CommandOption CommandOption::required() const { return CommandOption(option->required()); }
+CommandOption CommandOption::subject(const std::string &heading) const { return CommandOption(option->group(heading)); }
 CommandOption CommandOption::oneOf(const std::vector<std::string> &names) const {
-  return CommandOption(option->check(CLI::IsMember(names)));
+  const auto wrong = [names](const std::string &text) -> std::string {
+    if (std::ranges::find(names, text) != names.end())
+      return "";
+    const std::string near = nearest(text, names);
+    std::string known;
+    for (const std::string &name : names)
+      known += (known.empty() ? "" : ", ") + name;
+    return "unknown '" + text + "'; " + (near.empty() ? "" : "did you mean '" + near + "'? ") + "known: " + known;
+  };
+  return CommandOption(option->check(CLI::Validator(wrong, "{" + CLI::detail::join(names, ",") + "}")));
 }
 template <typename Number> CommandOption CommandOption::within(Number least, Number most) const {
   return CommandOption(option->check(CLI::Range(least, most)));
@@ -98,6 +119,37 @@ CommandOption CommandOption::showDefault(const std::string &text) const {
   return CommandOption(option->default_str(text));
 }
 
+std::vector<std::string> CommandOption::spellings() const {
+  if (isPositional())
+    return {option->get_name(true)};
+  std::vector<std::string> spellings;
+  for (const std::string &name : option->get_snames())
+    spellings.push_back("-" + name);
+  for (const std::string &name : option->get_lnames())
+    spellings.push_back("--" + name);
+  return spellings;
+}
+bool CommandOption::isPositional() const { return option->get_positional(); }
+bool CommandOption::takesValue() const { return option->get_items_expected_max() > 0 && option->get_type_size() > 0; }
+std::string CommandOption::description() const { return option->get_description(); }
+std::string CommandOption::subject() const { return option->get_group(); }
+std::string CommandOption::valueText() const {
+  const std::string text = CLI::Formatter().make_option_opts(option);
+  return text.starts_with(' ') ? text.substr(1) : text;
+}
+
+std::vector<std::string> CommandOption::choices() const {
+  const std::string type = option->get_type_name();
+  const size_t begin = type.find(":{"), end = type.rfind('}');
+  std::vector<std::string> choices;
+  if (begin == std::string::npos || end == std::string::npos)
+    return choices;
+  std::istringstream stream(type.substr(begin + 2, end - begin - 2));
+  for (std::string choice; std::getline(stream, choice, ',');)
+    choices.push_back(choice);
+  return choices;
+}
+
 std::string CommandOption::name() const { return option->get_single_name(); }
 size_t CommandOption::count() const { return option->count(); }
 std::string CommandOption::defaultText() const { return option->get_default_str(); }
@@ -115,8 +167,12 @@ void CommandOption::take(const std::vector<std::string> &texts) const {
 // Command
 //===--------------------------------------------------------------------------------------------------------===//
 
-Command Command::addVerb(const std::string &name, const std::string &description) const {
-  return Command(app->add_subcommand(name, description));
+static constexpr std::string_view exampleHeading = "Example:\n  ";
+
+Command Command::addVerb(const std::string &name, const std::string &description, const std::string &example) const {
+  CLI::App *verb = app->add_subcommand(name, description);
+  verb->footer(example.empty() ? "" : std::string(exampleHeading) + example);
+  return Command(verb);
 }
 
 void Command::requireVerb() const { app->require_subcommand(1); }
@@ -124,6 +180,13 @@ void Command::setVersion(const std::function<std::string()> &version) const {
   app->set_version_flag("--version", version);
 }
 void Command::setFooter(const std::string &text) const { app->footer(text); }
+
+std::string Command::example() const {
+  const std::string footer = app->get_footer();
+  return footer.starts_with(exampleHeading) ? footer.substr(exampleHeading.size()) : "";
+}
+void Command::setSubject(const std::string &heading) const { app->option_defaults()->group(heading); }
+std::string Command::subject() const { return app->option_defaults()->get_group(); }
 void Command::setWork(const std::function<void()> &work) const { app->callback(work); }
 
 void Command::leaveOutWork() const {
@@ -158,6 +221,11 @@ template CommandOption Command::addFlag(const std::string &, bool &, const std::
 template CommandOption Command::addFlag(const std::string &, std::string &, const std::string &) const;
 
 std::string Command::name() const { return app->get_name(); }
+std::string Command::path() const {
+  return (app->get_parent() ? Command(app->get_parent()).path() + " " : "") + app->get_name();
+}
+std::string Command::description() const { return app->get_description(); }
+std::vector<std::string> Command::subjects() const { return app->get_groups(); }
 
 std::vector<CommandOption> Command::options() const {
   std::vector<CommandOption> options;
@@ -199,6 +267,9 @@ bool Command::parse(int argc, char **argv) const {
   try {
     withUsageErrors([&] { app->parse(argc, argv); });
     return true;
+  } catch (const CLI::CallForHelp &) {
+    std::cout << withBoldHeadings(CLI::detail::find_and_replace(app->help(), "\n\n\n", "\n\n"), stdout);
+    return false;
   } catch (const CLI::Success &success) {
     app->exit(success);
     return false;

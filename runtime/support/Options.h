@@ -20,6 +20,10 @@ struct UsageError : std::runtime_error {
   explicit UsageError(const std::string &what) : std::runtime_error(what) {}
   UsageError(const std::string &flag, const std::string &what) : UsageError(flag + ": " + what) {}
 };
+// Words that the command does not take, or a verb that is missing.
+struct UnexpectedError : UsageError {
+  using UsageError::UsageError;
+};
 struct RequiredError : UsageError {
   explicit RequiredError(const std::string &flag) : UsageError(flag + " is required") {}
 };
@@ -33,6 +37,7 @@ public:
   explicit CommandOption(CLI::Option *option) : option(option) {}
 
   CommandOption required() const;
+  CommandOption subject(const std::string &heading) const; // under which --help shows it
   // Checks of each value. The first four are named in --help; NaN and infinity pass all of them.
   CommandOption oneOf(const std::vector<std::string> &names) const;
   template <typename Number> CommandOption within(Number least, Number most) const; // int, int64_t or double
@@ -50,6 +55,15 @@ public:
   CommandOption valueName(const std::string &name) const;
   CommandOption showDefault() const;
   CommandOption showDefault(const std::string &text) const;
+
+  // How it was declared: what help, completions and manual pages say.
+  std::vector<std::string> spellings() const; // "-o", "--output"; "model" of a positional argument
+  bool isPositional() const;
+  bool takesValue() const;
+  std::string description() const;
+  std::string subject() const;
+  std::string valueText() const;            // "TEXT:{f32,bf16}=f32", with what else --help shows before the description
+  std::vector<std::string> choices() const; // of oneOf()
 
   std::string name() const; // without dashes
   size_t count() const;     // of the values that were given
@@ -69,10 +83,14 @@ class Command {
 public:
   explicit Command(CLI::App *app) : app(app) {}
 
-  Command addVerb(const std::string &name, const std::string &description = "") const;
+  // `example` is a command line that uses the verb.
+  Command addVerb(const std::string &name, const std::string &description = "", const std::string &example = "") const;
   void requireVerb() const; // exactly one
   void setVersion(const std::function<std::string()> &version) const;
   void setFooter(const std::string &text) const; // of --help
+  // The heading under which --help shows the options that are added from now on; it begins with "Options".
+  void setSubject(const std::string &heading) const;
+  std::string subject() const;
   void setWork(const std::function<void()> &work) const;
   // Ends this command and its verbs when their arguments have been parsed and checked, before their work.
   void leaveOutWork() const;
@@ -88,6 +106,10 @@ public:
   template <typename T> CommandOption addFlag(const std::string &names, T &value, const std::string &description) const;
 
   std::string name() const;
+  std::string path() const; // with the names of the commands that it is a verb of: "translator bench train"
+  std::string description() const;
+  std::string example() const;               // "" if there is none
+  std::vector<std::string> subjects() const; // in the order of --help
   std::vector<CommandOption> options() const;
   CommandOption option(const std::string &flag) const; // "--flag", which must exist
   bool has(const std::string &flag) const;
@@ -105,6 +127,21 @@ public:
 
 private:
   CLI::App *app;
+};
+
+// While it exists, options are added to the command under this heading.
+class Subject {
+public:
+  Subject(Command command, const std::string &heading) : command(command), before(command.subject()) {
+    command.setSubject(heading);
+  }
+  ~Subject() { command.setSubject(before); } // NOLINT(bugprone-exception-escape): out of memory, the program ends
+  Subject(const Subject &) = delete;
+  Subject &operator=(const Subject &) = delete;
+
+private:
+  Command command;
+  std::string before;
 };
 
 // A command line by itself, with its verbs and options.

@@ -13,7 +13,8 @@ struct Verb {
   void (*add)(Command app);
 };
 
-// Adds the verb whose name is `first`, the first word of the command line, or all of them if there is no such verb.
+// Adds the verb whose name is `first`, the first word of the command line; or all of them, and those for shells, which
+// every program has, if there is no such verb.
 // Verbs have hundreds of options together, and adding them takes longer than many a run does; messages and --help,
 // which name all verbs, are needed only if the command line does not begin with one.
 void addVerbs(Command app, std::span<const Verb> verbs, std::string_view first);

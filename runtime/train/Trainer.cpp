@@ -14,6 +14,7 @@
 #include "support/Progress.h"
 #include "support/Quoted.h"
 #include "support/Signals.h"
+#include "support/Terminal.h"
 #include "text/Metrics.h"
 #include "text/Shard.h"
 #include "text/WordAlignment.h"
@@ -800,15 +801,15 @@ void Trainer::initialize() {
   for (const std::string &one : weights.unfit)
     unfit += (unfit.empty() ? "" : ", ") + one;
   if (!unfit.empty())
-    std::fprintf(stderr, "warning: %s: of another shape or type, and initialized at random: %s\n", file.c_str(),
-                 unfit.c_str());
+    std::fprintf(stderr, "%s: %s: of another shape or type, and initialized at random: %s\n",
+                 nameOf(MessageKind::Warning), file.c_str(), unfit.c_str());
   for (const auto &[key, hash] : folder.identity)
     if (const auto theirs = weights.metadata.find(key);
         key.ends_with("_vocabulary") && theirs != weights.metadata.end() && theirs->second != hash)
       std::fprintf(stderr,
-                   "warning: %s: was trained with another vocabulary (%s %s, the one given is %s); its embeddings are "
+                   "%s: %s: was trained with another vocabulary (%s %s, the one given is %s); its embeddings are "
                    "those of other tokens\n",
-                   file.c_str(), key.c_str(), theirs->second.c_str(), hash.c_str());
+                   nameOf(MessageKind::Warning), file.c_str(), key.c_str(), theirs->second.c_str(), hash.c_str());
 }
 
 void Trainer::resume() {
@@ -980,14 +981,13 @@ void Trainer::finishTrace() {
     if (!writes())
       return;
     if (progress.step < options.traceFirst)
-      std::fprintf(stderr, "warning: %s: the run ended before step %lld, so nothing was traced\n",
-                   options.trace.c_str(), static_cast<long long>(options.traceFirst));
+      std::fprintf(stderr, "%s: %s: the run ended before step %lld, so nothing was traced\n",
+                   nameOf(MessageKind::Warning), options.trace.c_str(), static_cast<long long>(options.traceFirst));
     else
       writeTrace(options.trace, all);
     if (const int64_t count = trace->leftOut())
-      std::fprintf(stderr,
-                   "warning: %s: %lld events were dropped because the trace buffer is full; trace fewer steps\n",
-                   options.trace.c_str(), static_cast<long long>(count));
+      std::fprintf(stderr, "%s: %s: %lld events were dropped because the trace buffer is full; trace fewer steps\n",
+                   nameOf(MessageKind::Warning), options.trace.c_str(), static_cast<long long>(count));
   });
   trace.reset();
 }
@@ -1102,7 +1102,7 @@ void Trainer::fallBack(const Fault &fault) {
     record.update(fault.record);
     record["rate_scale"] = scale;
     write(record);
-    std::fprintf(stderr, "warning: %s\n",
+    printMessage(MessageKind::Warning,
                  (fault.what + format("; went back to step %lld, and continues with %g times the rate of the schedule",
                                       static_cast<long long>(progress.step), scale))
                      .c_str());
@@ -1382,7 +1382,7 @@ void train(const TrainOptions &options, const std::string &configuration) {
     // The launcher kills the other ranks as soon as one exits with an error: exit only after the first rank has printed
     // the message for all.
     if (ranks->isFirst())
-      std::fprintf(stderr, "error: %s\n", oneLine(error.what()).c_str());
+      printMessage(MessageKind::Error, oneLine(error.what()).c_str());
     ranks->largest(0);
     ranks->leave();
     std::_Exit(1);
@@ -1390,7 +1390,7 @@ void train(const TrainOptions &options, const std::string &configuration) {
     if (ranks->size() == 1)
       throw;
     // The other ranks wait for this one, and would wait forever.
-    std::fprintf(stderr, "error: %s: %s\n", ranks->nameOf(ranks->rank()).c_str(), oneLine(error.what()).c_str());
+    printMessage(MessageKind::Error, (ranks->nameOf(ranks->rank()) + ": " + oneLine(error.what())).c_str());
     ranks->abort();
   }
 }

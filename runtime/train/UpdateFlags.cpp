@@ -16,6 +16,7 @@ CommandOption addOptimizer(Command command, std::string &name, const std::string
 }
 
 void UpdateFlags::addTo(Command command) {
+  const Subject update(command, "Optimizer");
   addOptimizer(command, optimizer, "optimization method");
   command
       .addOption("--betas", betas,

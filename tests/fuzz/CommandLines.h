@@ -28,7 +28,7 @@ inline void parseCommandLine(const char *program, std::span<const Verb> verbs, s
   app.requireVerb();
   addVerbs(app, verbs, words.size() > 1 ? words[1] : "");
   const std::vector<Command> added = app.verbs();
-  if (added.size() == verbs.size()) {
+  if (added.size() > verbs.size()) { // those for shells follow
     for (size_t i = 0; i < verbs.size(); ++i)
       expect(added[i].name() == verbs[i].name, "a verb has the name under which it is listed");
   } else {

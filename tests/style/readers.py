@@ -25,7 +25,6 @@ OPENERS = {
     "runtime/support/Files.cpp": "is the reader",
     "runtime/support/Unfinished.cpp": "opens folders, to remove what is in them",
     "runtime/decode/Packed.cpp": "reads the executable that is running, part by part",
-    "runtime/capi/Model.cpp": "looks at the first 4 bytes",
     "compiler/Foreign/Pickles.cpp": "looks at the first 512 bytes of a regular file",
     "compiler/Link/Link.cpp": "reads what the linker said into a file of ours",
     "runtime/device/cpu/AvailableMemory.cpp": "reads /proc and /sys line by line",

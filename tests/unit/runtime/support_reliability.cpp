@@ -346,7 +346,7 @@ TEST(Verbs, OnlyTheOneThatIsUsedIsAdded) {
   EXPECT_EQ(added("bake"), "bake ");
   EXPECT_EQ(added("boil"), "boil ");
   for (const char *other : {"", "--help", "boi", "boiled", "Bake", "bake "})
-    EXPECT_EQ(added(other), "bake boil ") << other;
+    EXPECT_EQ(added(other), "bake boil completion man ") << other;
 }
 
 TEST(Integers, AreDecimalAndInRange) {

@@ -5,6 +5,7 @@ import math
 import os
 import pty
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -41,10 +42,10 @@ def training(out, *more, steps=STEPS):
             "--batch-tokens", "256", "--seed", "4", *more]
 
 
-def through_terminal(*arguments):
+def through_terminal(*arguments, status=0, **environment):
     """What a command writes to standard error if that is a terminal."""
     ours, theirs = pty.openpty()
-    process = subprocess.Popen([translator, *map(str, arguments)], stderr=theirs, stdout=subprocess.PIPE)
+    process = subprocess.Popen([translator, *map(str, arguments)], stderr=theirs, stdout=subprocess.PIPE, env={**os.environ, **environment})
     os.close(theirs)
     text = b""
     while True:
@@ -57,7 +58,7 @@ def through_terminal(*arguments):
         text += part
     os.close(ours)
     process.stdout.read()
-    expect(process.wait() == 0, f"{arguments}: exit status {process.returncode} on a terminal")
+    expect(process.wait() == status, f"{arguments}: exit status {process.returncode} on a terminal")
     return text.decode()
 
 
@@ -136,6 +137,28 @@ def check_startup():
         expect(status == 0, f"translate: status {status}")
         runs.append((usage.ru_utime + usage.ru_stime, usage.ru_minflt))
     expect(min(seconds for seconds, _ in runs) < 0.05 and min(faults for _, faults in runs) < 1000, f"seconds and page faults of a start: {runs}")
+
+
+def check_typed_lines():
+    """A line that a person types is translated at once, before there is another."""
+    command = [translator, "translate", "--weights", path("whole/last.safetensors"), "--format", "ids", "--quiet"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        for line in (b"5 6 7\n", b"8 9\n"):
+            process.stdin.write(line)
+            process.stdin.flush()
+            expect(select.select([process.stdout], [], [], 60)[0], f"no translation of {line!r} before the next line")
+            process.stdout.readline()
+        process.stdin.close()
+        expect(process.stdout.read() == b"" and process.wait() == 0, "a translation for each line")
+
+
+def check_colours():
+    plain = "error: unknown verb 'trnslate'; did you mean 'translate'?"
+    shown = through_terminal("trnslate", status=2, TERM="xterm", NO_COLOR="")
+    expect(shown.startswith("\033[1;31merror\033[0m" + plain[5:]), f"on a terminal: {shown!r}")
+    for setting in ({"TERM": "xterm", "NO_COLOR": "1"}, {"TERM": "dumb", "NO_COLOR": ""}):
+        shown = through_terminal("trnslate", status=2, **setting)
+        expect(shown.startswith(plain), f"with {setting}: {shown!r}")
 
 
 def check_bench():
@@ -255,6 +278,8 @@ check_progress()
 check_interrupt()
 check_score()
 check_startup()
+check_typed_lines()
+check_colours()
 check_bench()
 check_trace()
 check_inputs_are_kept()

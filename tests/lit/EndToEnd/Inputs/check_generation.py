@@ -90,7 +90,7 @@ for arguments, expected in (
     result = call(translator, "translate", "--weights", weights, "--format", "ids", "--input", source, "--quiet", *arguments)
     assert (result.returncode, result.stdout, result.stderr) == (1, "", expected), result
 result = call(translator, "translate", "--weights", weights, "--format", "ids", "--input", source, "--early-stopping", "maybe")
-assert result.returncode == 2 and "--early-stopping: maybe not in {false,true,never}" in result.stderr, result.stderr
+assert result.returncode == 2 and "--early-stopping: unknown 'maybe'; known: false, true, never" in result.stderr, result.stderr
 
 # A folder's own model.json counts, whatever the executable was compiled with; options override it.
 folder = f"{work}/folder"

@@ -168,7 +168,7 @@ with xfc.Model(library, "packed") as packed:
 # Errors have messages, and leave the model unchanged.
 weights = open("run/last.safetensors", "rb").read()
 open("cut.safetensors", "wb").write(weights[:-100])
-fails(1, "nothing: cannot open: No such file", xfc.Model, library, "nothing")
+fails(1, "nothing: no such folder or file", xfc.Model, library, "nothing")
 fails(1, "cut.safetensors: ", xfc.Model, library, "cut.safetensors", "--vocab", "spm.model")
 open("cut.model", "wb").write(open("spm.model", "rb").read()[:-50])
 fails(1, "cut.model: ", xfc.Model, library, "run/last.safetensors", "--vocab", "cut.model")
