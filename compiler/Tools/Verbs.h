@@ -2,6 +2,7 @@
 #pragma once
 
 #include "CompileCommand.h"
+#include "DemoCommand.h"
 #include "ExportCommand.h"
 #include "ImportCommand.h"
 #include "InspectCommand.h"
@@ -14,7 +15,7 @@ namespace xfc {
 // In the order in which --help lists them.
 inline constexpr Verb compilerVerbs[] = {
     {"compile", addCompile}, {"import", addImport}, {"export", addExport}, {"vocab", addVocab},
-    {"inspect", addInspect}, {"models", addModels}, {"phases", addPhases},
+    {"inspect", addInspect}, {"models", addModels}, {"phases", addPhases}, {"demo", addDemo},
 };
 
 } // namespace xfc
