@@ -250,7 +250,7 @@ std::string archiveOf(const std::string &object, const std::string &name) {
 // The newest version of glibc's interface that a file names: {2, 36} for GLIBC_2.36. {0, 0}: none, or no file.
 std::pair<unsigned, unsigned> newestGlibc(const std::string &file) {
   std::pair<unsigned, unsigned> newest;
-  if (!fs::exists(file))
+  if (!fs::is_regular_file(file))
     return newest;
   const llvm::StringRef prefix = "GLIBC_";
   const MappedFile mapped(file);

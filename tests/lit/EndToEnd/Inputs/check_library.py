@@ -1,4 +1,4 @@
-"""Compares a library with the executable of the same model, through docs/examples/xfc.py.
+"""Compares a library with the executable of the same model, through the Python module.
 
 usage: check_library.py FOLDER, which library.test has filled
 """
@@ -9,7 +9,7 @@ import sys
 import threading
 
 import tensors
-import xfc
+from xfc import library as xfc
 
 folder = sys.argv[1]
 os.chdir(folder)

@@ -1,0 +1,3 @@
+from .toolchain import main
+
+main()
