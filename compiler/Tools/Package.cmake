@@ -51,7 +51,7 @@ install(FILES ${source}/LICENSE DESTINATION share/doc/xfc/licenses RENAME senten
 foreach(part darts_clone esaxx protobuf-lite)
   install(FILES ${source}/third_party/${part}/LICENSE DESTINATION share/doc/xfc/licenses RENAME ${part} COMPONENT static EXCLUDE_FROM_ALL)
 endforeach()
-foreach(package llvm-22-dev libc6-dev libgcc-12-dev libutf8proc-dev zlib1g-dev libzstd-dev nlohmann-json3-dev libcli11-dev)
+foreach(package llvm-22-dev libc6-dev libgcc-12-dev libutf8proc-dev zlib1g-dev libzstd-dev libevent-dev nlohmann-json3-dev libcli11-dev)
   if(EXISTS /usr/share/doc/${package}/copyright)
     install(FILES /usr/share/doc/${package}/copyright DESTINATION share/doc/xfc/licenses RENAME ${package} COMPONENT static EXCLUDE_FROM_ALL)
   endif()
