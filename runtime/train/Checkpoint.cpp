@@ -157,11 +157,9 @@ void RunFolder::lock() {
 }
 
 void RunFolder::removePartial() const {
-  removeAbandoned(path, [](std::string_view name) {
-    return name == "config.json" || name == "train.jsonl" || name == eventsFile || name.ends_with(".safetensors") ||
-           name.ends_with(".model") || name.ends_with(".pairs") || name.ends_with(".tsv") || name == "data.json";
-  });
-  removeAbandoned(file("state"), [](std::string_view name) { return name.ends_with(".safetensors"); });
+  const auto any = [](std::string_view) { return true; }; // a run and its teacher write files of many names
+  removeAbandoned(path, any);
+  removeAbandoned(file("state"), any);
 }
 
 bool RunFolder::hasState() const { return exists(file(stateFile)) || exists(file(previousFile)); }
