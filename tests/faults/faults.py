@@ -11,7 +11,8 @@ that nobody touched). Modes:
   two          two processes in one folder
   power        the folder as a loss of power leaves it: only what was synced is certain to be there
 
-Needs a C compiler for interpose.c. Plain Python.
+Runs of several processes are those of an MPI launcher: signals go to one of them, or SIGKILL to the launcher's group, and
+faults happen to the files of the first. Needs a C compiler for interpose.c. Plain Python.
 """
 import argparse
 import collections
@@ -19,11 +20,13 @@ import errno
 import hashlib
 import itertools
 import json
+import math
 import os
 import random
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -31,22 +34,51 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PATIENCE = 120  # seconds; no run takes that long
+SECONDS = 10  # in which ranks and a teacher end when what has started them was lost
+# How a process tells that SIGKILL has ended it, and how MPICH's and Open MPI's launchers tell it of a rank.
+KILLED = (-signal.SIGKILL, signal.SIGKILL, 128 + signal.SIGKILL)
+# Within one machine Open MPI needs no network; some containers forbid a process to read another's memory.
+MPI = {"OMPI_MCA_btl": "self,vader", "OMPI_MCA_btl_vader_single_copy_mechanism": "none", "OMPI_ALLOW_RUN_AS_ROOT": "1",
+       "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
 
+# All commands run in the case's folder; what they read lies beside it. First what is compiled, with the name of the executable.
 SIZES = ["source_vocab=40", "target_vocab=40", "d_model=16", "d_ff=32", "encoder_layers=1", "decoder_layers=1"]
+TINY = [os.path.join(HERE, "../../models/tiny.json"), *(word for size in SIZES for word in ("--set", size))]
+EXECUTABLES = {
+    "tiny": TINY,
+    "tiny-bf16": [*TINY, "--dtype", "bf16"],
+    "student": [*TINY, "--distillation", "4"],
+    "of-t5": ["../imported"],
+}
+TEXT = ["--format", "ids", "--source", "../a", "--target", "../b"]
+INPUTS = {  # what makes each of them; the name of an executable stands for its path
+    "pairs": ["tiny", "prepare", *TEXT, "--out", "../pairs"],
+    "teacher": ["tiny", "train", *TEXT, "--out", "../teacher", "--steps", "17", "--batch-tokens", "60", "--threads", "1"],
+    "imported": ["xfc", "import", "../t5", "--output", "../imported"],
+}
+TAUGHT = "run/taught.pairs"  # which the teacher writes, a process that interpose.c does not look at
 
 # Flags of each phase: a run with several phases is resumed with other flags after it has ended.
 VALIDATED = ["--valid-source", "../c", "--valid-target", "../d", "--valid-every", "5"]
-Configuration = collections.namedtuple("Configuration", "type phases")
+SHORT = [["--steps", "17", "--save-every", "7", *VALIDATED]]
+LONG = [["--steps", "200", "--save-every", "7", *VALIDATED]]  # so that signals hit more than the launcher's start
+Configuration = collections.namedtuple("Configuration", "executable phases data inputs launcher", defaults=[TEXT, (), None])
 CONFIGURATIONS = {
-    "f32": Configuration("f32", [["--steps", "17", "--save-every", "7", *VALIDATED]]),
-    "bf16": Configuration("bf16", [["--steps", "17", "--save-every", "7", *VALIDATED]]),
-    "accumulate": Configuration("f32", [["--steps", "12", "--accumulate", "2", "--save-every", "5", *VALIDATED]]),
-    "average": Configuration("f32", [["--steps", "17", "--average", "2", "--keep", "3", "--save-every", "4", *VALIDATED]]),
-    "early-stop": Configuration("f32", [["--steps", "1000", "--early-stop", "2", "--save-every", "7", "--schedule", "constant", "--lr", "0.05", "--warmup",
-                                         "1", *VALIDATED]]),
-    "unvalidated": Configuration("f32", [["--epochs", "2", "--average", "2", "--save-every", "3"]]),
-    "extended": Configuration("f32", [["--steps", steps, "--schedule", "constant", "--lr", "0.001", "--average", "2", "--save-every", "7",
-                                       *VALIDATED] for steps in ("8", "17")]),
+    "f32": Configuration("tiny", SHORT),
+    "bf16": Configuration("tiny-bf16", SHORT),
+    "accumulate": Configuration("tiny", [["--steps", "12", "--accumulate", "2", "--save-every", "5", *VALIDATED]]),
+    "average": Configuration("tiny", [["--steps", "17", "--average", "2", "--keep", "3", "--save-every", "4", *VALIDATED]]),
+    "early-stop": Configuration("tiny", [["--steps", "1000", "--early-stop", "2", "--save-every", "7", "--schedule", "constant", "--lr", "0.05",
+                                          "--warmup", "1", *VALIDATED]]),
+    "unvalidated": Configuration("tiny", [["--epochs", "2", "--average", "2", "--save-every", "3"]]),
+    "extended": Configuration("tiny", [["--steps", steps, "--schedule", "constant", "--lr", "0.001", "--average", "2", "--save-every", "7",
+                                        *VALIDATED] for steps in ("8", "17")]),
+    "prepared": Configuration("tiny", SHORT, ["--format", "ids", "--data", "../pairs"], ["pairs"]),
+    "distilled": Configuration("student", SHORT, ["--format", "ids", "--source", "../a", "--teacher", "tiny", "--teacher-model", "../teacher",
+                                                  "--teacher-n-best", "2", "--teacher-distribution", "4", "--distillation", "0.5"], ["teacher"]),
+    "imported": Configuration("of-t5", SHORT, [*TEXT, "--init", "../imported/model.safetensors"], ["imported"]),
+    "openmpi": Configuration("tiny", LONG, launcher="mpiexec.openmpi"),
+    "mpich": Configuration("tiny", LONG, launcher="mpiexec.mpich"),
 }
 
 STATE, PREVIOUS = "run/state/training.safetensors", "run/state/previous.safetensors"
@@ -151,7 +183,9 @@ class Disk:
     """The files of a folder as processes see them, and the part that is certain to survive a power loss: the contents of a
     file as of its last sync, and a name once its folder has been synced."""
 
-    def __init__(self, files):
+    def __init__(self, files, taught=None):
+        """taught: what the teacher writes."""
+        self.taught = taught
         self.names = {path: None if data is None else File(data, data) for path, data in files.items()}
         self.certain, self.pending = dict(self.names), []  # (folder, {path: File, None for a folder, or "" for nothing})
         self.open = {}
@@ -179,6 +213,8 @@ class Disk:
         if name == "open":
             if path not in self.names and operation.detail & os.O_CREAT:
                 self.change({path: File()})
+            elif path not in self.names and path == TAUGHT:
+                self.names[path] = self.certain[path] = File(self.taught, self.taught)
             file = self.names.get(path)
             if file and operation.detail & os.O_TRUNC:
                 file.data.clear()
@@ -247,6 +283,35 @@ class Disk:
 
 # Runs.
 
+def write_t5(folder):
+    """A model of another program, as transformers would save it."""
+    vocabulary, features, inner, heads, hidden = 40, 16, 8, 2, 32
+    shapes = {"shared": (vocabulary, features)}
+    for stack, attentions in (("encoder", ["SelfAttention"]), ("decoder", ["SelfAttention", "EncDecAttention"])):
+        layer = f"{stack}.block.0.layer."
+        for place, attention in enumerate(attentions):
+            shapes.update({f"{layer}{place}.{attention}.{each}": (heads * inner, features) for each in "qkv"})
+            shapes[f"{layer}{place}.{attention}.o"] = features, heads * inner
+            shapes[f"{layer}{place}.layer_norm"] = features,
+        shapes[f"{layer}0.SelfAttention.relative_attention_bias"] = 8, heads
+        place = len(attentions)
+        shapes.update({f"{layer}{place}.DenseReluDense.wi": (hidden, features), f"{layer}{place}.DenseReluDense.wo": (features, hidden),
+                       f"{layer}{place}.layer_norm": (features,), f"{stack}.final_layer_norm": (features,)})
+    generator, header, data = random.Random(5), {}, b""
+    for name, shape in shapes.items():
+        count = math.prod(shape)
+        numbers = struct.pack(f"<{count}f", *(generator.gauss(len(shape) == 1, 0.3) for _ in range(count)))  # norms are around 1
+        header[name + ".weight"] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(numbers)]}
+        data += numbers
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "config.json"), "w") as file:
+        json.dump({"model_type": "t5", "vocab_size": vocabulary, "d_model": features, "d_kv": inner, "d_ff": hidden, "num_layers": 1, "num_heads": heads,
+                   "relative_attention_num_buckets": 8, "relative_attention_max_distance": 16}, file)
+    with open(os.path.join(folder, "model.safetensors"), "wb") as file:
+        text = json.dumps(header).encode()
+        file.write(struct.pack("<Q", len(text)) + text + data)
+
+
 class Bench:
     def __init__(self, options):
         self.options = options
@@ -264,28 +329,47 @@ class Bench:
             with open(os.path.join(self.work, name), "w") as file:
                 for _ in range(lines):
                     print(*(generator.randrange(4, 40) for _ in range(generator.randint(1, 8))), file=file)
+        write_t5(os.path.join(self.work, "t5"))
 
-    def executable(self, dtype):
-        path = os.path.join(self.executables, dtype)
+    def make(self, words):
+        subprocess.run([self.path(word) for word in words], cwd=self.case, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def prepare(self, configuration):
+        """Makes what the configuration's runs need."""
+        self.clear()
+        for name in configuration.inputs:
+            if not os.path.exists(os.path.join(self.work, name)):
+                self.make(INPUTS[name])
+        self.path(configuration.executable)
+
+    def path(self, word):
+        """What the name of an executable stands for; it is compiled if it is not there. Other words stay as they are."""
+        if word == "xfc":
+            return os.path.realpath(self.options.xfc)
+        if word not in EXECUTABLES:
+            return word
+        path = os.path.join(self.executables, word)
         if not os.path.exists(path):
-            command = [self.options.xfc, "compile", os.path.join(HERE, "../../models/tiny.json"), "-o", path, "--dtype", dtype]
-            subprocess.run(command + [word for size in SIZES for word in ("--set", size)], check=True, stderr=subprocess.DEVNULL)
+            self.make(["xfc", "compile", *EXECUTABLES[word], "-o", path])
         return path
 
     def start(self, configuration, phase, resume, faults=None, **streams):
         """faults: variables of interpose.c, without their prefix."""
-        command = [self.executable(configuration.type), "train", "--format", "ids", "--source", "../a", "--target", "../b", "--out", "run",
-                   "--batch-tokens", "60", "--threads", "1", *configuration.phases[phase]]
+        command = [self.path(word) for word in (configuration.executable, "train", *configuration.data)]
+        command += ["--out", "run", "--batch-tokens", "60", "--threads", "1", *configuration.phases[phase]]
         if resume or phase > 0:
             command.append("--resume")
-        environment = dict(os.environ)
+        environment = {}
         if faults:
-            environment["LD_PRELOAD"] = self.interposer
-            environment["XFC_FAULTS_FOLDER"] = self.case
+            environment = {"LD_PRELOAD": self.interposer, "XFC_FAULTS_FOLDER": self.case}
             environment.update({"XFC_FAULTS_" + key: str(value) for key, value in faults.items()})
+        if configuration.launcher:  # of which the first rank is the one that writes files
+            settings = [f"{key}={value}" for key, value in environment.items()]
+            command = [configuration.launcher, "-n", "1", "env", *settings, *command, ":", "-n", "1", *command]
+            environment = MPI
         self.runs += 1
         streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, **streams}
-        return subprocess.Popen(command, cwd=self.case, env=environment, **streams)
+        return subprocess.Popen(command, cwd=self.case, env={**os.environ, **environment}, start_new_session=bool(configuration.launcher), **streams)
 
     def ended(self, process):
         try:
@@ -294,11 +378,44 @@ class Bench:
             process.kill()
             process.communicate()
             raise Finding(f"does not end within {PATIENCE} s") from None
-        self.kills += process.returncode == -signal.SIGKILL
-        return Result(process.returncode, (error or b"").decode(errors="replace"))
+        killed = process.returncode in KILLED
+        self.kills += killed
+        return Result(-signal.SIGKILL if killed else process.returncode, (error or b"").decode(errors="replace"))
 
     def run(self, *arguments, **options):
-        return self.ended(self.start(*arguments, **options))
+        result = self.ended(self.start(*arguments, **options))
+        self.settle()
+        return result
+
+    def processes(self):
+        """Those in the case's folder that have not ended: {process: (parent, executable)}."""
+        found = {}
+        for process in filter(str.isdecimal, os.listdir("/proc")):
+            try:
+                if os.readlink(f"/proc/{process}/cwd") == self.case:
+                    with open(f"/proc/{process}/stat") as file:
+                        parent = int(file.read().rsplit(")", 1)[1].split()[1])
+                    found[int(process)] = parent, os.readlink(f"/proc/{process}/exe")
+            except OSError:
+                pass  # another user's, or it has just ended
+        return found
+
+    def settle(self):
+        """Waits for the end of what a process has started and left behind: a teacher, ranks, and the helper that watches them."""
+        last = time.monotonic() + SECONDS
+        while left := self.processes():
+            require(time.monotonic() < last, f"processes {left} go on for {SECONDS} s")
+            time.sleep(0.001)
+
+    def victims(self, configuration, process, which):
+        """What a signal is for: a process, the rank of a launcher with that number, or the whole group of a launcher."""
+        if not which:
+            return [process.pid]
+        if which == "group":
+            return [-process.pid]
+        executable, found = self.path(configuration.executable), self.processes()
+        ranks = [number for number, (parent, path) in sorted(found.items()) if path == executable and found.get(parent, (0, ""))[1] != path]
+        return ranks[int(which):int(which) + 1]
 
     def clear(self, files=None):
         shutil.rmtree(self.case, ignore_errors=True)
@@ -330,7 +447,8 @@ class Reference:
             result = bench.run(configuration, phase, False, faults=faults)
             require(result.status == 0, f"an uninterrupted run ends with {result}")
             self.records.append(operations(record, bench.case))
-            disk, promised = Disk(self.before[-1]), []
+            self.taught = walk(bench.case).get(TAUGHT)
+            disk, promised = Disk(self.before[-1], self.taught), []
             for operation in self.records[-1]:
                 promised.append(disk.promised)
                 disk.apply(operation)
@@ -485,17 +603,19 @@ class Operations:
 
 class Signals:
     """SIGNAL@SECONDS, separated by commas; after a semicolon, those for the resumed run. PIPE closes the streams that the run
-    writes to."""
+    writes to. SIGNAL:RANK is for one of several ranks, KILL:group for their launcher and its group."""
     plans = [["KILL"], ["KILL"], ["KILL"], ["TERM"], ["TERM", "KILL"], ["HUP"], ["PIPE"], ["PIPE", "TERM"]]
+    ranks = [["KILL:0"], ["KILL:1"], ["KILL:group"], ["TERM:0"], ["TERM:1", "KILL:0"], ["TERM:0", "KILL:1"], ["HUP:1"]]
 
     def cases(self, reference, options, generator):
+        plans = self.ranks if reference.configuration.launcher else self.plans
         share = -(-options.kills // len(options.configurations))
         last = reference.bench.kills + share
         rounds = itertools.takewhile(lambda _: reference.bench.kills < last, itertools.count()) if share else range(options.rounds)
         for _ in rounds:
             attempts = []
             for _ in range(generator.randint(1, 3)):
-                plan = generator.choice(self.plans)
+                plan = generator.choice(plans)
                 attempts.append(",".join(f"{name}@{generator.uniform(0, reference.seconds[-1] / (1 + 4 * (at > 0))):.4f}"
                                          for at, name in enumerate(plan)))
             yield ";".join(attempts)
@@ -521,13 +641,20 @@ class Signals:
                         process.stderr.close()
                         process.stdout = process.stderr = None
                     elif process.poll() is None:
-                        process.send_signal(getattr(signal, "SIG" + name))
-                        sent.append(name)
+                        name, _, which = name.partition(":")
+                        for victim in bench.victims(reference.configuration, process, which):
+                            try:
+                                os.kill(victim, getattr(signal, "SIG" + name))
+                                sent.append(name)
+                            except ProcessLookupError:
+                                pass  # a rank that has ended
                 status = bench.ended(process).status
+                bench.settle()
                 errors.seek(0)
                 said = errors.read().decode(errors="replace")
             files = walk(bench.case)
-            require(status in [0] + [-getattr(signal, "SIG" + name) for name in sent], f"{signals}: ends with {status}: {said}")
+            require(status in [0] + [-getattr(signal, "SIG" + name) for name in sent] or (sent and reference.configuration.launcher),
+                    f"{signals}: ends with {status}: {said}")
             trained = len(files.get("run/train.jsonl") or b"") > len(before.get("run/train.jsonl") or b"")
             if sent in (["TERM"], ["HUP"]) and "PIPE" not in signals and status != 0:
                 require(not trained or "done: " in said, f"{signals}: ends with {status} without saving: {said}")
@@ -561,6 +688,7 @@ class Two:
             time.sleep(float(killed[0]))
             processes[0].kill()
         results = [bench.ended(process) for process in processes]
+        bench.settle()
         for result in results:
             refused = "another training run uses this folder" in result.error or "the folder is not empty" in result.error
             require(result.status == 0 or (result.status == 1 and refused) or (killed and result.status == -signal.SIGKILL),
@@ -594,7 +722,7 @@ class Power:
     def run(self, reference, case):
         phase, number, contents, names, seed = case.split(":")
         phase, number = int(phase), int(number)
-        disk = Disk(reference.before[phase])
+        disk = Disk(reference.before[phase], reference.taught)
         for operation in reference.records[phase][:number]:
             disk.apply(operation)
         files = disk.after_power_loss(contents, names, random.Random(int(seed)))
@@ -618,6 +746,7 @@ def run_cases(bench, mode, name, options):
     count = findings = runs = kills = 0
     first = None
     try:
+        bench.prepare(CONFIGURATIONS[name])
         reference = Reference(bench, CONFIGURATIONS[name])
         runs, kills, tester = bench.runs, bench.kills, MODES[mode]()
         for case in [options.case] if options.case else tester.cases(reference, options, generator):
@@ -650,7 +779,7 @@ def main():
     parser.add_argument("--work", help="folder for the runs; one in memory makes it fast (default: a temporary one)")
     parser.add_argument("--executables", help="folder for the executables, where those that are there are taken (default: that of the runs)")
     parser.add_argument("--modes", default=",".join(MODES), help="which, between commas")
-    parser.add_argument("--configurations", default=",".join(CONFIGURATIONS), help="which, between commas")
+    parser.add_argument("--configurations", help="which, between commas (default: all whose launcher is installed)")
     parser.add_argument("--rounds", type=int, default=20, help="cases of signals and two")
     parser.add_argument("--kills", type=int, default=0, help="goes on with cases of signals until that many processes were killed, the same number in "
                         "each configuration")
@@ -661,7 +790,14 @@ def main():
     parser.add_argument("--case", help="repeats one case of one mode and configuration")
     parser.add_argument("--unsynced", default="", help="pretends that fsync does nothing for paths with this in them: power has to find it")
     options = parser.parse_args()
+    lacking = {name for name, each in CONFIGURATIONS.items() if each.launcher and not shutil.which(each.launcher)}
+    if not options.configurations:
+        options.configurations = ",".join(name for name in CONFIGURATIONS if name not in lacking)
+        for name in sorted(lacking):
+            print(f"skipped: {name}: {CONFIGURATIONS[name].launcher} is not installed", file=sys.stderr)
     options.modes, options.configurations = options.modes.split(","), options.configurations.split(",")
+    for name in lacking.intersection(options.configurations):
+        parser.error(f"--configurations: {name} needs {CONFIGURATIONS[name].launcher}, which is not installed")
     for what, given, known in (("--modes", options.modes, MODES), ("--configurations", options.configurations, CONFIGURATIONS)):
         if unknown := set(given) - set(known):
             parser.error(f"{what}: unknown {', '.join(sorted(unknown))}; there are {', '.join(known)}")
