@@ -29,20 +29,23 @@ std::vector<std::string> wordsOf(Command command) {
 } // namespace
 
 void addServe(Command app) {
-  Command command = app.addVerb("serve", "translate over HTTP");
+  Command command = app.addVerb("serve", "translate over HTTP", "translator serve --model en-fr=run --port 5000");
   auto options = std::make_shared<Options>();
   ServeOptions &serving = options->serve;
+  command.setSubject("Server");
   command.addOption("--host", serving.host, "address to listen on; 0.0.0.0 or ::: every address of the machine")
       .showDefault();
   command.addOption("--port", serving.port, "port to listen on; 0: any that is free").within(0, 65535).showDefault();
   command
       .addOption("--model", serving.models,
                  "folder written by train or `xfc import`; several are given as en-fr=DIR, each with its direction")
-      .valueName("[FROM-TO=]DIR");
+      .valueName("[FROM-TO=]DIR")
+      .subject("Model");
   command
       .addOption("--direction", serving.direction,
                  "languages of the one model, such as en-fr; without it, any are taken for its languages")
-      .valueName("FROM-TO");
+      .valueName("FROM-TO")
+      .subject("Model");
   command.addOption("--api-keys", serving.apiKeys, "file with one key on each line, of which requests need one")
       .valueName("FILE");
   command

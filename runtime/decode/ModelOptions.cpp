@@ -139,7 +139,8 @@ void ModelOptions::addEngineTo(Command command) {
   addThreads(command, threads);
   addDevice(command, device);
   addQuiet(command, quiet);
-  command.addFlag("--force-model", forceModel, "accept weights recorded as belonging to another model");
+  command.addFlag("--force-model", forceModel, "accept weights recorded as belonging to another model")
+      .subject("Model");
 }
 
 void ModelOptions::addVocabularyTo(Command command, bool withFormat) {
