@@ -117,6 +117,7 @@ void run(const std::vector<std::string> &arguments, const TemporaryFolder &folde
   };
   if (containedLinker) {
     std::vector<const char *> words;
+    words.reserve(arguments.size());
     for (const std::string &argument : arguments)
       words.push_back(argument.c_str());
     std::string messages;
