@@ -33,6 +33,17 @@ torch.manual_seed(7)
 OTHER_SIZES = [sizes(42, (1, 3), 6, 57, 97), sizes(66, (3, 2), 2, 101, 211)]  # with heads of 7 and 33 features
 
 
+# Translates standard input by the Python module: its folder, a library, a model's folder, and flags.
+LIBRARY = """
+import sys
+sys.dont_write_bytecode = True
+sys.path.insert(0, sys.argv[1])
+import xfc
+translator = xfc.Translator(sys.argv[3], library=sys.argv[2])
+print(*translator.translate(sys.stdin.read().splitlines(), *sys.argv[4:]), sep="\\n")
+"""
+
+
 def run(*command):
     return completed(*command).stdout
 
@@ -395,7 +406,7 @@ def check_library(imported, translator, lines):
     for flags in ((), ("--beam", 2, "--max-length", 5)):
         wanted = run(translator, "translate", "--model", imported, "--input", source, *flags)
         with open(source) as text:
-            found = completed(sys.executable, os.path.join(root, "docs", "examples", "xfc.py"), os.path.join(work, "libimported.so"), imported, *flags,
+            found = completed(sys.executable, "-c", LIBRARY, os.path.join(root, "python"), os.path.join(work, "libimported.so"), imported, *flags,
                               stdin=text).stdout
         expect(found == wanted and len(set(wanted.splitlines())) > 1, f"library {flags}: it gives {found}, the executable {wanted}")
 
