@@ -1,5 +1,6 @@
 // The CPU backend: emits kernels on request.
 #include "CPU.h"
+#include "Dialect/Values.h"
 #include "Dialect/XFC.h"
 #include "Emitters.h"
 #include "MachineCode/MachineCode.h"
@@ -23,7 +24,7 @@ void CPUBackend::addDialects(DialectRegistry &registry) const {
 }
 
 Backend::KernelInfo CPUBackend::emit(Operation *op, llvm::StringRef name, ModuleOp code) const {
-  KernelBuilder builder(code, set, elementType(*code.getContext()));
+  KernelBuilder builder(code, set, elementType(code.getContext(), type));
   std::optional<KernelInfo> info;
   builder.kernel(name, [&] { info = emitKernel(builder, op); });
   if (!info)
@@ -40,7 +41,7 @@ std::optional<Backend::Packing> CPUBackend::packs(Operation *op, unsigned operan
 
 Backend::PackInfo CPUBackend::emitPack(RankedTensorType weight, Packing packing, llvm::StringRef name,
                                        ModuleOp code) const {
-  KernelBuilder builder(code, set, elementType(*code.getContext()));
+  KernelBuilder builder(code, set, elementType(code.getContext(), type));
   PackInfo info;
   builder.kernel(name, [&] { info = emitPackWeight(builder, weight, packing); });
   return info;

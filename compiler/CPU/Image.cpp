@@ -1,7 +1,6 @@
 // Turns the code of a plan into the objects of an image.
 #include "Image.h"
 #include "CPU/Object.h"
-#include "Dialect/Values.h"
 #include "MachineCode/MachineCode.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/SymbolTable.h"
@@ -45,8 +44,6 @@ std::vector<ModuleOp> splitFunctions(ModuleOp kernels) {
 }
 
 } // namespace
-
-Type ImageBackend::elementType(MLIRContext &context) const { return xfc::elementType(&context, type); }
 
 CodeTarget ImageBackend::target() const {
   return {set.cpu, set.features, static_cast<int>(set.vectorBytes * 8), set.tune, checksBounds};

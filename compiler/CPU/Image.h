@@ -32,7 +32,6 @@ public:
 protected:
   // Adds the passes that lower what emit() builds to the LLVM dialect.
   virtual void addLowering(mlir::OpPassManager &manager) const = 0;
-  mlir::Type elementType(mlir::MLIRContext &context) const;
 
   InstructionSet set;
   DType type;

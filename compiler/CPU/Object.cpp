@@ -25,15 +25,15 @@ llvm::Constant *string(llvm::Module &module, const std::string &text) {
   return global;
 }
 
-llvm::Constant *bytes(llvm::Module &module, const std::vector<uint8_t> &data, const llvm::Twine &name) {
+llvm::GlobalVariable *bytes(llvm::Module &module, const std::vector<uint8_t> &data, const llvm::Twine &name) {
   return constant(module, llvm::ConstantDataArray::get(module.getContext(), data), name);
 }
 
-// The section that holds the plan of an image, by which plansOf() finds it.
+// plansOf() finds the plan of an image by its section, whose name ends with that of the target.
 constexpr llvm::StringLiteral planSection = ".xfc.plan.";
 
 llvm::GlobalVariable *planBytes(llvm::Module &module, const std::vector<uint8_t> &plan, const std::string &target) {
-  llvm::GlobalVariable *global = constant(module, llvm::ConstantDataArray::get(module.getContext(), plan), "plan");
+  llvm::GlobalVariable *global = bytes(module, plan, "plan");
   global->setSection((planSection + target).str());
   return global;
 }

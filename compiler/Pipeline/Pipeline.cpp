@@ -93,25 +93,25 @@ public:
     llvm::stable_sort(names, isBetter);
     return names;
   }
-  // The image that `--emit` shows: the one that was named first.
-  std::string firstImage(Target target) const {
-    return target == Target::CPU ? options.cpus.front() : options.cudaArchs.front();
-  }
-
-  std::unique_ptr<Image> makeImage(Target target, const std::string &name) {
+  std::unique_ptr<Image> makeImage(Target target, const std::string &name) const {
     const DType type = options.dtype == "f64" ? DType::F64 : DType::F32;
     return target == Target::CUDA ? gpuImage(name) : cpuImage(name, type, options.checkBounds);
   }
-
-  // The plan of a module for one image. A model that is a plan already is that of its only image.
-  OwningOpRef<ModuleOp> planFor(const Image &image, ModuleOp module) {
-    if (isPlan(module))
-      return module.clone();
-    TimingScope timing = timed("schedule");
-    return scheduled(module, image.backend());
+  // The image that `--emit` shows: the one that was named first.
+  std::unique_ptr<Image> firstImage(Target target) const {
+    return makeImage(target, target == Target::CPU ? options.cpus.front() : options.cudaArchs.front());
   }
 
-  // What the runtime reads of a plan, checked as the runtime does if somebody may have edited it.
+  // The plan of a module for one image. A module that is already a plan has only one image, so it can be taken.
+  OwningOpRef<ModuleOp> planFor(const Image &image, OwningOpRef<ModuleOp> &module) {
+    if (isPlan(*module))
+      return std::move(module);
+    TimingScope timing = timed("schedule");
+    return scheduled(*module, image.backend());
+  }
+
+  // Serializes a plan for the runtime. A plan that was read from a file may have been edited, so it is also read back,
+  // which applies all the checks that the runtime makes.
   Module serialized(ModuleOp plan) {
     FailureOr<Module> module = serialize(plan);
     if (failed(module))
@@ -213,8 +213,7 @@ std::string emitPhase(ModuleOp model, const PipelineOptions &options, Phase phas
   OwningOpRef<ModuleOp> module = compilation.moduleAfter(phase, target);
   if (phase < Phase::Scheduled)
     return printModule(*module);
-  OwningOpRef<ModuleOp> plan =
-      compilation.planFor(*compilation.makeImage(target, compilation.firstImage(target)), *module);
+  OwningOpRef<ModuleOp> plan = compilation.planFor(*compilation.firstImage(target), module);
   if (phase == Phase::Scheduled)
     return printModule(*plan);
   std::string text;
@@ -226,8 +225,8 @@ std::string emitPhase(ModuleOp model, const PipelineOptions &options, Phase phas
 static std::string emitCode(ModuleOp model, const PipelineOptions &options, Target target) {
   Compilation compilation(model, options);
   OwningOpRef<ModuleOp> module = compilation.moduleAfter(Phase::Lowered, target);
-  std::unique_ptr<Image> image = compilation.makeImage(target, compilation.firstImage(target));
-  return image->text(codeOf(*compilation.planFor(*image, *module)));
+  std::unique_ptr<Image> image = compilation.firstImage(target);
+  return image->text(codeOf(*compilation.planFor(*image, module)));
 }
 
 std::string emitLLVM(ModuleOp model, const PipelineOptions &options) { return emitCode(model, options, Target::CPU); }
@@ -238,8 +237,7 @@ Module planOf(ModuleOp model, const PipelineOptions &options) {
   Compilation compilation(model, options);
   const Target target = options.targets.front();
   OwningOpRef<ModuleOp> module = compilation.moduleAfter(Phase::Scheduled, target);
-  return compilation.serialized(
-      *compilation.planFor(*compilation.makeImage(target, compilation.firstImage(target)), *module));
+  return compilation.serialized(*compilation.planFor(*compilation.firstImage(target), module));
 }
 
 std::vector<std::vector<ObjectFile>> compileObjects(ModuleOp model, const PipelineOptions &options) {
@@ -255,11 +253,11 @@ std::vector<std::vector<ObjectFile>> compileObjects(ModuleOp model, const Pipeli
   for (auto &[target, module] : modules)
     for (const std::string &name : compilation.imagesOf(target)) {
       std::unique_ptr<Image> image = compilation.makeImage(target, name);
-      OwningOpRef<ModuleOp> planned = compilation.planFor(*image, *module);
+      OwningOpRef<ModuleOp> planned = compilation.planFor(*image, module);
       const Module plan = compilation.serialized(*planned);
       OwningOpRef<ModuleOp> code = codeOf(*planned);
       code->getOperation()->remove();
-      planned = nullptr; // its programs take more memory than all else, and are serialized
+      planned = nullptr; // the programs are serialized by now, and take more memory than everything else
       std::vector<std::string> &table = target == Target::CPU ? images : deviceImages;
       const std::string number = std::to_string(table.size());
       objects.push_back(image->objects(*code, plan, number, compilation.objectCache(),

@@ -80,21 +80,30 @@ const PassEntry passes[] = {
     {Stage::Differentiated, nullptr, setComputeTypes},
 };
 
-void registerStage(Stage stage, StringRef name, StringRef summary) {
+using Fail = llvm::function_ref<LogicalResult(const Twine &)>;
+
+// Registers a pipeline whose passes `add(manager, options, fail)` adds.
+template <typename Options, typename Add> void registerWithOptions(StringRef name, StringRef summary, Add add) {
   registerPassPipeline(
       name, summary,
-      [stage](OpPassManager &manager, StringRef text,
-              llvm::function_ref<LogicalResult(const Twine &)> fail) -> LogicalResult {
-        StageOptions options;
+      [add](OpPassManager &manager, StringRef text, Fail fail) -> LogicalResult {
+        Options options;
         if (failed(options.parseFromString(text)))
           return failure();
+        return add(manager, options, fail);
+      },
+      [](llvm::function_ref<void(const mlir::detail::PassOptions &)> describe) { describe(Options()); });
+}
+
+void registerStage(Stage stage, StringRef name, StringRef summary) {
+  registerWithOptions<StageOptions>(
+      name, summary, [stage](OpPassManager &manager, const StageOptions &options, Fail fail) -> LogicalResult {
         for (const std::string &name : options.disabled)
           if (!llvm::is_contained(fusions(), name))
             return fail("no-fuse: unknown '" + name + "'; known: " + llvm::join(fusions(), ", "));
         addStage(stage, manager, options);
         return success();
-      },
-      [](llvm::function_ref<void(const mlir::detail::PassOptions &)> describe) { describe(StageOptions()); });
+      });
 }
 
 // The options of scheduling as text: --xfc-schedule="target=sm_90a"
@@ -102,32 +111,29 @@ struct SchedulingOptions : PassPipelineOptions<SchedulingOptions> {
   Option<std::string> target{*this, "target",
                              llvm::cl::desc("instruction set or GPU architecture to generate code for; without one, "
                                             "each kernel is one chunk, and nothing is packed")};
-  Option<std::string> dtype{*this, "dtype", llvm::cl::desc("f64 for a module of f64"), llvm::cl::init("f32")};
+  Option<DType> dtype{*this, "dtype", llvm::cl::desc("what the module computes in"), llvm::cl::init(DType::F32),
+                      llvm::cl::values(clEnumValN(DType::F32, "f32", "f32"), clEnumValN(DType::F64, "f64", "f64"))};
 };
 
 // Registers passes for a backend as a pipeline with these options.
 void registerScheduling(StringRef name, StringRef summary, void (*add)(OpPassManager &, const Backend &)) {
-  registerPassPipeline(
-      name, summary,
-      [add](OpPassManager &manager, StringRef text,
-            llvm::function_ref<LogicalResult(const Twine &)> fail) -> LogicalResult {
-        SchedulingOptions options;
-        if (failed(options.parseFromString(text)))
-          return failure();
+  registerWithOptions<SchedulingOptions>(
+      name, summary, [add](OpPassManager &manager, const SchedulingOptions &options, Fail fail) -> LogicalResult {
         static const NoTarget none;
-        static std::vector<std::unique_ptr<Image>> images; // which outlive the passes
+        static std::vector<std::unique_ptr<Image>> images; // a backend must outlive the passes
         const std::string &target = options.target;
+        if (target.empty()) {
+          add(manager, none);
+          return success();
+        }
         try {
-          if (!target.empty())
-            images.push_back(isGPU(target) ? gpuImage(target)
-                                           : cpuImage(target, options.dtype == "f64" ? DType::F64 : DType::F32));
+          images.push_back(isGPU(target) ? gpuImage(target) : cpuImage(target, options.dtype));
         } catch (const Error &error) {
           return fail("target: " + Twine(error.what()));
         }
-        add(manager, target.empty() ? none : images.back()->backend());
+        add(manager, images.back()->backend());
         return success();
-      },
-      [](llvm::function_ref<void(const mlir::detail::PassOptions &)> describe) { describe(SchedulingOptions()); });
+      });
 }
 
 } // namespace
