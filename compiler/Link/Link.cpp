@@ -35,7 +35,8 @@ std::string inside(llvm::StringRef folder, llvm::StringRef name) {
   return result.str().str();
 }
 
-// What to run lld as: a path, or only a name where this program contains it.
+// The first word of lld's command line: the path of the lld that is installed, or just its name if this program
+// contains lld.
 std::string findLinker() {
   if (containedLinker)
     return "ld.lld";
@@ -270,6 +271,9 @@ std::pair<unsigned, unsigned> newestGlibc(const std::string &file) {
 } // namespace
 
 std::string whyNotHere(const std::string &file) {
+  // Any other xfc links with this machine's own C library.
+  if (!containedLinker)
+    return "";
   const auto needed = newestGlibc(file);
   std::pair<unsigned, unsigned> found;
   for (const char *folder : libraryFolders)
