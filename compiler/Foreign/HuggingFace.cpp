@@ -2,6 +2,7 @@
 #include "Generation.h"
 #include "Kinds.h"
 #include "support/Files.h"
+#include "support/Quoted.h"
 #include <algorithm>
 #include <filesystem>
 #include <optional>

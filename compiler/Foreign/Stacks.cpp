@@ -1,5 +1,6 @@
 // The common part of the families that follow "Attention Is All You Need".
 #include "Stacks.h"
+#include "support/Quoted.h"
 #include <algorithm>
 #include <map>
 

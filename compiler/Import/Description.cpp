@@ -4,6 +4,7 @@
 #include "Json.h"
 #include "StepKinds.h"
 #include "Training.h"
+#include "support/Quoted.h"
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -50,13 +50,6 @@ size_t editDistance(std::string_view a, std::string_view b) {
 
 } // namespace
 
-std::string listed(const std::vector<std::string> &names) {
-  std::string text;
-  for (const std::string &name : names)
-    text += (text.empty() ? "" : ", ") + name;
-  return text.empty() ? "none" : text;
-}
-
 std::string suggestion(std::string_view name, const std::vector<std::string> &known) {
   const std::string *nearest = nullptr;
   size_t least = (name.size() + 1) / 3 + 1;

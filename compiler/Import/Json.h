@@ -10,8 +10,6 @@
 
 namespace xfc {
 
-// "a, b, c".
-std::string listed(const std::vector<std::string> &names);
 // "did you mean "heads"? known: name, heads, ..."; without the question if no name is similar.
 std::string suggestion(std::string_view name, const std::vector<std::string> &known);
 // A value of a JSON file and its path. The readers throw Error, "FILE: PATH: value, expectation".

@@ -6,6 +6,7 @@
 #include "support/CommandLine.h"
 #include "support/Error.h"
 #include "support/Files.h"
+#include "support/Quoted.h"
 #include "text/Vocabulary.h"
 #include "tokenizers/Tokenizer.h"
 #include <algorithm>
@@ -55,7 +56,8 @@ static void addVocabulary(std::vector<Override> &overrides, const std::string &f
     overrides.push_back({key, std::to_string(id)});
 }
 
-// What the argument names. A file or folder goes before a model that ships with the same name.
+// The description that the argument stands for. If a file or folder has the name of a model that ships with xfc, the
+// file or folder is taken.
 static FoundDescription describedBy(const std::string &given) {
   if (given == "-")
     return {readFile("/dev/stdin"), "standard input"};

@@ -55,13 +55,6 @@ static std::string didYouMean(const std::string &word, const std::vector<std::st
   return near.empty() ? "" : "; did you mean '" + near + "'?";
 }
 
-static std::string joined(const std::vector<std::string> &names) {
-  std::string text;
-  for (const std::string &name : names)
-    text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
-
 // Says which of the words the verb does not know, and what may have been meant.
 static std::string unexpected(const UnexpectedError &wrong, Command verb, const std::vector<std::string> &words) {
   std::vector<std::string> options, verbs;
@@ -84,7 +77,7 @@ static std::string unexpected(const UnexpectedError &wrong, Command verb, const 
   }
   if (verbs.empty())
     return wrong.what();
-  const std::string known = "verbs: " + joined(verbs);
+  const std::string known = "verbs: " + listed(verbs);
   for (const std::string &word : words)
     if (word != verb.name() && !word.starts_with('-'))
       return "unknown verb '" + word + "'" + didYouMean(word, verbs) + (nearest(word, verbs).empty() ? "; " : " ") +

@@ -1,6 +1,7 @@
 // Options and verbs, by means of CLI11.
 #include "support/Options.h"
 #include "support/CommandLine.h"
+#include "support/Quoted.h"
 #include "support/Terminal.h"
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -82,10 +83,8 @@ CommandOption CommandOption::oneOf(const std::vector<std::string> &names) const 
     if (std::ranges::find(names, text) != names.end())
       return "";
     const std::string near = nearest(text, names);
-    std::string known;
-    for (const std::string &name : names)
-      known += (known.empty() ? "" : ", ") + name;
-    return "unknown '" + text + "'; " + (near.empty() ? "" : "did you mean '" + near + "'? ") + "known: " + known;
+    return "unknown '" + text + "'; " + (near.empty() ? "" : "did you mean '" + near + "'? ") +
+           "known: " + listed(names);
   };
   return CommandOption(option->check(CLI::Validator(wrong, "{" + CLI::detail::join(names, ",") + "}")));
 }

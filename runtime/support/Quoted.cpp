@@ -35,6 +35,13 @@ std::string escaped(std::string_view text, size_t most) {
 
 std::string inQuotes(std::string_view text, size_t most) { return "'" + escaped(text, most) + "'"; }
 
+std::string listed(const std::vector<std::string> &names) {
+  std::string text;
+  for (const std::string &name : names)
+    text += (text.empty() ? "" : ", ") + name;
+  return text.empty() ? "none" : text;
+}
+
 std::string oneLine(std::string_view message) {
   constexpr size_t most = 4000, half = most / 2;
   if (message.size() <= most)

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace xfc {
 
@@ -11,6 +12,8 @@ namespace xfc {
 std::string escaped(std::string_view text, size_t most = 200);
 // The same within quotes: 'text'.
 std::string inQuotes(std::string_view text, size_t most = 200);
+// "a, b, c", as they are; "none" of no names.
+std::string listed(const std::vector<std::string> &names);
 // A whole message: escaped, and if it is longer than 4,000 characters, without its middle.
 std::string oneLine(std::string_view message);
 
