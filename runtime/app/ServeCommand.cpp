@@ -16,9 +16,7 @@ struct Options {
 std::vector<std::string> wordsOf(Command command) {
   SearchFlags flags;
   CommandLine known;
-  flags.addTo(known);
-  flags.addSamplingTo(known);
-  addComputeType(known, flags.options.computeType);
+  flags.addAllTo(known);
   std::vector<std::string> words;
   for (const std::string &flag : known.flags())
     if (flag != "--help" && command.given(flag))
@@ -50,7 +48,7 @@ void addServe(Command app) {
       .valueName("FILE");
   command
       .addOption("--queue", serving.mostWaiting,
-                 "maximum number of lines that wait or are translated; who comes then is answered 429")
+                 "maximum number of lines that wait or are translated; a request for more is answered 429")
       .positive()
       .showDefault();
   command.addOption("--timeout", serving.timeout, "maximum number of seconds that a request takes")
@@ -69,9 +67,7 @@ void addServe(Command app) {
       .showDefault();
   serving.model.addEngineTo(command);
   serving.model.addVocabularyTo(command);
-  options->search.addTo(command);
-  options->search.addSamplingTo(command);
-  addComputeType(command, options->search.options.computeType);
+  options->search.addAllTo(command);
   command.setWork([options, command] {
     options->serve.search = wordsOf(command);
     serve(options->serve);

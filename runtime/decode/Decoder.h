@@ -11,7 +11,6 @@
 #include "plan/Plan.h"
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>

@@ -191,6 +191,14 @@ static std::string joined(const std::vector<int32_t> &ids) {
 
 template <auto Member> static void take(Generation &to, const Generation &from) { to.*Member = from.*Member; }
 
+void addComputeType(Command command, std::string &type) {
+  command
+      .addOption("--compute-type", type,
+                 "type that decoding multiplies in: one of those that `info` lists (default: the first)")
+      .oneOf({"f32", "bf16", "int8", "f64"})
+      .subject("Machine");
+}
+
 SearchFlags::SearchFlags() {
   options.generation = generationOfExecutable();
   forcedFirst = joined(options.generation.forcedFirst);
@@ -286,6 +294,12 @@ void SearchFlags::addSamplingTo(Command command) {
       .finite()
       .showDefault();
   command.addOption("--seed", options.seed, "sampling: seed of the random numbers").showDefault();
+}
+
+void SearchFlags::addAllTo(Command command) {
+  addTo(command);
+  addSamplingTo(command);
+  addComputeType(command, options.computeType);
 }
 
 static std::vector<int32_t> tokensOf(const std::string &text, const Vocabulary &target, const std::string &flag) {

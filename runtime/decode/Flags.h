@@ -35,6 +35,8 @@ Format formatNamed(std::string_view name);
 CommandOption addBatchTokens(Command command, int64_t &tokens, const std::string &ofWhat);
 // --beam
 CommandOption addBeam(Command command, int32_t &beam);
+// --compute-type
+void addComputeType(Command command, std::string &type);
 
 // The search settings of a command line. Defaults shown in help are those of the executable.
 struct SearchFlags {
@@ -44,6 +46,8 @@ struct SearchFlags {
   void addTo(Command command);
   // --n-best; --sample, --temperature and other flags of sampling
   void addSamplingTo(Command command);
+  // All of these, and --compute-type.
+  void addAllTo(Command command);
   // Takes what the command line does not set from the settings of the model that was loaded, and converts tokens that
   // are given as pieces. Throws Error if one is not in the vocabulary. To be called once, while the command exists.
   void resolve(const Generation &own, const Vocabulary &target);

@@ -152,14 +152,6 @@ void ModelOptions::addVocabularyTo(Command command, bool withFormat) {
     addFormat(command, format);
 }
 
-void addComputeType(Command command, std::string &type) {
-  command
-      .addOption("--compute-type", type,
-                 "type that decoding multiplies in: one of those that `info` lists (default: the first)")
-      .oneOf({"f32", "bf16", "int8", "f64"})
-      .subject("Machine");
-}
-
 ModelFiles modelFiles(const ModelOptions &options) {
   ModelFiles files{options.weights, options.vocabulary, options.targetVocabulary};
   if (options.model.empty())
@@ -260,9 +252,7 @@ SearchOptions searchOptionsOf(const std::vector<std::string> &words, const Searc
   SearchFlags flags;
   flags.options = defaults;
   CommandLine line;
-  flags.addTo(line);
-  flags.addSamplingTo(line);
-  addComputeType(line, flags.options.computeType);
+  flags.addAllTo(line);
   parseOptions(line, words);
   flags.resolve(defaults.generation, *model.target);
   return flags.options;

@@ -44,9 +44,6 @@ void addDevice(Command command, DeviceChoice &choice);
 // An engine with this many threads (0: one for each processor).
 std::unique_ptr<Engine> makeEngine(int threads, const DeviceChoice &choice);
 
-// --compute-type
-void addComputeType(Command command, std::string &type);
-
 // The files of the model that --model, or --weights and --vocab, name; all empty for a packed executable.
 struct ModelFiles {
   std::string weights, vocabulary, targetVocabulary; // if targetVocabulary is empty, `vocabulary` is for both sides
