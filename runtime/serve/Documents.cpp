@@ -19,7 +19,7 @@ std::string lower(std::string_view text) {
   return result;
 }
 
-// How much of `text` from `begin` on is not space, at both ends.
+// The text without the white space at its two ends.
 std::string_view trimmed(std::string_view text) {
   size_t begin = 0, end = text.size();
   while (begin < end && isBlank(text[begin]))
@@ -40,7 +40,7 @@ bool isWhite(std::string_view text) {
 struct Tag {
   std::string name; // in lower case; empty: a comment, a declaration or the like
   bool closes = false, empty = false, kept = false;
-  size_t end; // behind it; noEnd: the text ends before it does, so that nothing after it is a tag either
+  size_t end; // one past its last byte; noEnd: the text ends within the tag, so that no other tag follows
 };
 constexpr size_t noEnd = std::string_view::npos;
 
@@ -112,6 +112,16 @@ std::optional<Tag> tagAt(std::string_view html, size_t at) {
   return tag;
 }
 
+// The next tag, and moves `at` to its beginning; nothing if there is no other tag that ends.
+std::optional<Tag> nextTag(std::string_view html, size_t &at) {
+  while ((at = html.find('<', at)) != std::string_view::npos) {
+    if (std::optional<Tag> tag = tagAt(html, at))
+      return tag->end == noEnd ? std::nullopt : tag;
+    ++at;
+  }
+  return std::nullopt;
+}
+
 bool isVoid(const std::string &name) {
   constexpr std::array names = {"area",  "base", "br",   "col",   "embed",  "hr",    "img",
                                 "input", "link", "meta", "param", "source", "track", "wbr"};
@@ -128,19 +138,12 @@ size_t endOfRaw(std::string_view html, const Tag &tag) {
   return html.size();
 }
 
-// Behind the element that begins with `tag`: its end tag, or the end of the text.
+// Where the element that begins with `tag` ends: after its end tag, or at the end of the text.
 size_t endOfElement(std::string_view html, const Tag &tag) {
   if (isVoid(tag.name) || tag.empty)
     return tag.end;
   size_t depth = 1, at = tag.end;
-  while ((at = html.find('<', at)) != std::string_view::npos) {
-    const std::optional<Tag> next = tagAt(html, at);
-    if (!next) {
-      ++at;
-      continue;
-    }
-    if (next->end == noEnd)
-      break;
+  while (const std::optional<Tag> next = nextTag(html, at)) {
     at = isRaw(*next) ? endOfRaw(html, *next) : next->end;
     if (next->name != tag.name || next->empty)
       continue;
@@ -159,7 +162,7 @@ constexpr struct {
                 {"ndash", 0x2013}, {"mdash", 0x2014}, {"lsquo", 0x2018},  {"rsquo", 0x2019}, {"ldquo", 0x201C},
                 {"rdquo", 0x201D}, {"bdquo", 0x201E}, {"hellip", 0x2026}, {"euro", 0x20AC},  {"trade", 0x2122}};
 
-// Behind what looks like a character reference at `at`, where there is an '&'; 0 if it does not.
+// Where what looks like a character reference ends that begins with the '&' at `at`; 0 if it looks like none.
 size_t endOfReference(std::string_view text, size_t at) {
   constexpr size_t longest = 33;
   for (size_t i = at + 1; i < text.size() && i - at <= longest; ++i)
@@ -170,7 +173,7 @@ size_t endOfReference(std::string_view text, size_t at) {
   return 0;
 }
 
-// A character reference at `at`, where there is an '&': its character and what is behind it.
+// The character of a reference that begins with the '&' at `at`, and where the reference ends.
 std::optional<std::pair<char32_t, size_t>> referenceAt(std::string_view text, size_t at) {
   const size_t end = endOfReference(text, at);
   if (end == 0)
@@ -266,14 +269,7 @@ Document Document::ofHtml(std::string_view html) {
   Document document;
   document.html = true;
   size_t begin = 0, at = 0;
-  while ((at = html.find('<', at)) != std::string_view::npos) {
-    const std::optional<Tag> tag = tagAt(html, at);
-    if (!tag) {
-      ++at;
-      continue;
-    }
-    if (tag->end == noEnd)
-      break;
+  while (const std::optional<Tag> tag = nextTag(html, at)) {
     document.addHtmlText(html.substr(begin, at - begin));
     begin = isRaw(*tag) ? endOfRaw(html, *tag) : tag->kept && !tag->closes ? endOfElement(html, *tag) : tag->end;
     document.between.back() += html.substr(at, begin - at);

@@ -17,7 +17,7 @@ struct ServeOptions {
   ModelOptions model;              // without the folder: what all models share
   std::vector<std::string> search; // words: the server's settings of the search
   std::string apiKeys;             // a file with one key on each line; empty: everybody may ask
-  int64_t mostWaiting = 1024;      // lines that are not translated yet; who comes then is told to come again
+  int64_t mostWaiting = 1024;      // lines that are not translated yet; a request for more is told to come again
   double timeout = 60;             // seconds that a request may take
   int mostAlternatives = 9;
   HttpLimits http;
