@@ -15,7 +15,8 @@ constexpr llvm::StringLiteral codeName = "code";
 constexpr llvm::StringLiteral targetAttr = "plan.target";
 // Null if there is no code.
 mlir::ModuleOp codeOf(mlir::ModuleOp plan);
-// What the products of a plan multiply in, except in programs that are variants for another type: f32, f64, or bf16.
+// The type that a plan's products multiply in: f32, f64 or bf16. Programs that are variants for another type have it in
+// their names.
 std::string computeOf(mlir::ModuleOp plan);
 
 } // namespace xfc

@@ -141,7 +141,7 @@ private:
     llvm::raw_string_ostream(result) << printed;
     return result;
   }
-  // What an attribute prints between its angle brackets.
+  // The text of an attribute, without its name and the angle brackets.
   static std::string inner(Attribute attribute) {
     const std::string whole = text(attribute);
     const size_t begin = whole.find('<') + 1;

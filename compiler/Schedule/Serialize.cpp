@@ -205,8 +205,8 @@ private:
     program.steps.push_back(std::move(step));
   }
 
-  // What kernels read in the order of their emitters: the ids of dropouts, and the table of tensors or the number of
-  // elements, followed by the number of weights to pack and where each lies.
+  // Puts the immediates in the order in which kernels read them: first the ids of dropouts; then either the table of
+  // tensors or the number of elements; last the number of weights to pack, and where each of them lies.
   static void addImmediates(LaunchOp launch, Step &step) {
     step.immediates = ArrayRef(launch.getDropouts()).vec();
     if (auto tensors = launch.getTensorsAttr()) {

@@ -1,19 +1,16 @@
 // What signals mean to our programs: one table for all of them (Signals.cpp).
 //
-//   signal                          | from a program's first instruction on      | while an InterruptGuard lives
-//                                   |                                            | (`train` takes steps, `serve`
-//                                   serves, |                                            | `bench startup` has a child)
-//   --------------------------------|--------------------------------------------|---------------------------------------
-//   SIGINT, SIGTERM                 | remove what is unfinished and end          | noted; a second one removes and ends
-//   SIGHUP                          | the same                                   | the same; `serve` loads its models
-//                                   |                                            | again, and goes on
-//   SIGXCPU (`ulimit -t`)           | the same                                   | noted; the system repeats it each
-//                                   |                                            | second, which changes nothing
-//   SIGQUIT, SIGALRM, SIGUSR2, ...  | the same                                   | the same
-//   SIGUSR1                         | noted: `train` saves after its next step, and goes on; other verbs have nothing
-//                                   | to save, and go on
-//   SIGPIPE, SIGXFSZ (`ulimit -f`)  | ignored: whatever is written to reports an error
-//   SIGBUS                          | a mapped file was truncated: a message that names it, and status 1
+//   signal                         | from a program's first instruction on | while an InterruptGuard lives
+//   -------------------------------|---------------------------------------|---------------------------------------------
+//   SIGINT, SIGTERM                | remove what is unfinished and end     | noted; a second one removes and ends
+//   SIGHUP                         | the same                              | the same; `serve` loads its models again
+//   SIGXCPU (`ulimit -t`)          | the same                              | noted; it comes each second, to no effect
+//   SIGQUIT, SIGALRM, SIGUSR2, ... | the same                              | the same
+//   SIGUSR1                        | noted: `train` saves after its next step and goes on; other verbs just go on
+//   SIGPIPE, SIGXFSZ (`ulimit -f`) | ignored: whatever is written to reports an error
+//   SIGBUS                         | a mapped file was truncated: a message that names it, and status 1
+//
+// A guard lives while `train` takes steps, `serve` serves, and `bench startup` or `xfc demo` runs other programs.
 //
 // A signal of the first four rows that the process was started to ignore stays ignored (nohup), except that a guard
 // notes SIGINT and SIGTERM all the same. Other signals keep the system's meaning. A library installs none of this.
