@@ -202,7 +202,7 @@ int64_t AttentionGradOp::getStructure() {
 
 // Checks that xfc.attention and its gradient share.
 template <typename Op> static LogicalResult verifyAttention(Op op, RowsType output, RowsType lse) {
-  RowsType q = op.getQ().getType(), k = op.getK().getType(), v = op.getV().getType();
+  RowsType q = op.getQ().getType().computed(), k = op.getK().getType(), v = op.getV().getType();
   auto heads = static_cast<int64_t>(op.getHeads());
   if (heads <= 0 || q.getFeatures() % heads)
     return op.emitOpError() << heads << " heads do not divide " << q.getFeatures() << " features";
@@ -213,7 +213,7 @@ template <typename Op> static LogicalResult verifyAttention(Op op, RowsType outp
   if (k.getSet() != v.getSet())
     return op.emitOpError("k and v are rows of different sets");
   const Type values = RowsType::get(op.getContext(), q.getSet(), {heads * op.getValueDim()}, q.getElementType());
-  if (output != values)
+  if (output.computed() != values)
     return op.emitOpError("output must be ")
            << values << ", a value for each of " << heads << " heads, found " << output;
   if (lse != RowsType::get(op.getContext(), q.getSet(), {heads}, q.getElementType()))
@@ -242,13 +242,14 @@ LogicalResult AttentionOp::verify() {
 }
 
 LogicalResult AttentionGradOp::verify() {
-  if (getDq().getType() != getQ().getType() || getDk().getType() != getK().getType() ||
-      getDv().getType() != getV().getType())
+  if (getDq().getType().computed() != getQ().getType().computed() ||
+      getDk().getType().computed() != getK().getType().computed() ||
+      getDv().getType().computed() != getV().getType().computed())
     return emitOpError("dq, dk and dv must have the types of q, k and v");
-  if (getDoutput().getType() != getOutput().getType())
+  if (getDoutput().getType().computed() != getOutput().getType().computed())
     return emitOpError("doutput and output must have the same type");
   const Type sums = RowsType::get(getContext(), getQ().getType().getSet(), {2 * static_cast<int64_t>(getHeads())},
-                                  getQ().getType().getElementType());
+                                  getQ().getType().computed().getElementType());
   if (getDbias() && (!getBias() || getDbias().getType() != sums))
     return emitOpError("dbias needs a bias, and must be ") << sums << ", found " << getDbias().getType();
   return verifyAttention(*this, getOutput().getType(), getLse().getType());

@@ -64,7 +64,7 @@ LogicalResult AddPositionsOp::verify() {
   RankedTensorType table = getTable().getType();
   if (table.getRank() != 2 || table.getDimSize(1) != getX().getType().getFeatures())
     return emitOpError("table must be [positions, ") << getX().getType().getFeatures() << "], found " << table;
-  if (getX().getType() != getResult().getType())
+  if (getX().getType().computed() != getResult().getType().computed())
     return emitOpError("x and result must have the same type");
   return verifyOffset(*this, getOffset(), table);
 }
@@ -97,7 +97,7 @@ LogicalResult RotateOp::verify() {
   RankedTensorType table = getTable().getType();
   if (table.getRank() != 2 || table.getDimSize(1) % 2 || table.getDimSize(1) > features / heads)
     return emitOpError("table must be [positions, an even number up to ") << features / heads << "], found " << table;
-  if (getX().getType() != getType())
+  if (getX().getType().computed() != getType().computed())
     return emitOpError("x and result must have the same type");
   return verifyOneElementType(*this);
 }

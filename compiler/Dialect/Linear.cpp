@@ -8,8 +8,8 @@ using namespace xfc;
 // Shared by linear and linear_input_grad
 //===--------------------------------------------------------------------------------------------------------===//
 
-// Verifies a product and its epilogue, which takes the product and the extras, all rows of one type, and yields the
-// results.
+// Verifies a product and its epilogue, which takes the product and the extras, all rows of the type that is computed
+// in, and yields the results, which are rounded to their types afterwards.
 static LogicalResult verifyProduct(Operation *op, RowsType in, RankedTensorType weight, int inDim, OperandRange extras,
                                    Region &epilogue) {
   if (weight.getRank() != 2)
@@ -19,9 +19,10 @@ static LogicalResult verifyProduct(Operation *op, RowsType in, RankedTensorType 
                                          << weight.getDimSize(inDim);
   if (failed(verifyOneElementType(op)))
     return failure();
-  auto out = RowsType::get(op->getContext(), in.getSet(), {weight.getDimSize(1 - inDim)}, in.getElementType());
+  auto out =
+      RowsType::get(op->getContext(), in.getSet(), {weight.getDimSize(1 - inDim)}, in.computed().getElementType());
   for (Type type : op->getResultTypes())
-    if (type != out)
+    if (cast<RowsType>(type).computed() != out)
       return op->emitOpError("result must be ") << out << ", found " << type;
   if (epilogue.empty()) {
     if (!extras.empty() || op->getNumResults() != 1)

@@ -17,7 +17,7 @@ LogicalResult xfc::verifyLoss(Operation *op, RowsType logits, RowsType labels, T
                            "a row has labels; found ")
            << labels << " and " << smoothing;
   for (RowsType type : numbers)
-    if (type != RowsType::get(op->getContext(), logits.getSet(), {}, logits.getElementType()))
+    if (type != RowsType::get(op->getContext(), logits.getSet(), {}, logits.computed().getElementType()))
       return op->emitOpError("losses must be one number per row of the labels, found ") << type;
   return verifyOneElementType(op);
 }
@@ -72,7 +72,7 @@ LogicalResult CrossEntropyOp::differentiate(OpBuilder &builder, Gradients &gradi
 }
 
 LogicalResult CrossEntropyGradOp::verify() {
-  if (getType() != getLogits().getType())
+  if (getType().computed() != getLogits().getType().computed())
     return emitOpError("logits and result must have the same type");
   return verifyLoss(*this, getType(), getLabels().getType(), getSmoothing().getType(),
                     {getDloss().getType(), getLse().getType()});

@@ -55,7 +55,7 @@ void differentiateNorm(Op op, OpBuilder &builder, Gradients &gradients, Value x,
 //===--------------------------------------------------------------------------------------------------------===//
 
 LogicalResult NormOp::verify() {
-  if (getX().getType() != getResult().getType())
+  if (getX().getType().computed() != getResult().getType().computed())
     return emitOpError("x and result must have the same type");
   return verifyNorm(*this, getX().getType(), getWeight(), getBias(), getStats().getType(), NormSpec::of(*this));
 }
@@ -66,8 +66,9 @@ LogicalResult NormOp::differentiate(OpBuilder &builder, Gradients &gradients) {
 }
 
 LogicalResult AddNormOp::verify() {
-  RowsType x = getX().getType();
-  if (getResidual().getType() != x || getResult().getType() != x || getSum().getType() != x)
+  RowsType x = getX().getType().computed();
+  if (getResidual().getType().computed() != x || getResult().getType().computed() != x ||
+      getSum().getType().computed() != x)
     return emitOpError("x, residual, result and sum must have the same type");
   return verifyNorm(*this, x, getWeight(), getBias(), getStats().getType(), NormSpec::of(*this));
 }
@@ -82,21 +83,23 @@ LogicalResult AddNormOp::differentiate(OpBuilder &builder, Gradients &gradients)
 //===--------------------------------------------------------------------------------------------------------===//
 
 LogicalResult NormGradOp::verify() {
-  RowsType x = getX().getType();
-  if (getDy().getType() != x || getType() != x || (getAddend() && getAddend().getType() != x))
+  RowsType x = getX().getType().computed();
+  if (getDy().getType().computed() != x || getType().computed() != x ||
+      (getAddend() && getAddend().getType().computed() != x))
     return emitOpError("dy, x, addend and result must have the same type");
   return verifyNorm(*this, x, getWeight(), nullptr, getStats().getType(), NormSpec::of(*this));
 }
 
 LogicalResult NormWeightGradOp::verify() {
-  if (getDy().getType() != getX().getType())
+  if (getDy().getType().computed() != getX().getType().computed())
     return emitOpError("dy and x must have the same type");
   return verifyNorm(*this, getX().getType(), getDweight(), getDbias(), getStats().getType(), {});
 }
 
 LogicalResult NormGradWithPartsOp::verify() {
-  RowsType x = getX().getType();
-  if (getDy().getType() != x || getResult().getType() != x || (getAddend() && getAddend().getType() != x))
+  RowsType x = getX().getType().computed();
+  if (getDy().getType().computed() != x || getResult().getType().computed() != x ||
+      (getAddend() && getAddend().getType().computed() != x))
     return emitOpError("dy, x, addend and result must have the same type");
   for (Value parts : {Value(getDweights()), Value(getDbiases())})
     if (parts)

@@ -9,7 +9,7 @@ static LogicalResult verifyScanned(Operation *op, RowsType scanned, ArrayRef<Typ
   if (scanned.getSet() == RowSet::cache)
     return op->emitOpError("must scan rows of the source or the target, found ") << scanned;
   for (Type other : others)
-    if (other != scanned)
+    if (cast<RowsType>(other).computed() != scanned.computed())
       return op->emitOpError("rows must have one type, found ") << scanned << " and " << other;
   return success();
 }

@@ -1,6 +1,6 @@
 // Checks that several verifiers share, and the default implementations of interface methods.
 #include "Support.h"
-#include "llvm/ADT/TypeSwitch.h"
+#include "Values.h"
 
 using namespace mlir;
 
@@ -9,10 +9,10 @@ namespace xfc {
 LogicalResult verifyOneElementType(Operation *op) {
   Type element;
   auto agrees = [&](Type type) {
-    Type own = llvm::TypeSwitch<Type, Type>(type).Case<RowsType, PairsType, RankedTensorType>(
-        [](auto t) { return t.getElementType(); });
-    if (!own.isFloat())
+    Type own = elementOf(type);
+    if (!own || !own.isFloat())
       return true;
+    own = computedType(own);
     element = element ? element : own;
     return own == element;
   };
@@ -31,7 +31,7 @@ LogicalResult verifyComputeType(Operation *op) {
     return success();
   if (!product.computesIn(*type))
     return op->emitOpError("is not defined in ") << stringifyComputeType(*type) << ", which has no gradient";
-  Type element = cast<RowsType>(op->getOperand(0).getType()).getElementType();
+  Type element = cast<RowsType>(op->getOperand(0).getType()).computed().getElementType();
   if (!element.isF32())
     return op->emitOpError("in ") << stringifyComputeType(*type) << " takes f32 operands, found " << element;
   return success();

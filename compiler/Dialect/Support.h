@@ -5,7 +5,7 @@
 
 namespace xfc {
 
-// Checks that the rows, pairs and tensors of an op have one floating-point element type.
+// Checks that the rows, pairs and tensors of an op are computed in one floating-point element type.
 llvm::LogicalResult verifyOneElementType(mlir::Operation *op);
 
 // Checks that tokens and their numbers are lists of one length, that the wanted token has one number per row, and that

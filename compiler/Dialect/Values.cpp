@@ -8,7 +8,7 @@ using namespace mlir;
 namespace xfc {
 
 std::optional<DType> dtypeOf(Type element) {
-  for (DType known : {DType::F32, DType::F64, DType::I32})
+  for (DType known : {DType::F32, DType::F64, DType::I32, DType::BF16})
     if (element == elementType(element.getContext(), known))
       return known;
   return std::nullopt;
@@ -22,8 +22,15 @@ Type elementType(MLIRContext *context, DType type) {
     return Float64Type::get(context);
   case DType::I32:
     return IntegerType::get(context, 32);
+  case DType::BF16:
+    return BFloat16Type::get(context);
   }
   llvm_unreachable("no element type");
+}
+
+Type computedType(Type element) {
+  const bool narrow = isa<FloatType>(element) && element.getIntOrFloatBitWidth() < 32;
+  return narrow ? Float32Type::get(element.getContext()) : element;
 }
 
 Type elementOf(Type type) {
@@ -51,7 +58,9 @@ static LogicalResult verifyValue(Operation *op, Type type) {
   for (int64_t extent : shape)
     if (extent < 1 || llvm::MulOverflow(elements, extent, elements) || elements > maxElements)
       return op->emitError() << "expected between 1 and " << maxElements << " elements, found " << type;
-  if (!dtypeOf(elementOf(type)))
+  const std::optional<DType> known = dtypeOf(elementOf(type));
+  const bool mayBeNarrow = isa<RowsType>(type) && !isa<FunctionOpInterface>(op);
+  if (!known || (known == DType::BF16 && !mayBeNarrow))
     return op->emitError() << "expected numbers of f32 or f64, or indices of i32, found " << type;
   return success();
 }
@@ -75,11 +84,12 @@ LogicalResult verifyValues(Operation *op) { return eachValue(op, verifyValue); }
 FailureOr<DType> floatTypeOf(ModuleOp module) {
   std::optional<DType> known;
   if (failed(verifyValues(module)) || failed(eachValue(module, [&](Operation *op, Type type) -> LogicalResult {
-        const DType own = *dtypeOf(elementOf(type));
-        // A tensor that an op makes may hold sums, which are taken in f64.
-        const bool made = isa<RankedTensorType>(type) && !isa<FunctionOpInterface, ParameterOp>(op);
-        if (own == DType::I32 || made)
+        DType own = *dtypeOf(elementOf(type));
+        // A tensor that an op makes may hold sums, which are taken in f64, and rows that it makes may be narrower.
+        const bool made = !isa<FunctionOpInterface, ParameterOp>(op);
+        if (own == DType::I32 || (made && isa<RankedTensorType>(type)))
           return success();
+        own = *dtypeOf(computedType(elementOf(type)));
         known = known.value_or(own);
         if (own == *known)
           return success();

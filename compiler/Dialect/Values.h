@@ -12,17 +12,21 @@ namespace xfc {
 std::optional<DType> dtypeOf(mlir::Type element);
 mlir::Type elementType(mlir::MLIRContext *context, DType type);
 
+// The type that elements are computed in: f32 for the narrower floats, and otherwise their own.
+mlir::Type computedType(mlir::Type element);
+
 // The element type of rows, pairs or a tensor; null for any other type.
 mlir::Type elementOf(mlir::Type type);
 // Bytes of such an element, which must be known.
 int64_t elementBytes(mlir::Type type);
 
 // Checks that each value inside the op, and each parameter, is rows, pairs or a static tensor of known numbers, of a
-// size that memory could hold. Fails with a diagnostic at the op that makes the value.
+// size that memory could hold. Only rows that an op makes may have elements of bf16. Fails with a diagnostic at the op
+// that makes the value.
 llvm::LogicalResult verifyValues(mlir::Operation *op);
 
-// The floating-point type of the module's parameters, arguments and rows; f32 if it has none. Fails with a diagnostic
-// if verifyValues() does, or if two of them differ.
+// The floating-point type of the module's parameters and arguments, in which rows are computed; f32 if it has none.
+// Fails with a diagnostic if verifyValues() does, or if two of them differ.
 llvm::FailureOr<DType> floatTypeOf(mlir::ModuleOp module);
 
 } // namespace xfc

@@ -1,5 +1,6 @@
 // The dialect itself: registration, types and their syntax.
 #include "XFC.h"
+#include "Values.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -51,6 +52,9 @@ static FailureOr<RowSet> parseRowSet(AsmParser &parser) {
     return *set;
   return parser.emitError(where, "expected a set of rows: source, target or cache, found ") << name, failure();
 }
+
+RowsType RowsType::in(Type element) const { return get(getContext(), getSet(), getShape(), element); }
+RowsType RowsType::computed() const { return in(computedType(getElementType())); }
 
 int64_t RowsType::getFeatures() const {
   int64_t features = 1;

@@ -47,6 +47,9 @@ def KernelOpInterface : OpInterface<"KernelOpInterface"> {
                     "return ConcreteOp::template hasTrait<::xfc::InPlace>() ? 0 : -1;">,
     InterfaceMethod<"Whether the results must reuse those operands' buffers because the kernel writes only a part of them.",
                     "bool", "isAlwaysInPlace", (ins), "", "return false;">,
+    InterfaceMethod<[{Whether a buffer (the op's operands in order, then its results) keeps the type that is computed in where other
+                      rows become narrower (xfc-assign-types): statistics, sums, and what probabilities are computed from.}],
+                    "bool", "staysWide", (ins "unsigned":$buffer), "", "return false;">,
     InterfaceMethod<"The parameters, consecutive in memory, whose packed forms the kernel writes, too; empty for most ops.",
                     "::mlir::OperandRange", "getRepacked", (ins), "", "return $_op->getOperands().take_front(0);">,
     InterfaceMethod<[{The tensors that the kernel takes one by one, each in chunks of its own; their table is passed at launch. Empty

@@ -43,12 +43,18 @@ class XFC_Type<string name, string typeMnemonic> : TypeDef<XFC_Dialect, name> { 
 
 def XFC_RowsType : XFC_Type<"Rows", "rows"> {
   let summary = "one row of features for each token of a set";
-  let description = [{ `!xfc.rows<target, 512xf32>` is [N, 512]; `!xfc.rows<source, i32>` is [N] token ids. }];
+  let description = [{
+    `!xfc.rows<target, 512xf32>` is [N, 512]; `!xfc.rows<source, i32>` is [N] token ids. Rows of `bf16` are computed in f32 and rounded
+    to the nearest bf16, ties to even, when they are stored (xfc-assign-types).
+  }];
   let parameters = (ins "::xfc::RowSet":$set, ArrayRefParameter<"int64_t">:$shape, "::mlir::Type":$elementType);
   let hasCustomAssemblyFormat = 1;
   let extraClassDeclaration = [{
     // The number of features per row; 1 if each row is a scalar.
     int64_t getFeatures() const;
+    // The same rows with elements of another type, and with those of the type that their elements are computed in.
+    RowsType in(::mlir::Type element) const;
+    RowsType computed() const;
   }];
 }
 
@@ -91,6 +97,10 @@ def Kernel : DeclareOpInterfaceMethods<KernelOpInterface>;
 // Extra declarations of products that compute gradients, which are not defined in int8.
 defvar NoInt8 = [{
   bool computesIn(::xfc::ComputeType type) { return type != ::xfc::ComputeType::int8; }
+}];
+// Extra declarations of ops none of whose rows become narrower.
+defvar StaysWide = [{
+  bool staysWide(unsigned) { return true; }
 }];
 // Extra declarations of products that read a weight matrix.
 defvar ReadsWeight = [{
@@ -372,6 +382,9 @@ def XFC_NormOp : XFC_Op<"norm", [Differentiable, Kernel]> {
   let arguments = !con((ins XFC_FloatRows:$x, XFC_Tensor:$weight, Optional<XFC_Tensor>:$bias), NormAttributes);
   let results = (outs XFC_FloatRows:$result, XFC_FloatRows:$stats);
   let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    bool staysWide(unsigned buffer) { return buffer >= (*this)->getNumOperands() + 1; }
+  }];
 }
 
 def XFC_AddNormOp : XFC_Op<"add_norm", [Differentiable, Kernel, Fused]> {
@@ -379,6 +392,9 @@ def XFC_AddNormOp : XFC_Op<"add_norm", [Differentiable, Kernel, Fused]> {
   let arguments = !con((ins XFC_FloatRows:$x, XFC_FloatRows:$residual, XFC_Tensor:$weight, Optional<XFC_Tensor>:$bias), NormAttributes);
   let results = (outs XFC_FloatRows:$result, XFC_FloatRows:$sum, XFC_FloatRows:$stats);
   let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    bool staysWide(unsigned buffer) { return buffer >= (*this)->getNumOperands() + 2; }
+  }];
 }
 
 def XFC_NormGradOp : XFC_Op<"norm_grad", [NoGradient, Kernel]> {
@@ -482,6 +498,7 @@ def XFC_SumDistancesOp : XFC_Op<"sum_distances", [NoGradient, Kernel]> {
   let arguments = (ins XFC_Pairs:$x);
   let results = (outs XFC_FloatRows:$result);
   let hasVerifier = 1;
+  let extraClassDeclaration = StaysWide;
 }
 
 def XFC_MaskOp : XFC_Op<"mask", [Differentiable, Kernel, InPlace, SameOperandsAndResultType]> {
@@ -572,10 +589,11 @@ def XFC_AttentionOp : XFC_Op<"attention", [Differentiable, Kernel, Fused, Produc
   let results = (outs XFC_FloatRows:$result, XFC_FloatRows:$lse, Optional<XFC_Pairs>:$weights);
   let assemblyFormat = "operands (`in` $compute^)? attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
-  let extraClassDeclaration = AttentionDeclarations # [{
+  let extraClassDeclaration = !strconcat(AttentionDeclarations, [{
+    bool staysWide(unsigned buffer) { return buffer >= (*this)->getNumOperands() + 1; }
     // Two products per pair: the score, and its use with v.
     ::std::optional<int64_t> getFlops() { return 2 * static_cast<int64_t>(getHeads()) * (getKeyDim() + getValueDim()); }
-  }];
+  }]);
 }
 
 def XFC_AttentionGradOp : XFC_Op<"attention_grad", [NoGradient, Kernel, Fused, ProductOpInterface]> {
@@ -588,10 +606,11 @@ def XFC_AttentionGradOp : XFC_Op<"attention_grad", [NoGradient, Kernel, Fused, P
                             XFC_FloatRows:$output, XFC_FloatRows:$lse, Optional<XFC_Tensor>:$bias), AttentionAttributes);
   let results = (outs XFC_FloatRows:$dq, XFC_FloatRows:$dk, XFC_FloatRows:$dv, Optional<XFC_FloatRows>:$dbias);
   let assemblyFormat = "operands (`in` $compute^)? attr-dict `:` functional-type(operands, results)";
-  let extraClassDeclaration = AttentionDeclarations # [{
+  let extraClassDeclaration = !strconcat(AttentionDeclarations, [{
+    bool staysWide(unsigned buffer) { return buffer >= (*this)->getNumOperands() + 3; }
     // The scores are recomputed, and four more products follow.
     ::std::optional<int64_t> getFlops() { return 2 * static_cast<int64_t>(getHeads()) * (3 * getKeyDim() + 2 * getValueDim()); }
-  }];
+  }]);
   let hasVerifier = 1;
 }
 
@@ -600,12 +619,12 @@ def XFC_CacheWriteOp : XFC_Op<"cache_write", [NoGradient, Kernel, InPlace]> {
   let arguments = (ins XFC_FloatRows:$cache, XFC_FloatRows:$rows);
   let results = (outs XFC_FloatRows:$result);
   let hasVerifier = 1;
-  let extraClassDeclaration = [{
+  let extraClassDeclaration = !strconcat([{
     ::xfc::LaunchDomain getLaunchDomain() {
       return {getRows().getType().getSet(), getRows().getType().getSet(), ::std::nullopt};
     }
     bool isAlwaysInPlace() { return true; }
-  }];
+  }], StaysWide);
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -655,6 +674,7 @@ def XFC_LogSoftmaxOp : XFC_Op<"log_softmax", [Differentiable, Kernel, InPlace, S
   let arguments = (ins XFC_FloatRows:$x);
   let results = (outs XFC_FloatRows:$result);
   let assemblyFormat = "operands attr-dict `:` type($result)";
+  let extraClassDeclaration = StaysWide;
 }
 
 def XFC_LogSoftmaxGradOp : XFC_Op<"log_softmax_grad", [NoGradient, Kernel, InPlace, SameOperandsAndResultType]> {
@@ -662,6 +682,7 @@ def XFC_LogSoftmaxGradOp : XFC_Op<"log_softmax_grad", [NoGradient, Kernel, InPla
   let arguments = (ins XFC_FloatRows:$dy, XFC_FloatRows:$y);
   let results = (outs XFC_FloatRows:$result);
   let assemblyFormat = "operands attr-dict `:` type($result)";
+  let extraClassDeclaration = StaysWide;
 }
 
 def XFC_NllOp : XFC_Op<"nll", [Differentiable, Kernel]> {
@@ -669,6 +690,7 @@ def XFC_NllOp : XFC_Op<"nll", [Differentiable, Kernel]> {
   let arguments = (ins XFC_FloatRows:$log_probs, XFC_LabelRows:$labels, XFC_Smoothing:$smoothing);
   let results = (outs XFC_FloatRows:$loss, XFC_FloatRows:$nll);
   let hasVerifier = 1;
+  let extraClassDeclaration = StaysWide;
 }
 
 def XFC_NllGradOp : XFC_Op<"nll_grad", [NoGradient, Kernel]> {
@@ -676,6 +698,7 @@ def XFC_NllGradOp : XFC_Op<"nll_grad", [NoGradient, Kernel]> {
   let arguments = (ins XFC_FloatRows:$dloss, XFC_LabelRows:$labels, XFC_Smoothing:$smoothing);
   let results = (outs XFC_FloatRows:$result);
   let hasVerifier = 1;
+  let extraClassDeclaration = StaysWide;
 }
 
 def XFC_CrossEntropyOp : XFC_Op<"cross_entropy", [Differentiable, Kernel, Fused]> {
@@ -683,6 +706,7 @@ def XFC_CrossEntropyOp : XFC_Op<"cross_entropy", [Differentiable, Kernel, Fused]
   let arguments = (ins XFC_FloatRows:$logits, XFC_LabelRows:$labels, XFC_Smoothing:$smoothing);
   let results = (outs XFC_FloatRows:$loss, XFC_FloatRows:$nll, XFC_FloatRows:$lse);
   let hasVerifier = 1;
+  let extraClassDeclaration = StaysWide;
 }
 
 def XFC_CrossEntropyGradOp : XFC_Op<"cross_entropy_grad", [NoGradient, Kernel, Fused, InPlace]> {
@@ -690,6 +714,7 @@ def XFC_CrossEntropyGradOp : XFC_Op<"cross_entropy_grad", [NoGradient, Kernel, F
   let arguments = (ins XFC_FloatRows:$logits, XFC_FloatRows:$dloss, XFC_LabelRows:$labels, XFC_FloatRows:$lse, XFC_Smoothing:$smoothing);
   let results = (outs XFC_FloatRows:$result);
   let hasVerifier = 1;
+  let extraClassDeclaration = StaysWide;
 }
 
 def XFC_LinearCrossEntropyOp : XFC_Op<"linear_cross_entropy", [Differentiable, Kernel, Fused, ProductOpInterface]> {
@@ -699,7 +724,9 @@ def XFC_LinearCrossEntropyOp : XFC_Op<"linear_cross_entropy", [Differentiable, K
   let results = (outs XFC_FloatRows:$loss, XFC_FloatRows:$nll, XFC_FloatRows:$logits, XFC_FloatRows:$lse);
   let assemblyFormat = "operands (`in` $compute^)? attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
-  let extraClassDeclaration = ReadsWeight;
+  let extraClassDeclaration = ReadsWeight # [{
+    bool staysWide(unsigned buffer) { return buffer != getXMutable().getOperandNumber(); }
+  }];
 }
 
 def XFC_LinearCrossEntropyWithGradOp : XFC_Op<"linear_cross_entropy_with_grad", [NoGradient, Kernel, Fused, ProductOpInterface]> {
@@ -709,7 +736,11 @@ def XFC_LinearCrossEntropyWithGradOp : XFC_Op<"linear_cross_entropy_with_grad", 
   let results = (outs XFC_FloatRows:$loss, XFC_FloatRows:$nll, XFC_FloatRows:$dlogits);
   let assemblyFormat = "operands (`in` $compute^)? attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
-  let extraClassDeclaration = !strconcat(NoInt8, ReadsWeight);
+  let extraClassDeclaration = !strconcat(NoInt8, ReadsWeight, [{
+    bool staysWide(unsigned buffer) {
+      return buffer != getXMutable().getOperandNumber() && buffer != (*this)->getNumOperands() + 2;
+    }
+  }]);
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -729,10 +760,10 @@ def XFC_AlignmentLossOp : XFC_Op<"alignment_loss", [Differentiable, Kernel]> {
   let arguments = (ins XFC_FloatRows:$loss, XFC_Pairs:$p, XFC_TokenRows:$links, XFC_FloatRows:$shares, OptionalAttr<I64Attr>:$head);
   let results = (outs XFC_FloatRows:$result, XFC_FloatRows:$alignment, XFC_FloatRows:$means);
   let hasVerifier = 1;
-  let extraClassDeclaration = [{
+  let extraClassDeclaration = !strconcat([{
     // What is added to a mean so that its logarithm and its gradient stay finite.
     static constexpr double epsilon = 1e-6;
-  }];
+  }], StaysWide);
 }
 
 def XFC_AlignmentLossGradOp : XFC_Op<"alignment_loss_grad", [NoGradient, Kernel]> {
@@ -741,6 +772,7 @@ def XFC_AlignmentLossGradOp : XFC_Op<"alignment_loss_grad", [NoGradient, Kernel]
   let arguments = (ins XFC_FloatRows:$dloss, XFC_FloatRows:$means, XFC_TokenRows:$links, XFC_FloatRows:$shares, OptionalAttr<I64Attr>:$head);
   let results = (outs XFC_Pairs:$result);
   let hasVerifier = 1;
+  let extraClassDeclaration = StaysWide;
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -759,6 +791,7 @@ def XFC_CandidatesOp : XFC_Op<"candidates", [NoGradient, Kernel]> {
   let arguments = (ins XFC_FloatRows:$log_probs, XFC_IdRows:$wanted, DenseI64ArrayAttr:$excluded, UnitAttr:$renormalize);
   let results = (outs XFC_TokenRows:$tokens, XFC_FloatRows:$best, XFC_FloatRows:$wanted_log_prob);
   let hasVerifier = 1;
+  let extraClassDeclaration = StaysWide;
 }
 
 def XFC_LinearCandidatesOp : XFC_Op<"linear_candidates", [NoGradient, Kernel, Fused, ProductOpInterface]> {
@@ -775,13 +808,13 @@ def XFC_LinearCandidatesOp : XFC_Op<"linear_candidates", [NoGradient, Kernel, Fu
   let results = (outs XFC_TokenRows:$tokens, XFC_FloatRows:$largest, XFC_FloatRows:$lse, XFC_FloatRows:$wanted_logit);
   let assemblyFormat = "operands (`in` $compute^)? attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
-  let extraClassDeclaration = ReadsWeight # [{
+  let extraClassDeclaration = !strconcat(StaysWide, ReadsWeight, [{
     // S and C.
     int64_t getSlabs();
     int64_t getCount();
     // The tokens that have no part in the log-sum-exp.
     llvm::ArrayRef<int64_t> getLeftOut() { return getRenormalize() ? getExcluded() : llvm::ArrayRef<int64_t>(); }
-  }];
+  }]);
 }
 
 def XFC_MergeCandidatesOp : XFC_Op<"merge_candidates", [NoGradient, Kernel, Fused]> {
@@ -789,6 +822,7 @@ def XFC_MergeCandidatesOp : XFC_Op<"merge_candidates", [NoGradient, Kernel, Fuse
   let arguments = (ins XFC_TokenRows:$slab_tokens, XFC_FloatRows:$largest, XFC_FloatRows:$lse, XFC_FloatRows:$wanted_logit);
   let results = (outs XFC_TokenRows:$tokens, XFC_FloatRows:$best, XFC_FloatRows:$wanted_log_prob);
   let hasVerifier = 1;
+  let extraClassDeclaration = StaysWide;
 }
 
 //===--------------------------------------------------------------------------------------------------------===//

@@ -102,8 +102,11 @@ LogicalResult evaluateRegion(const xfc_shape &shape, Region &region, ArrayRef<Te
       return op.emitOpError("cannot be evaluated");
     if (failed(evaluable.evaluate(shape, operands, produced)))
       return failure();
-    for (auto [value, tensor] : llvm::zip_equal(op.getResults(), produced))
-      values[value] = std::move(tensor);
+    for (auto [value, tensor] : llvm::zip_equal(op.getResults(), produced)) {
+      auto rows = dyn_cast<RowsType>(value.getType());
+      const bool isNarrow = rows && rows.getElementType().isBF16();
+      values[value] = isNarrow ? rounded(std::move(tensor), ComputeType::bf16) : std::move(tensor);
+    }
   }
   return failure();
 }

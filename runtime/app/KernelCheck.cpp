@@ -2,11 +2,13 @@
 #include "app/KernelCheck.h"
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cctype>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <list>
+#include <map>
 #include <ranges>
 #include <set>
 
@@ -37,6 +39,10 @@ public:
       for (const Place &place : step.buffers)
         if (place.kind == Place::Kind::Gradients)
           gradients.insert(place.offset);
+    for (const Step &step : steps())
+      for (const LaunchResult &result : step.results)
+        if (const Place &place = step.buffers[static_cast<size_t>(result.buffer)]; place.kind == Place::Kind::Arena)
+          types[place.index] = result.type;
     gradients.insert(engine.module().parameterElements * bytesOf(engine.module().type));
   }
   const std::vector<Step> &steps() const { return run.program->steps; }
@@ -54,6 +60,11 @@ public:
                                                    evaluate(run.program->buffers[place.index].size, run.counts);
   }
   void *address(const Place &place) const { return run.address(place); }
+  // The type of the numbers there: a buffer of the arena has one, and f32 is everything else that is compared.
+  DType type(const Place &place) const {
+    const auto found = types.find(place.index);
+    return place.kind == Place::Kind::Arena && found != types.end() ? found->second : DType::F32;
+  }
   // The number of a step's buffers that follow its operands and results: partial sums for the merging kernel.
   size_t leftToMerge(const Step &step) const { return engine.module().kernels[step.kernel].merge >= 0 ? 1 : 0; }
   // The kernels that a step launches for this batch.
@@ -78,40 +89,34 @@ public:
   const ProgramRun run;
 
 private:
-  std::set<int64_t> gradients; // offsets of the gradients, and the end of the block
-  std::list<Program> programs; // a list: a device identifies programs by address
+  std::set<int64_t> gradients;    // offsets of the gradients, and the end of the block
+  std::map<int64_t, DType> types; // of the arena's buffers that hold results
+  std::list<Program> programs;    // a list: a device identifies programs by address
 };
 
-float numberAt(const std::vector<char> &bytes, size_t element) {
-  float number;
-  std::memcpy(&number, &bytes[element * sizeof number], sizeof number);
-  return number;
-}
-
-// An operand: its bytes before the step, and after it on the CPU (expected) and on the GPU (found).
+// An operand: its numbers before the step, and after it on the CPU (expected) and on the GPU (found).
 struct Operand {
   size_t index; // among the buffers of the step
   Place cpu, gpu;
-  std::vector<char> before, expected, found;
+  DType type; // on the GPU; the CPU has f32
+  std::vector<float> before, expected, found;
   // The largest difference between the two sides, NaN if any difference is not finite; and the largest finite magnitude
   // of the expected values.
   double error = 0, largest = 0;
 
-  size_t elements() const { return before.size() / sizeof(float); }
   double apart(size_t element) const {
-    const float a = numberAt(expected, element), b = numberAt(found, element);
+    const float a = expected[element], b = found[element];
     return a == b ? 0 : std::abs(double(a) - double(b)); // equal infinities do not differ
   }
   bool written(size_t element) const {
-    const size_t at = element * sizeof(float);
-    return std::memcmp(&before[at], &expected[at], sizeof(float)) != 0 ||
-           std::memcmp(&before[at], &found[at], sizeof(float)) != 0;
+    const auto old = std::bit_cast<uint32_t>(before[element]);
+    return old != std::bit_cast<uint32_t>(expected[element]) || old != std::bit_cast<uint32_t>(found[element]);
   }
   void compare() {
-    for (size_t i = 0; i < elements(); ++i) {
+    for (size_t i = 0; i < before.size(); ++i) {
       if (!written(i))
         continue;
-      if (const double value = std::abs(double(numberAt(expected, i))); std::isfinite(value))
+      if (const double value = std::abs(double(expected[i])); std::isfinite(value))
         largest = std::max(largest, value);
       const double difference = apart(i);
       error = std::isfinite(difference) && !std::isnan(error) ? std::max(error, difference) : NAN;
@@ -119,7 +124,7 @@ struct Operand {
   }
   // The index of the first element that differs by more than `most`, or -1.
   int64_t firstDifference(double most) const {
-    for (size_t i = 0; i < elements(); ++i)
+    for (size_t i = 0; i < before.size(); ++i)
       if (written(i) && !(apart(i) <= most))
         return static_cast<int64_t>(i);
     return -1;
@@ -189,21 +194,34 @@ KernelComparison compareKernels(Engine &cpuEngine, Engine &gpuEngine, std::strin
       std::vector<Operand> operands;
       for (size_t b = 0; b < step.buffers.size(); ++b) {
         const Place &at = step.buffers[b], &there = match->buffers[b];
-        const int64_t bytes = std::min(cpu.bytes(at), gpu.bytes(there));
-        if (bytes <= 0 || areParts(b))
+        const DType type = gpu.type(there);
+        const int64_t count = std::min(cpu.bytes(at) / bytesOf(DType::F32), gpu.bytes(there) / bytesOf(type));
+        if (count <= 0 || areParts(b))
           continue;
-        const char *begin = static_cast<const char *>(cpu.address(at));
-        operands.push_back({b, at, there, {begin, begin + bytes}, {}, {}});
-        device.copyToDevice(gpu.address(there), begin, bytes);
+        auto *begin = static_cast<float *>(cpu.address(at));
+        if (type == DType::F32) {
+          device.copyToDevice(gpu.address(there), begin, count * bytesOf(type));
+        } else { // both sides read what the GPU stores
+          std::vector<char> stored(static_cast<size_t>(count * bytesOf(type)));
+          for (int64_t i = 0; i < count; ++i) {
+            storeNumber(begin[i], type, stored.data(), i);
+            begin[i] = static_cast<float>(numberAt(type, stored.data(), i));
+          }
+          device.copyToDevice(gpu.address(there), stored.data(), static_cast<int64_t>(stored.size()));
+        }
+        operands.push_back({b, at, there, type, {begin, begin + count}, {}, {}});
       }
       cpu.runStep(step);
       gpu.runStep(*match);
       double largest = 0;
       for (Operand &operand : operands) {
-        const char *begin = static_cast<const char *>(cpu.address(operand.cpu));
-        operand.expected.assign(begin, begin + operand.before.size());
-        operand.found.resize(operand.before.size());
-        device.copyToHost(operand.found.data(), gpu.address(operand.gpu), static_cast<int64_t>(operand.found.size()));
+        const auto *begin = static_cast<const float *>(cpu.address(operand.cpu));
+        const auto count = static_cast<int64_t>(operand.before.size());
+        operand.expected.assign(begin, begin + count);
+        std::vector<char> stored(static_cast<size_t>(count * bytesOf(operand.type)));
+        device.copyToHost(stored.data(), gpu.address(operand.gpu), static_cast<int64_t>(stored.size()));
+        for (int64_t i = 0; i < count; ++i)
+          operand.found.push_back(static_cast<float>(numberAt(operand.type, stored.data(), i)));
         operand.compare();
         largest = std::max(largest, operand.largest);
       }
@@ -216,8 +234,8 @@ KernelComparison compareKernels(Engine &cpuEngine, Engine &gpuEngine, std::strin
         difference.place = placeText(gpuEngine, operand.gpu);
         difference.element = operand.firstDifference(difference.allowed * size);
         if (difference.element >= 0) {
-          difference.found = numberAt(operand.found, difference.element);
-          difference.expected = numberAt(operand.expected, difference.element);
+          difference.found = operand.found[static_cast<size_t>(difference.element)];
+          difference.expected = operand.expected[static_cast<size_t>(difference.element)];
         }
       }
     } catch (const Error &error) {

@@ -4,18 +4,7 @@
 
 namespace xfc {
 
-double View::at(int64_t i, int64_t j) const {
-  const int64_t k = i * stride + j;
-  switch (output->type) {
-  case DType::F64:
-    return static_cast<const double *>(data)[k];
-  case DType::F32:
-    return static_cast<const float *>(data)[k];
-  case DType::I32:
-    return static_cast<const int32_t *>(data)[k];
-  }
-  return 0;
-}
+double View::at(int64_t i, int64_t j) const { return numberAt(output->type, data, i * stride + j); }
 
 [[noreturn]] static void noPeers() { throw Error("a device that uses host memory has no peers"); } // an internal error
 std::string Device::identity() const { noPeers(); }

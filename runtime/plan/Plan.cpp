@@ -478,7 +478,7 @@ private:
     require(value <= last);
   }
   static void number(int64_t value) { within(value, 0, largestSize); }
-  static void type(DType type) { within(type, DType::I32); }
+  static void type(DType type) { within(type, lastDType); }
   static void index(int64_t i, size_t size) { require(0 <= i && static_cast<size_t>(i) < size); }
   // Checks a kernel that belongs to another and must have none of its own; -1: there is none.
   static void other(int32_t kernel, const Module &module) {

@@ -2,6 +2,7 @@
 // buffers. Serialized into the executable; `xfc inspect` plans memory with the very same code.
 #pragma once
 
+#include "plan/Elements.h"
 #include "plan/PartedTensor.h"
 #include "xfc/abi.h"
 #include <cstdint>
@@ -14,10 +15,7 @@
 namespace xfc {
 
 // Raised whenever the serialized plan changes its form or meaning.
-constexpr int planVersion = 7;
-
-enum class DType : uint8_t { F32, F64, I32 };
-inline int64_t bytesOf(DType t) { return t == DType::F64 ? 8 : 4; }
+constexpr int planVersion = 8;
 
 // Sums over rows may be split into chunks of this many rows, counted from row 0 of any batch, whose partial sums are
 // then added in order.

@@ -6,12 +6,11 @@ namespace xfc {
 namespace {
 
 // The first of these numbers that is not finite; nullopt if all are.
-template <typename T>
-std::optional<double> firstNotFinite(const T *numbers, int64_t rows, int64_t width, int64_t stride) {
+std::optional<double> firstNotFinite(DType type, const void *numbers, int64_t rows, int64_t width, int64_t stride) {
   for (int64_t row = 0; row < rows; ++row)
     for (int64_t i = 0; i < width; ++i)
-      if (!std::isfinite(numbers[row * stride + i]))
-        return numbers[row * stride + i];
+      if (const double number = numberAt(type, numbers, row * stride + i); !std::isfinite(number))
+        return number;
   return std::nullopt;
 }
 
@@ -39,9 +38,7 @@ void FiniteCheck::check(const ProgramRun &run, const Step &step) {
     const bool spaced = result.set >= 0 && step.strides[buffer] > 0; // with a stride of 0, rows are dense
     const int64_t stride = spaced ? step.strides[buffer] : result.width;
     const void *const numbers = run.address(step.buffers[buffer]);
-    const std::optional<double> value =
-        result.type == DType::F64 ? firstNotFinite(static_cast<const double *>(numbers), rows, result.width, stride)
-                                  : firstNotFinite(static_cast<const float *>(numbers), rows, result.width, stride);
+    const std::optional<double> value = firstNotFinite(result.type, numbers, rows, result.width, stride);
     if (value)
       first = {module.kernels[kernelOf(module, run.counts, step)].name, step.location, *value};
   }
