@@ -39,7 +39,7 @@ private:
   int64_t scoreStride;
   double rate;
   bool wantsLse, wantsWeights;
-  enum { q, key, value };
+  const BufferIndex q, key, value;
   int64_t size = 0; // elements of scratch
   View scores, queries, outputs, maxima, sums, factors;
   AttentionTiles::Right keysTransposed, values;
@@ -48,7 +48,8 @@ private:
 
 AttentionKernel::AttentionKernel(KernelBuilder &k, AttentionOp op)
     : k(k), op(op), tiles(k, op.getCompute(), std::max(op.getKeyDim(), keyBlock)),
-      heads(static_cast<int64_t>(op.getHeads())), keyDim(op.getKeyDim()), valueDim(op.getValueDim()) {
+      heads(static_cast<int64_t>(op.getHeads())), keyDim(op.getKeyDim()), valueDim(op.getValueDim()),
+      q(op.getQMutable()), key(op.getKMutable()), value(op.getVMutable()) {
   scoreStride = keyBlock + 16; // not a power of two, so that rows spread over the cache's sets
   rate = op.getRate().convertToDouble();
   wantsLse = !op.getLse().use_empty();

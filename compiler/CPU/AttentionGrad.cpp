@@ -35,7 +35,7 @@ private:
   int64_t keyStride, valueStride, pairStride;
   double scale, rate;
   bool wantsQ, wantsK, wantsV, wantsBias;
-  enum { dOutput, q, key, value, output, lse };
+  const BufferIndex dOutput, q, key, value, output, lse;
   int64_t size = 0; // elements of scratch
   View probabilities, gradients, dQueries, dKeys, dValues, factors;
   AttentionTiles::Right queries, dOutputs, keys, keysTransposed, valuesTransposed;
@@ -45,7 +45,8 @@ private:
 AttentionGradKernel::AttentionGradKernel(KernelBuilder &k, AttentionGradOp op)
     : k(k), op(op), tiles(k, op.getCompute(), std::max({op.getKeyDim(), op.getValueDim(), keyBlock, queryBlock})),
       keyHeads(op.getKeyHeads()), sharing(static_cast<int64_t>(op.getHeads()) / keyHeads), keyDim(op.getKeyDim()),
-      valueDim(op.getValueDim()) {
+      valueDim(op.getValueDim()), dOutput(op.getDoutputMutable()), q(op.getQMutable()), key(op.getKMutable()),
+      value(op.getVMutable()), output(op.getOutputMutable()), lse(op.getLseMutable()) {
   keyStride = tiles.padded(keyDim);
   valueStride = tiles.padded(valueDim);
   pairStride = keyBlock + 16; // not a power of two, so that rows spread over the cache's sets

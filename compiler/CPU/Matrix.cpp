@@ -226,7 +226,7 @@ Backend::KernelInfo emitProduct(KernelBuilder &k, Operation *op, BufferIndex row
   Value next = k.select(isLast, k.add(row, t.block), row);
   Product::Fetch fetch = [&](Value at, Value feature) {
     for (int64_t e = 0; e < extras; ++e)
-      k.prefetch(k.rowOf(firstExtra + e, at) + feature);
+      k.prefetch(k.rowOf(op->getOpOperand(firstExtra + e), at) + feature);
     for (OpResult result : op->getResults())
       if (!result.use_empty())
         k.prefetchForWriting(k.rowOf(result, at) + feature);
@@ -234,7 +234,7 @@ Backend::KernelInfo emitProduct(KernelBuilder &k, Operation *op, BufferIndex row
   Product::Begin begin = [&](Value at) -> Product::Finish {
     SmallVector<View> inputs, outputs;
     for (int64_t e = 0; e < extras; ++e)
-      inputs.push_back(k.rowOf(firstExtra + e, at));
+      inputs.push_back(k.rowOf(op->getOpOperand(firstExtra + e), at));
     for (OpResult result : op->getResults())
       outputs.push_back(result.use_empty() ? View() : k.rowOf(result, at));
     std::optional<KernelBuilder::DropoutKey> key;
@@ -728,9 +728,9 @@ static Backend::PackInfo emitPackInt8(KernelBuilder &k, const Tiling &t, int64_t
     throw Error("compile: a product over " + std::to_string(inner) +
                 " features cannot be summed exactly in int8; the limit is " + std::to_string(largestInt8Inner) +
                 " features");
-  View from = k.buffer(PackBuffers::weight);
+  View from = k.buffer({PackBuffers::weight, k.element});
   Value begin = k.mul(k.chunk, t.panelWords(inner));
-  View to = k.buffer(PackBuffers::packed) + begin;
+  View to = k.buffer({PackBuffers::packed, k.element}) + begin;
   Value first = k.mul(k.chunk, t.panel);
   Value real = k.min(t.panel, k.sub(outer, first));
   k.loop(0, real, 1, [&](Value j) { packInt8Column(k, t, from + k.mul(k.add(first, j), inner), inner, to, j); });
@@ -744,9 +744,9 @@ Backend::PackInfo emitPackWeight(KernelBuilder &k, RankedTensorType weight, Back
   const Tiling t(k, inner, productsFor(k, packing.compute));
   if (isInt8(t.products))
     return emitPackInt8(k, t, outer, inner);
-  View to = k.buffer(PackBuffers::packed);
+  View to = k.buffer({PackBuffers::packed, k.element});
   Value first = k.mul(k.chunk, t.panel);
-  emitPackRows(k, packing, k.buffer(PackBuffers::weight), rows, columns, first, 0, columns, to);
+  emitPackRows(k, packing, k.buffer({PackBuffers::weight, k.element}), rows, columns, first, 0, columns, to);
   return {t.panels(outer) * t.units(inner) * t.panel * k.bytes(), t.panels(rows)};
 }
 

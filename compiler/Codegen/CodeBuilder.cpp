@@ -1,5 +1,6 @@
 // Builds the kernel code that is the same for every target.
 #include "CodeBuilder.h"
+#include "Dialect/Values.h"
 #include "Dialect/XFC.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -213,11 +214,8 @@ Value CodeBuilder::erf(Value x) {
 // Memory
 //===--------------------------------------------------------------------------------------------------------===//
 
-Type CodeBuilder::computed(Type stored) {
-  return isa<FloatType>(stored) && stored.getIntOrFloatBitWidth() < 32 ? Float32Type::get(stored.getContext()) : stored;
-}
 Value CodeBuilder::widened(Value v) {
-  Type stored = getElementTypeOrSelf(v), to = computed(stored);
+  Type stored = getElementTypeOrSelf(v), to = computedType(stored);
   return stored == to ? v : arith::ExtFOp::create(b, withElements(v.getType(), to), v).getResult();
 }
 Value CodeBuilder::narrowed(Value v, Type stored) {
@@ -232,6 +230,7 @@ Value CodeBuilder::load(const View &p) {
 void CodeBuilder::store(Value value, const View &p) {
   LLVM::StoreOp::create(b, narrowed(value, p.element), p.data, bytesOf(p.element));
 }
+void CodeBuilder::store(double number, const View &p) { store(constant(number, computedType(p.element)), p); }
 Value CodeBuilder::loadIndex(const View &p) {
   Value i = LLVM::LoadOp::create(b, p.element, p.data);
   return p.element == i64 ? i : arith::ExtSIOp::create(b, i64, i).getResult();

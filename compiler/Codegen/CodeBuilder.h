@@ -19,7 +19,7 @@ using Values = llvm::SmallVector<mlir::Value, 16>;
 // Made from what the op's accessors return: k.buffer(op.getXMutable()), k.buffer(op.getResult()).
 class BufferIndex {
 public:
-  BufferIndex(int64_t number, mlir::Type element = {}) : number(number), type(element) {}
+  BufferIndex(int64_t number, mlir::Type element) : number(number), type(element) {}
   BufferIndex(mlir::OpOperand &operand) : number(operand.getOperandNumber()), type(elementOf(operand.get())) {}
   // The first operand of the range.
   BufferIndex(const mlir::MutableOperandRange &operands) : BufferIndex(operands[0]) {}
@@ -163,11 +163,11 @@ public:
   // Memory. What an element of a type in memory is computed in: f64 for f64, and f32 for the narrower floats, while
   // integers are themselves. load() widens an element to that type, or a vector of them, and store() rounds floats to
   // the type in memory, to the nearest, ties to even.
-  static mlir::Type computed(mlir::Type stored);
-  mlir::Value widened(mlir::Value v), narrowed(mlir::Value v, mlir::Type stored);
+  virtual mlir::Value widened(mlir::Value v);
+  mlir::Value narrowed(mlir::Value v, mlir::Type stored);
   mlir::Value load(const View &p);
   void store(mlir::Value value, const View &p);
-  void store(double number, const View &p) { store(constant(number, computed(p.element)), p); }
+  void store(double number, const View &p);
   mlir::Value loadIndex(const View &p); // an i32 widened to i64, or an i64
   // Memory at an address, as elements of the type that is computed in unless another one is given.
   View at(mlir::Value address, mlir::Type of = {}) { return {*this, address, of ? of : element}; }

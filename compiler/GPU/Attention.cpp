@@ -37,7 +37,7 @@ private:
   int64_t heads, keyHeads, keyDim, valueDim;
   double rate;
   bool wantsLse, wantsWeights;
-  enum { q, key, value };
+  const BufferIndex q, key, value;
   // Queries and keys per block. Blocks of keys are counted from the first key of the list, whatever the queries, so
   // that a row's sums have a fixed order.
   static constexpr int64_t queries = 64;
@@ -51,7 +51,8 @@ private:
 };
 
 AttentionKernel::AttentionKernel(KernelBuilder &k, AttentionOp op)
-    : k(k), op(op), bf16(op.getCompute().has_value()), tiles(k, bf16), keys(bf16 ? 64 : 32) {
+    : k(k), op(op), bf16(op.getCompute().has_value()), tiles(k, bf16), q(op.getQMutable()), key(op.getKMutable()),
+      value(op.getVMutable()), keys(bf16 ? 64 : 32) {
   heads = op.getHeads();
   keyHeads = op.getKeyHeads();
   keyDim = op.getKeyDim();

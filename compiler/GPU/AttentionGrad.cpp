@@ -47,13 +47,15 @@ private:
   int64_t heads, keyHeads, keyDim, valueDim;
   double scale, rate;
   bool wantsQ, wantsK, wantsV, wantsBias;
-  enum { dOutput, q, key, value, output, lse };
+  const BufferIndex dOutput, q, key, value, output, lse;
   // The rows that a block owns, and the rows that it walks over at a time.
   int64_t own, passing;
 };
 
 AttentionGradKernel::AttentionGradKernel(KernelBuilder &k, AttentionGradOp op)
-    : k(k), op(op), bf16(op.getCompute().has_value()), tiles(k, bf16) {
+    : k(k), op(op), bf16(op.getCompute().has_value()), tiles(k, bf16), dOutput(op.getDoutputMutable()),
+      q(op.getQMutable()), key(op.getKMutable()), value(op.getVMutable()), output(op.getOutputMutable()),
+      lse(op.getLseMutable()) {
   heads = op.getHeads();
   keyHeads = op.getKeyHeads();
   keyDim = op.getKeyDim();

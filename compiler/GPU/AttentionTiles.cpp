@@ -245,7 +245,7 @@ void AttentionTiles::copyIn(const Tile &tile, const RowAt &rowAt, Value count, B
           const View to = rowsBetween ? further(tile, start, u * rowsBetween, 0) : at(tile, rows[u], firsts[u]),
                      pairs = to.as(k.i32);
           if (bf16)
-            k.store({pairOfBF16(k, xs[0], xs[1]), pairOfBF16(k, xs[2], xs[3])}, pairs);
+            k.store({k.pairOfBF16(xs[0], xs[1]), k.pairOfBF16(xs[2], xs[3])}, pairs);
           else
             k.store(xs, to);
         };
@@ -332,7 +332,7 @@ AttentionTiles::Left AttentionTiles::rowsOf(const Values &product, const Tile &r
     Values registers;
     for (size_t i = 0; i < product.size(); i += 8)
       for (size_t pair : {0, 2, 4, 6})
-        registers.push_back(pairOfBF16(k, product[i + pair], product[i + pair + 1]));
+        registers.push_back(k.pairOfBF16(product[i + pair], product[i + pair + 1]));
     return registers;
   }
   syncWarp(); // the old contents may still be read

@@ -210,7 +210,7 @@ Backend::PackInfo emitPackWeight(KernelBuilder &k, RankedTensorType weight) {
           k.less(column, columns),
           [&]() -> Values {
             Value first = k.mul(row, columns);
-            return {k.load(k.buffer(PackBuffers::weight) + first + column)};
+            return {k.load(k.buffer({PackBuffers::weight, k.element}) + first + column)};
           },
           [&]() -> Values { return {k.scalar(0)}; })[0];
     };

@@ -60,9 +60,9 @@ static Backend::KernelInfo emitEmbeddingGrad(KernelBuilder &k, EmbeddingGradOp o
   Value scale = k.scalar(op.getScale().convertToDouble());
   Value first = k.mul(k.div(k.chunk, across), entries), column = k.mul(k.rem(k.chunk, across), columns),
         warp = k.i64Of(k.warp());
-  // Otherwise, for sm_90 and later, ptxas would spill to fit 8 blocks on a multiprocessor.
+  // Otherwise ptxas would spill to fit 8 blocks on a multiprocessor.
   k.b.getInsertionBlock()->getParent()->getParentOfType<LLVM::LLVMFuncOp>()->setAttr(
-      NVVM::NVVMDialect::getMinctasmAttrName(), k.b.getI32IntegerAttr(6));
+      NVVM::NVVMDialect::getMinctasmAttrName(), k.b.getI32IntegerAttr(5));
   View bounds = k.at(k.shared((entries + 1) * 8), k.i64), parts = k.at(k.shared(k.warps() * columns * k.bytes()));
   const View dy = k.rowsOf(op.getDyMutable());
 
@@ -135,7 +135,7 @@ static Backend::KernelInfo emitEmbeddingGrad(KernelBuilder &k, EmbeddingGradOp o
       });
     });
   };
-  k.vectorized({0, 2}, width, sum);
+  k.vectorized({op.getDyMutable(), op.getResult()}, width, sum);
   return {{Partition::Unit::One, 1, (vocabulary + entries - 1) / entries * across}};
 }
 
@@ -148,7 +148,7 @@ static Backend::KernelInfo emitPositionsGrad(KernelBuilder &k, PositionsGradOp o
   const View offsets = k.numbers(k.rows(), offsetof(xfc_rows, offsets));
   Value sequences = k.field(k.rows(), offsetof(xfc_rows, sequences), k.i64);
   Value position = op.getOffset() ? k.sub(k.chunk, op.getOffset()) : k.chunk;
-  k.vectorized({0, 1}, width, [&](int64_t n) {
+  k.vectorized({op.getDyMutable(), op.getResult()}, width, [&](int64_t n) {
     k.acrossThreads(width / n, [&](Value group) {
       Value f = k.mul(group, n);
       Values sums = k.loop(0, sequences, 1, Values(n, k.scalar(0)), [&](Value sequence, Values s) {

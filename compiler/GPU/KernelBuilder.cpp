@@ -162,9 +162,24 @@ Value KernelBuilder::maxf(Value x, Value y) { return arith::MaxNumFOp::create(b,
 // Memory
 //===--------------------------------------------------------------------------------------------------------===//
 
+// By bits: LLVM would compare a bf16 that it knows to be one, with an instruction that ptxas does not have
+// (setp.ftz.bf16).
+Value KernelBuilder::widened(Value v) {
+  if (!v.getType().isBF16())
+    return CodeBuilder::widened(v);
+  Value word = arith::ExtUIOp::create(b, i32, bits(v, b.getI16Type()));
+  return bits(shiftLeft(word, 16), element);
+}
+
 Values KernelBuilder::load(const View &p, int64_t n) {
   if (n == 1)
     return {CodeBuilder::load(p)};
+  if (p.element.isBF16()) {
+    Values numbers;
+    for (Value pair : load(p.as(i32), n / 2))
+      llvm::append_range(numbers, halvesOf(pair));
+    return numbers;
+  }
   Value vector = LLVM::LoadOp::create(b, vectorType(n, p.element), p.data, n * bytesOf(p.element));
   Values values;
   for (int64_t i = 0; i < n; ++i)
@@ -193,22 +208,50 @@ static std::string operandsOf(int64_t from, int64_t n) {
 }
 static std::string widthOf(int64_t n) { return n > 1 ? ".v" + std::to_string(n) : ""; }
 
+// Numbers of 16 bits are accessed in pairs, as numbers of 32 bits, unless there is only one.
 Values KernelBuilder::loadIf(Value condition, const View &p, int64_t n) {
-  assert(bytesOf(p.element) == 4);
+  if (p.element.isBF16() && n > 1) {
+    Values numbers;
+    for (Value pair : loadIf(condition, p.as(i32), n / 2))
+      llvm::append_range(numbers, halvesOf(pair));
+    return numbers;
+  }
+  const std::string type = ".b" + std::to_string(8 * bytesOf(p.element));
   std::string code;
   for (int64_t i = 0; i < n; ++i)
-    code += "mov.b32 $" + std::to_string(i) + ", 0; ";
-  code += "@$" + std::to_string(n) + " ld.global" + widthOf(n) + ".b32 " + operandsOf(0, n) + ", [$" +
+    code += "mov" + type + " $" + std::to_string(i) + ", 0; ";
+  code += "@$" + std::to_string(n) + " ld.global" + widthOf(n) + type + " " + operandsOf(0, n) + ", [$" +
           std::to_string(n + 1) + "];";
-  return ptx(code, {condition, p.data}, SmallVector<Type>(n, p.element));
+  if (!p.element.isBF16())
+    return ptx(code, {condition, p.data}, SmallVector<Type>(n, p.element));
+  return {widened(bits(ptx(code, {condition, p.data}, {b.getI16Type()})[0], p.element))};
 }
 
 void KernelBuilder::storeIf(Value condition, ArrayRef<Value> values, const View &p) {
-  assert(bytesOf(p.element) == 4);
-  const int64_t n = values.size();
+  Values stored(values);
+  View to = p;
+  if (p.element.isBF16()) {
+    to = p.as(values.size() == 1 ? Type(b.getI16Type()) : i32);
+    stored.clear();
+    if (values.size() == 1)
+      stored.push_back(bits(narrowed(values.front(), p.element), to.element));
+    for (size_t i = 0; i + 1 < values.size(); i += 2)
+      stored.push_back(pairOfBF16(values[i], values[i + 1]));
+  }
+  const auto n = static_cast<int64_t>(stored.size());
   SmallVector<Value> operands = {condition, p.data};
-  operands.append(values.begin(), values.end());
-  ptx("@$0 st.global" + widthOf(n) + ".b32 [$1], " + operandsOf(2, n) + ";", operands, {});
+  operands.append(stored.begin(), stored.end());
+  ptx("@$0 st.global" + widthOf(n) + ".b" + std::to_string(8 * bytesOf(to.element)) + " [$1], " + operandsOf(2, n) +
+          ";",
+      operands, {});
+}
+
+Value KernelBuilder::pairOfBF16(Value first, Value second) {
+  return ptx("cvt.rn.bf16x2.f32 $0, $1, $2;", {second, first}, {i32}, /*pure=*/true)[0];
+}
+
+std::array<Value, 2> KernelBuilder::halvesOf(Value pair) {
+  return {bits(shiftLeft(pair, 16), element), bits(bitAnd(pair, static_cast<int32_t>(0xffff0000u)), element)};
 }
 
 Value KernelBuilder::aligned(const View &rows) {

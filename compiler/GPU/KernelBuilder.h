@@ -67,16 +67,20 @@ public:
   mlir::Value maxf(mlir::Value a, mlir::Value b) override; // if one is NaN, the other
 
   // Memory. n elements (1, 2 or 4) at a pointer that is aligned to their total size.
+  mlir::Value widened(mlir::Value v) override;
   using CodeBuilder::load;
   Values load(const View &p, int64_t n);
   void store(llvm::ArrayRef<mlir::Value> values, const View &p);
   using CodeBuilder::store;
 
-  // The same for elements of 32 bits, predicated instead of with a branch. Where the condition (i1) is false, memory is
-  // not accessed: a load
+  // The same, predicated instead of with a branch. Where the condition (i1) is false, memory is not accessed: a load
   // gives zeros, and nothing is stored.
   Values loadIf(mlir::Value condition, const View &p, int64_t n);
   void storeIf(mlir::Value condition, llvm::ArrayRef<mlir::Value> values, const View &p);
+  // Two f32, each rounded to the nearest bf16, ties to even, as an i32 whose low half is the first; and the two f32
+  // that such an i32 stands for.
+  mlir::Value pairOfBF16(mlir::Value first, mlir::Value second);
+  std::array<mlir::Value, 2> halvesOf(mlir::Value pair);
   // Whether all rows start at multiples of 16 bytes.
   mlir::Value aligned(const View &rows);
   mlir::Value aligned(BufferIndex i);

@@ -2,6 +2,7 @@
 #include "Codegen/Softmax.h"
 #include "Emitters.h"
 #include "ProductTile.h"
+#include "WarpgroupTile.h"
 #include <cmath>
 #include <utility>
 
@@ -10,115 +11,180 @@ using namespace mlir;
 namespace xfc::gpu {
 namespace {
 
-// A block has 64 rows and takes the vocabulary in slabs of 256 columns, in order. For each of its rows, a thread keeps
-// four numbers of the logits that it has seen: the largest m, the sum of exp(x - m), the sum of x, and the label's
-// logit; if rows have lists of labels, also the sum of the other labels' logits times their shares. They are merged at
-// the end, in the order of lanes and warps. A second pass reads the logits back from memory and overwrites them with
-// their gradient.
-template <typename Op>
-Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide,
-                                   ArrayRef<std::pair<Value, Value RowLoss::*>> numbers,
-                                   std::optional<BufferIndex> dloss) {
-  RankedTensorType weight = op.getWeight().getType();
-  const int64_t vocabulary = weight.getDimSize(0);
-  const bool listed = !op.getLabels().getType().getShape().empty();
-  const int64_t kinds = listed ? 5 : 4, room = listed ? 8 : 4; // numbers per row, and their room in shared memory
-  const bool bf16 = op.getCompute() == ComputeType::bf16, kept = !wide.use_empty();
-  const TileShape tile{64, 256, bf16 ? 32 : 16, 32, 64};
-  k.threads = tile.threads();
-  Value row = k.mul(k.chunk, tile.rows);
-  k.when(k.less(row, k.rowCount()), [&] {
-    const Operand matrix = weightOperand(k, op.getWeightMutable(), weight, bf16, /*along=*/true);
-    ProductTile product(k, tile, bf16, rowsOperand(k, op.getXMutable(), weight.getDimSize(1), /*along=*/true), matrix);
-    const int64_t rowsOfThread = product.rowsOfThread(), pairs = product.pairsOfThread(),
-                  across = tile.columns / tile.warpColumns;
-    PairAccess access(k, vocabulary), biasAccess(k, vocabulary);
+// Whether the logits are computed by warpgroups, from rows of bf16.
+template <typename Op> bool suitsWarpgroups(const Architecture &architecture, Op op) {
+  return architecture.warpgroups && op.getCompute() == ComputeType::bf16 &&
+         op.getX().getType().getElementType().isBF16();
+}
+
+// A block has some rows and takes the vocabulary in slabs of 256 columns, in order. For each of its rows, a thread
+// keeps four numbers of the logits that it has seen: the largest m, the sum of exp(x - m), the sum of x, and the
+// label's logit; if rows have lists of labels, also the sum of the other labels' logits times their shares. They are
+// merged at the end, in the order of lanes and warps. A second pass reads the logits back from memory and overwrites
+// them with their gradient.
+template <typename Op> class LinearLoss {
+public:
+  using Numbers = ArrayRef<std::pair<Value, Value RowLoss::*>>;
+  // `wide` are the logits or their gradient, and `numbers` the results with one number for each row.
+  LinearLoss(KernelBuilder &k, Op op, Value wide, Numbers numbers, std::optional<BufferIndex> dloss)
+      : k(k), op(op), wide(wide), numbers(numbers), dloss(dloss), weight(op.getWeight().getType()),
+        vocabulary(weight.getDimSize(0)), inner(weight.getDimSize(1)),
+        listed(!op.getLabels().getType().getShape().empty()), kept(!wide.use_empty()),
+        bf16(op.getCompute() == ComputeType::bf16), kinds(listed ? 5 : 4), room(listed ? 8 : 4), targets(k, op),
+        access(k, vocabulary), biasAccess(k, vocabulary) {}
+
+  Backend::KernelInfo emit() { return suitsWarpgroups(k.architecture, op) ? emitByWarpgroups() : emitByWarps(); }
+
+private:
+  static constexpr int64_t columnsOfSlab = 256;
+  BufferIndex rows() { return op.getXMutable(); }
+
+  Backend::KernelInfo emitByWarps() {
+    const TileShape tile{64, columnsOfSlab, bf16 ? 32 : 16, 32, 64};
+    k.threads = tile.threads();
+    prepare(tile.rows);
+    k.when(k.less(row, k.rowCount()), [&] {
+      const Operand matrix = weightOperand(k, op.getWeightMutable(), weight, bf16, /*along=*/true);
+      ProductTile product(k, tile, bf16, rowsOperand(k, rows(), inner, /*along=*/true), matrix);
+      Value end = k.i32Of(static_cast<int32_t>(vocabulary)), terms = k.i32Of(static_cast<int32_t>(inner));
+      Values state = k.loop(0, end, columnsOfSlab, begin(product), [&](Value column, Values s) {
+        Values sums = product.multiply(k.truncated(row), column, terms);
+        return take(product, column, sums, std::move(s));
+      });
+      const int64_t across = columnsOfSlab / tile.warpColumns;
+      const View parts = sharedFor(tile.rows, across);
+      leave(product, state, parts, across);
+      finish(tile.rows, parts, across);
+    });
+    return {{Partition::Unit::Rows, tile.rows, 1}};
+  }
+
+  // Each row belongs to one warp.
+  Backend::KernelInfo emitByWarpgroups() {
+    using Product = WarpgroupTile;
+    constexpr int64_t cluster = Product::clusterOfWeight;
+    k.threads = Product::threads;
+    prepare(Product::rows);
+    Value first = k.mul(k.div(k.chunk, cluster), cluster * Product::rows);
+    k.when(k.less(first, k.rowCount()), [&] {
+      const BlockedWeight matrix(k, op.getWeightMutable(), weight, /*along=*/true);
+      Product product(k, columnsOfSlab, rowsOperand(k, rows(), inner, /*along=*/true), matrix);
+      const View parts = sharedFor(Product::rows, 1);
+      product.multiplyEach(
+          k.truncated(row), vocabulary, inner, [&] { return begin(product); },
+          [&](Value column, ArrayRef<Value> sums, Values s) { return take(product, column, sums, std::move(s)); },
+          [&](Values s) { leave(product, s, parts, 1); });
+      finish(Product::rows, parts, 1);
+    });
+    return {{Partition::Unit::Rows, cluster * Product::rows, cluster}};
+  }
+
+  // The block's first row, for blocks of so many rows.
+  void prepare(int64_t rowsOfBlock) {
+    row = k.mul(k.chunk, rowsOfBlock);
     if (kept)
       access.include(BufferIndex(wide));
     if (op.getBias())
       biasAccess.include(k.buffer(op.getBiasMutable()).inRows(0));
-    Value rows = k.truncated(k.rowCount()), last = k.sub(rows, 1),
-          firstRow = k.add(k.truncated(row), product.firstRow());
-    const LossTargets targets(k, op);
-    SmallVector<Value> rowNumbers, labelColumns;
-    SmallVector<RowTarget> targetsOfRows;
+    rowsLeft = k.truncated(k.rowCount());
+  }
+  View sharedFor(int64_t rowsOfBlock, int64_t across) {
+    logSums = k.at(k.shared(rowsOfBlock * 4));
+    return k.at(k.shared(rowsOfBlock * across * room * 4));
+  }
+
+  // A thread's state before the first slab.
+  Values begin(const ThreadSums &product) {
+    Value last = k.sub(rowsLeft, 1), firstRow = k.add(k.truncated(row), product.firstRow());
     Values state;
-    for (int64_t r = 0; r < rowsOfThread; ++r) {
+    for (int64_t r = 0; r < product.rowsOfThread(); ++r) {
       rowNumbers.push_back(k.add(firstRow, 8 * r));
       targetsOfRows.push_back(targets.of(k.i64Of(k.min(rowNumbers[r], last))));
       labelColumns.push_back(k.truncated(targetsOfRows[r].label));
       state.push_back(k.scalar(lowest));
       state.append(kinds - 1, k.scalar(0));
     }
+    return state;
+  }
 
-    const auto end = k.i32Of(static_cast<int32_t>(vocabulary));
-    state = k.loop(0, end, tile.columns, state, [&](Value column, Values s) {
-      Value inner = k.i32Of(static_cast<int32_t>(weight.getDimSize(1)));
-      Values sums = product.multiply(k.truncated(row), column, inner);
-      Value first = k.add(column, product.firstColumn());
-      Values x(2 * pairs * rowsOfThread);
-      for (int64_t pair = 0; pair < pairs; ++pair) {
-        Value f = k.add(first, 8 * pair);
-        Values bias(2, k.scalar(0));
-        if (op.getBias()) {
-          Value element = k.i64Of(f);
-          const View own = k.buffer(op.getBiasMutable()) + element;
-          bias = biasAccess.load(biasAccess.conditions(k.boolean(true), f), own);
-        }
-        for (int64_t r = 0; r < rowsOfThread; ++r) {
-          for (int64_t i = 0; i < 2; ++i) {
-            Value y = product.sum(sums, r, pair, i);
-            x[(r * pairs + pair) * 2 + i] = op.getBias() ? k.addf(y, bias[i]) : y;
-          }
-          if (kept) {
-            Value element = k.i64Of(f), apart = k.stride(wide), before = k.mul(k.i64Of(rowNumbers[r]), apart);
-            const View to = k.buffer(wide) + before + element;
-            access.store(access.conditions(k.less(rowNumbers[r], rows), f), x[(r * pairs + pair) * 2],
-                         x[(r * pairs + pair) * 2 + 1], to);
-          }
-        }
+  // The state after a slab, whose products the thread has; stores the logits if they are kept.
+  Values take(const ThreadSums &product, Value column, ArrayRef<Value> sums, Values s) {
+    const int64_t rowsOfThread = product.rowsOfThread(), pairs = product.pairsOfThread();
+    Value first = k.add(column, product.firstColumn()), end = k.i32Of(static_cast<int32_t>(vocabulary));
+    Value four = k.sub(first, k.mul(k.bitAnd(k.lane(), 3), 2)); // the first column of the lanes that share a row
+    Values x(2 * pairs * rowsOfThread);
+    for (int64_t pair = 0; pair < pairs; ++pair) {
+      Value f = k.add(first, 8 * pair);
+      Values bias(2, k.scalar(0));
+      if (op.getBias()) {
+        Value element = k.i64Of(f);
+        const View own = k.buffer(op.getBiasMutable()) + element;
+        bias = biasAccess.load(biasAccess.conditions(k.boolean(true), f), own);
       }
-      for (int64_t r = 0; r < rowsOfThread; ++r) {
-        MutableArrayRef<Value> seen = MutableArrayRef<Value>(s).slice(kinds * r, kinds),
-                               own = MutableArrayRef<Value>(x).slice(2 * pairs * r, 2 * pairs);
-        auto columnOf = [&](int64_t i) { return k.add(first, i / 2 * 8 + i % 2); };
-        auto inside = [&](int64_t i, Value value, double otherwise) {
-          return vocabulary % tile.columns ? k.select(k.less(columnOf(i), end), value, otherwise) : value;
-        };
-        Value most = seen[0];
-        for (int64_t i = 0; i < 2 * pairs; ++i)
-          most = k.maxf(inside(i, own[i], lowest), most);
-        Value exponentials = k.mulf(seen[1], k.exp(k.subf(seen[0], most)));
-        for (int64_t i = 0; i < 2 * pairs; ++i) {
-          exponentials = k.addf(exponentials, inside(i, k.exp(k.subf(own[i], most)), 0));
-          seen[2] = k.addf(seen[2], inside(i, own[i], 0));
-          seen[3] = k.select(k.equal(columnOf(i), labelColumns[r]), own[i], seen[3]);
+      for (int64_t r = 0; r < rowsOfThread; ++r)
+        for (int64_t i = 0; i < 2; ++i) {
+          Value y = product.sum(sums, r, pair, i);
+          x[(r * pairs + pair) * 2 + i] = op.getBias() ? k.addf(y, bias[i]) : y;
         }
-        seen[0] = most;
-        seen[1] = exponentials;
-        if (listed)
-          seen[4] = targetsOfRows[r].others(k, {seen[4]}, [&](Value token, Value share, Values sum) -> Values {
-            Value logit = k.scalar(0), wanted = k.truncated(token);
-            for (int64_t i = 0; i < 2 * pairs; ++i)
-              logit = k.select(k.equal(columnOf(i), wanted), own[i], logit);
-            return {k.addf(sum[0], k.mulf(share, logit))};
-          })[0];
-      }
-      return s;
-    });
-
-    // Merged over the four lanes that share a row, then over the warps that share it.
-    const View parts = k.at(k.shared(tile.rows * across * room * 4)), logSums = k.at(k.shared(tile.rows * 4));
-    auto merge = [&](MutableArrayRef<Value> s, ArrayRef<Value> other) {
-      Value most = k.maxf(other[0], s[0]);
-      Value theirs = k.mulf(other[1], k.exp(k.subf(other[0], most)));
-      s[1] = k.addf(k.mulf(s[1], k.exp(k.subf(s[0], most))), theirs);
-      s[2] = k.addf(s[2], other[2]);
-      for (int64_t i = 3; i < kinds; ++i)
-        s[i] = k.addf(s[i], other[i]); // of the label's logit, one of the two is 0
-      s[0] = most;
-    };
+    }
     for (int64_t r = 0; r < rowsOfThread; ++r) {
+      MutableArrayRef<Value> seen = MutableArrayRef<Value>(s).slice(kinds * r, kinds),
+                             own = MutableArrayRef<Value>(x).slice(2 * pairs * r, 2 * pairs);
+      if (kept)
+        storeLogits(own, k.less(rowNumbers[r], rowsLeft), k.rowOf(wide, k.i64Of(rowNumbers[r])), first, four);
+      auto columnOf = [&](int64_t i) { return k.add(first, i / 2 * 8 + i % 2); };
+      auto inside = [&](int64_t i, Value value, double otherwise) {
+        return vocabulary % columnsOfSlab ? k.select(k.less(columnOf(i), end), value, otherwise) : value;
+      };
+      Value most = seen[0];
+      for (int64_t i = 0; i < 2 * pairs; ++i)
+        most = k.maxf(inside(i, own[i], lowest), most);
+      Value exponentials = k.mulf(seen[1], k.exp(k.subf(seen[0], most)));
+      for (int64_t i = 0; i < 2 * pairs; ++i) {
+        exponentials = k.addf(exponentials, inside(i, k.exp(k.subf(own[i], most)), 0));
+        seen[2] = k.addf(seen[2], inside(i, own[i], 0));
+        seen[3] = k.select(k.equal(columnOf(i), labelColumns[r]), own[i], seen[3]);
+      }
+      seen[0] = most;
+      seen[1] = exponentials;
+      if (listed)
+        seen[4] = targetsOfRows[r].others(k, {seen[4]}, [&](Value token, Value share, Values sum) -> Values {
+          Value logit = k.scalar(0), wanted = k.truncated(token);
+          for (int64_t i = 0; i < 2 * pairs; ++i)
+            logit = k.select(k.equal(columnOf(i), wanted), own[i], logit);
+          return {k.addf(sum[0], k.mulf(share, logit))};
+        })[0];
+    }
+    return s;
+  }
+
+  // Stores a thread's logits of a row.
+  void storeLogits(ArrayRef<Value> x, Value isRow, const View &line, Value first, Value four) {
+    for (int64_t i = 0; i < static_cast<int64_t>(x.size()); i += 8)
+      if (line.element.isBF16())
+        storePairs(k, x.slice(i, 8), line, isRow, k.add(four, 4 * i), vocabulary);
+      else
+        for (int64_t pair = i / 2; pair < i / 2 + 4; ++pair) {
+          Value f = k.add(first, 8 * pair), element = k.i64Of(f);
+          access.store(access.conditions(isRow, f), x[2 * pair], x[2 * pair + 1], line + element);
+        }
+  }
+
+  // Merges another part's numbers of a row into `s`.
+  void merge(MutableArrayRef<Value> s, ArrayRef<Value> other) {
+    Value most = k.maxf(other[0], s[0]);
+    Value theirs = k.mulf(other[1], k.exp(k.subf(other[0], most)));
+    s[1] = k.addf(k.mulf(s[1], k.exp(k.subf(s[0], most))), theirs);
+    s[2] = k.addf(s[2], other[2]);
+    for (int64_t i = 3; i < kinds; ++i)
+      s[i] = k.addf(s[i], other[i]); // of the label's logit, one of the two is 0
+    s[0] = most;
+  }
+
+  // Merges over the four lanes that share a row, and leaves the result in the part of the warp, of the `across` warps
+  // that share the row.
+  void leave(const ThreadSums &product, Values state, const View &parts, int64_t across) {
+    for (int64_t r = 0; r < product.rowsOfThread(); ++r) {
       MutableArrayRef<Value> seen = MutableArrayRef<Value>(state).slice(kinds * r, kinds);
       for (int64_t mask = 1; mask < 4; mask *= 2) {
         Values other;
@@ -134,9 +200,13 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide,
           k.store(seen[4], part + 4);
       });
     }
+  }
+
+  // Merges over the warps that share a row, stores what is known of each row, and turns the logits into their gradient.
+  void finish(int64_t rowsOfBlock, const View &parts, int64_t across) {
     k.barrier();
-    Value thread = k.thread(), own = k.add(k.truncated(row), thread), isRow = k.less(own, rows);
-    k.when(k.both(k.less(k.thread(), tile.rows), isRow), [&] {
+    Value thread = k.thread(), own = k.add(k.truncated(row), thread), isRow = k.less(own, rowsLeft);
+    k.when(k.both(k.less(k.thread(), rowsOfBlock), isRow), [&] {
       auto part = [&](int64_t warp) {
         const View from = parts + k.mul(k.add(k.mul(k.thread(), across), warp), room);
         Values part = k.load(from, 4);
@@ -163,7 +233,7 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide,
     RowInMemory line = RowInMemory::ofWarp(k, vocabulary);
     const View logits = k.rowsOf(wide), dlosses = k.rowsOf(*dloss);
     line.vectorized({wide}, [&] {
-      Value count = k.min(tile.rows, k.sub(rows, k.truncated(row)));
+      Value count = k.min(rowsOfBlock, k.sub(rowsLeft, k.truncated(row)));
       k.loop(k.warp(), count, k.warps(), [&](Value r) {
         Value at = k.add(row, k.i64Of(r));
         View place = logits.row(at);
@@ -171,22 +241,54 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide,
         emitCrossEntropyGradRow(k, line, place, place, targets.of(at), lse, dlossOfRow);
       });
     });
-  });
-  return {{Partition::Unit::Rows, tile.rows, 1}};
-}
+  }
+
+  KernelBuilder &k;
+  Op op;
+  Value wide;
+  Numbers numbers;
+  std::optional<BufferIndex> dloss;
+  RankedTensorType weight;
+  const int64_t vocabulary, inner;
+  const bool listed, kept, bf16;
+  const int64_t kinds, room; // numbers per row, and their room in shared memory
+  const LossTargets targets;
+  PairAccess access, biasAccess;
+  View logSums;
+  Value row, rowsLeft; // the block's first row (i64), and the number of all rows (i32)
+  // Of the thread.
+  SmallVector<Value> rowNumbers, labelColumns;
+  SmallVector<RowTarget> targetsOfRows;
+};
 
 } // namespace
 
-static Backend::KernelInfo emitLinearCrossEntropy(KernelBuilder &k, LinearCrossEntropyOp op) {
-  return emitLinearLoss(k, op, op.getLogits(),
-                        {{op.getLoss(), &RowLoss::loss}, {op.getNll(), &RowLoss::nll}, {op.getLse(), &RowLoss::lse}},
-                        std::nullopt);
-}
+struct LinearCrossEntropyKernels
+    : GPUKernelOpInterface::ExternalModel<LinearCrossEntropyKernels, LinearCrossEntropyOp> {
+  std::optional<Backend::KernelInfo> emitKernel(Operation *operation, KernelBuilder &k) const {
+    auto op = cast<LinearCrossEntropyOp>(operation);
+    return LinearLoss(k, op, op.getLogits(),
+                      {{op.getLoss(), &RowLoss::loss}, {op.getNll(), &RowLoss::nll}, {op.getLse(), &RowLoss::lse}},
+                      std::nullopt)
+        .emit();
+  }
+  bool readsBlocks(Operation *op, const Architecture &architecture) const {
+    return suitsWarpgroups(architecture, cast<LinearCrossEntropyOp>(op));
+  }
+};
 
-static Backend::KernelInfo emitLinearCrossEntropyWithGrad(KernelBuilder &k, LinearCrossEntropyWithGradOp op) {
-  return emitLinearLoss(k, op, op.getDlogits(), {{op.getLoss(), &RowLoss::loss}, {op.getNll(), &RowLoss::nll}},
-                        op.getDlossMutable());
-}
+struct LinearCrossEntropyWithGradKernels
+    : GPUKernelOpInterface::ExternalModel<LinearCrossEntropyWithGradKernels, LinearCrossEntropyWithGradOp> {
+  std::optional<Backend::KernelInfo> emitKernel(Operation *operation, KernelBuilder &k) const {
+    auto op = cast<LinearCrossEntropyWithGradOp>(operation);
+    return LinearLoss(k, op, op.getDlogits(), {{op.getLoss(), &RowLoss::loss}, {op.getNll(), &RowLoss::nll}},
+                      op.getDlossMutable())
+        .emit();
+  }
+  bool readsBlocks(Operation *op, const Architecture &architecture) const {
+    return suitsWarpgroups(architecture, cast<LinearCrossEntropyWithGradOp>(op));
+  }
+};
 
 // A block has 32 rows of a slab of columns. Their logits stay in shared memory, where a warp takes one row at a time.
 static Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidatesOp op) {
@@ -270,7 +372,9 @@ static Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidat
 }
 
 void attachLinearLossKernels(MLIRContext &context) {
-  attachKernels<emitLinearCrossEntropy, emitLinearCrossEntropyWithGrad, emitLinearCandidates>(context);
+  LinearCrossEntropyOp::attachInterface<LinearCrossEntropyKernels>(context);
+  LinearCrossEntropyWithGradOp::attachInterface<LinearCrossEntropyWithGradKernels>(context);
+  attachKernels<emitLinearCandidates>(context);
 }
 
 } // namespace xfc::gpu

@@ -93,20 +93,23 @@ struct Terms {
 void finish(KernelBuilder &k, const ThreadSums &product, ArrayRef<Value> sums, Value row, Value column,
             const Terms &terms) {
   Operation *op = terms.op;
-  const int64_t operands = op->getNumOperands(), firstExtra = operands - terms.extras;
-  SmallVector<int64_t> buffers;
-  for (int64_t extra = firstExtra; extra < operands; ++extra)
-    buffers.push_back(extra);
+  SmallVector<BufferIndex> extras, results;
+  for (OpOperand &extra : op->getOpOperands().take_back(terms.extras))
+    extras.push_back(extra);
+  for (OpResult result : op->getResults())
+    results.push_back(result);
+  PairAccess access(k, terms.columns());
+  for (BufferIndex extra : extras)
+    access.include(extra);
   for (OpResult result : op->getResults())
     if (!result.use_empty())
-      buffers.push_back(operands + result.getResultNumber());
-  PairAccess access(k, terms.columns());
-  for (int64_t buffer : buffers)
-    access.include(BufferIndex(buffer));
+      access.include(result);
   if (terms.bias)
     access.include(k.buffer(*terms.bias).inRows(0));
 
   Value rows = k.truncated(k.rowCount()), firstColumn = k.add(column, product.firstColumn());
+  Value fourColumns =
+      k.sub(firstColumn, k.mul(k.bitAnd(k.lane(), 3), 2)); // the first of the four lanes that share a row
   auto columnOf = [&](int64_t pair) { return k.add(firstColumn, 8 * pair); };
   auto place = [&](const View &row, int64_t pair) { return row + k.i64Of(columnOf(pair)); };
   Dropout dropout{k, dropoutOf(terms.epilogue)};
@@ -127,37 +130,44 @@ void finish(KernelBuilder &k, const ThreadSums &product, ArrayRef<Value> sums, V
         Value f = columnOf(begin);
         factors = dropout.factors(k.i64Of(k.min(number, k.sub(rows, 1))), f, together);
       }
-      auto rowOf = [&](int64_t buffer, int64_t pair) { return place(k.rowOf(buffer, at), pair); };
+      auto fourFrom = [&](int64_t pair) { return k.add(fourColumns, 8 * pair); };
       auto conditionsOf = [&](int64_t pair) { return access.conditions(isRow, columnOf(pair)); };
       // All are loaded before the first store, which ptxas would let no later load pass: they wait for memory together.
-      SmallVector<SmallVector<Values>> extras;
-      for (int64_t pair = begin; pair < begin + together; ++pair) {
-        extras.emplace_back();
-        for (int64_t extra = firstExtra; extra < operands; ++extra) {
-          const View own = rowOf(extra, pair);
-          extras.back().push_back(access.load(conditionsOf(pair), own));
-        }
+      SmallVector<Values> loaded; // for each extra, two numbers of each pair
+      for (BufferIndex extra : extras) {
+        const View line = k.rowOf(extra, at);
+        Values &numbers = loaded.emplace_back();
+        const bool narrow = extra.element().isBF16();
+        for (int64_t pair = begin; pair < begin + together; pair += narrow ? 4 : 1)
+          llvm::append_range(numbers, narrow ? loadPairs(k, line, isRow, fourFrom(pair), terms.columns())
+                                             : access.load(conditionsOf(pair), place(line, pair)));
       }
-      for (int64_t pair = begin; pair < begin + together; ++pair) {
-        SmallVector<Value> results[2];
+      SmallVector<Values> computed(results.size()); // the same for each result
+      for (int64_t pair = begin; pair < begin + together; ++pair)
         for (int64_t i = 0; i < 2; ++i) {
           Value y = product.sum(sums, r, pair, i);
           if (terms.bias)
             y = k.addf(y, bias[pair - begin][i]);
-          results[i] = {y};
-          if (!terms.epilogue.empty()) {
-            SmallVector<Value> arguments = {y};
-            for (const Values &extra : extras[pair - begin])
-              arguments.push_back(extra[i]);
-            results[i] =
+          SmallVector<Value> arguments = {y};
+          for (const Values &numbers : loaded)
+            arguments.push_back(numbers[2 * (pair - begin) + i]);
+          if (!terms.epilogue.empty())
+            arguments =
                 evaluateEpilogue(k, terms.epilogue, arguments, dropout.op ? factors[2 * (pair - begin) + i] : Value());
-          }
+          for (auto [numbers, result] : llvm::zip(computed, arguments))
+            numbers.push_back(result);
         }
-        for (OpResult result : op->getResults())
-          if (const int64_t i = result.getResultNumber(); !result.use_empty()) {
-            const View own = rowOf(operands + i, pair);
-            access.store(conditionsOf(pair), results[0][i], results[1][i], own);
-          }
+      for (auto [result, numbers] : llvm::zip(op->getResults(), computed)) {
+        if (result.use_empty())
+          continue;
+        const View line = k.rowOf(result, at);
+        for (int64_t pair = begin; pair < begin + together; pair += 4) {
+          ArrayRef<Value> four = ArrayRef<Value>(numbers).slice(2 * (pair - begin), 8);
+          if (line.element.isBF16())
+            storePairs(k, four, line, isRow, fourFrom(pair), terms.columns());
+          for (int64_t i = 0; !line.element.isBF16() && i < 4; ++i)
+            access.store(conditionsOf(pair + i), four[2 * i], four[2 * i + 1], place(line, pair + i));
+        }
       }
     }
   }
@@ -180,23 +190,25 @@ Backend::KernelInfo emitProduct(KernelBuilder &k, const Terms &terms, const Tile
 // Computes the product by warpgroups: the blocks of a cluster have the same columns and consecutive tiles of rows.
 Backend::KernelInfo emitByWarpgroups(KernelBuilder &k, const Terms &terms) {
   using Product = WarpgroupTile;
-  const int64_t inner = terms.inner(), across = upTo(terms.columns(), Product::columns);
+  constexpr int64_t cluster = Product::clusterOfWeight;
+  const int64_t inner = terms.inner(), columns = terms.columns() > 128 ? 256 : 128,
+                across = upTo(terms.columns(), columns);
   k.threads = Product::threads;
-  Value tile = k.div(k.chunk, Product::cluster), first = k.mul(k.div(tile, across), Product::cluster * Product::rows);
-  Value row = k.truncated(k.add(first, k.mul(k.rem(k.chunk, Product::cluster), Product::rows)));
-  Value column = k.truncated(k.mul(k.rem(tile, across), Product::columns));
+  Value tile = k.div(k.chunk, cluster), first = k.mul(k.div(tile, across), cluster * Product::rows);
+  Value row = k.truncated(k.add(first, k.mul(k.rem(k.chunk, cluster), Product::rows)));
+  Value column = k.truncated(k.mul(k.rem(tile, across), columns));
   k.when(k.less(first, k.rowCount()), [&] {
     const BlockedWeight weight(k, terms.weight, terms.type, terms.along);
-    Product product(k, rowsOperand(k, terms.rows, inner, /*along=*/true), weight);
+    Product product(k, columns, rowsOperand(k, terms.rows, inner, /*along=*/true), weight);
     product.multiply(row, column, inner, [&](ArrayRef<Value> sums) { finish(k, product, sums, row, column, terms); });
   });
-  return {{Partition::Unit::Rows, Product::cluster * Product::rows, Product::cluster * across}};
+  return {{Partition::Unit::Rows, cluster * Product::rows, cluster * across}};
 }
 
 // Whether the architecture has warpgroups, and their kernel suits the product's shape and type. With few columns, the
 // time goes into reading the rows, which smaller tiles do just as well.
 bool suitsWarpgroups(const Architecture &architecture, const Terms &terms, std::optional<ComputeType> compute) {
-  return architecture.warpgroups && inBF16(compute) && terms.columns() > 128;
+  return architecture.warpgroups && inBF16(compute) && terms.rows.element().isBF16() && terms.columns() > 64;
 }
 
 // The most rows for which small tiles are faster, or 0. While there are fewer large tiles than multiprocessors, they
@@ -207,11 +219,11 @@ int64_t fewRowsOf(LinearOp op) {
   return 32 / upTo(columns, tile.columns) * tile.rows;
 }
 
-// Whether the op gets the warpgroup kernel, which reads its weight in blocks (WarpgroupTile.h). A product of a decoding
-// step that has a small-M variant does not: wgmma may round differently from mma.sync, and a hypothesis must have the
-// same bits however many others are in the batch. So both its kernels use mma.sync.
+// Whether the op gets the warpgroup kernel, which reads its weight in blocks (WarpgroupTile.h). The products of a
+// decoding step, whose rows are f32, do not: wgmma may round differently from mma.sync, and a hypothesis must have the
+// same bits however many others are in the batch. So they use mma.sync in a large batch, too.
 bool byWarpgroups(const Architecture &architecture, LinearOp op) {
-  return suitsWarpgroups(architecture, Terms(op), op.getCompute()) && !(isDecodingStep(op) && fewRowsOf(op));
+  return suitsWarpgroups(architecture, Terms(op), op.getCompute());
 }
 bool byWarpgroups(const Architecture &architecture, LinearInputGradOp op) {
   return suitsWarpgroups(architecture, Terms(op), op.getCompute());
@@ -223,11 +235,6 @@ struct LinearKernels : GPUKernelOpInterface::ExternalModel<LinearKernels, Linear
     const bool bf16 = inBF16(cast<LinearOp>(op).getCompute());
     return readsBlocks(op, k.architecture) ? emitByWarpgroups(k, terms)
                                            : emitProduct(k, terms, tileFor(terms.columns(), bf16), bf16);
-  }
-  std::string getVariant(Operation *op, const Architecture &architecture) const {
-    auto linear = cast<LinearOp>(op);
-    return suitsWarpgroups(architecture, Terms(linear), linear.getCompute()) && !readsBlocks(op, architecture) ? "step"
-                                                                                                               : "";
   }
   bool readsBlocks(Operation *op, const Architecture &architecture) const {
     return byWarpgroups(architecture, cast<LinearOp>(op));
@@ -264,12 +271,85 @@ struct WeightGradChunks {
   Value any() { return k.less(chunkRows, k.rowCount()); }
   View dweight(Value chunk) {
     Value before = k.mul(chunk, all);
-    return k.buffer(parts) + before;
+    return k.buffer({parts, k.element}) + before;
   }
   View dbias(Value chunk) { return dweight(chunk) + weights; }
 
   KernelBuilder &k;
   const int64_t weights, all, parts; // elements of dW, elements of a chunk, and the buffer's number
+};
+
+// How the tiles of dW and the chunks of rows are divided over blocks. There are no chunks if the tiles alone keep a GPU
+// busy: the partial sums would take more memory than the rows do.
+struct WeightGradWork {
+  WeightGradWork(KernelBuilder &k, LinearWeightGradOp op, int64_t rowsOfTile, int64_t columnsOfTile, int64_t enough)
+      : k(k), op(op), out(op.getDweight().getType().getDimSize(0)), in(op.getDweight().getType().getDimSize(1)),
+        across(upTo(in, columnsOfTile)), tiles(upTo(out, rowsOfTile) * across), chunked(tiles < enough),
+        hasBias(op.getDbias() && !op.getDbias().use_empty()), chunks(k, op) {
+    chunk = chunked ? k.div(k.chunk, tiles) : k.index(0);
+    from = k.mul(chunk, chunkRows);
+    rows = chunked ? k.min(k.sub(k.rowCount(), from), chunkRows) : k.rowCount();
+    Value number = chunked ? k.rem(k.chunk, tiles) : k.chunk;
+    row = k.truncated(k.mul(k.div(number, across), rowsOfTile));
+    column = k.truncated(k.mul(k.rem(number, across), columnsOfTile));
+    // The first chunk runs even if there are no rows, to write zeros.
+    Value hasRows = k.less(0, rows), isFirst = k.equal(chunk, 0);
+    runs = k.both(k.less(row, out), k.either(isFirst, hasRows));
+  }
+  Operand operand(BufferIndex buffer, int64_t width) const {
+    Operand all = rowsOperand(k, buffer, width, /*along=*/false);
+    if (chunked) {
+      all.data = all.data.row(from);
+      all.lines = k.truncated(rows);
+    }
+    return all;
+  }
+  Operand dy() { return operand(op.getDyMutable(), out); }
+  Operand x() { return operand(op.getXMutable(), in); }
+  View target(BufferIndex buffer, const View &part) {
+    View whole = k.buffer(buffer);
+    if (chunked)
+      whole.data = k.select(chunks.any(), part.data, whole.data);
+    return whole;
+  }
+  // Stores a thread's sums.
+  void storeSums(const ThreadSums &product, ArrayRef<Value> sums) {
+    if (op.getDweight().use_empty())
+      return;
+    const View dweight = target(op.getDweight(), chunks.dweight(chunk)).inRows(in);
+    PairAccess access(k, in);
+    access.include(dweight);
+    for (int64_t r = 0; r < product.rowsOfThread(); ++r) {
+      Value o = k.add(k.add(row, product.firstRow()), 8 * r), isRow = k.less(o, out);
+      for (int64_t pair = 0; pair < product.pairsOfThread(); ++pair) {
+        Value i = k.add(k.add(column, product.firstColumn()), 8 * pair);
+        Value element = k.i64Of(i);
+        const View own = dweight(k.i64Of(o), element);
+        access.store(access.conditions(isRow, i), product.sum(sums, r, pair, 0), product.sum(sums, r, pair, 1), own);
+      }
+    }
+  }
+  // Stores the sum of dy for the row `within` of the tile, where `condition` holds.
+  void storeBias(Value condition, Value within, Value sum) {
+    Value o = k.add(row, within), element = k.i64Of(o);
+    const View own = target(op.getDbias(), chunks.dbias(chunk)) + element;
+    Value isOut = k.less(o, out);
+    k.storeIf(k.both(condition, isOut), {sum}, own);
+  }
+  Backend::KernelInfo info() const {
+    if (!chunked)
+      return {{Partition::Unit::One, 1, tiles}};
+    Backend::KernelInfo info{{Partition::Unit::Rows, chunkRows, tiles}};
+    info.chunkBytes = chunks.all * 4;
+    return info;
+  }
+
+  KernelBuilder &k;
+  LinearWeightGradOp op;
+  const int64_t out, in, across, tiles;
+  const bool chunked, hasBias;
+  WeightGradChunks chunks;
+  Value chunk, from, rows, row, column, runs; // i64, i64, i64, i32, i32, i1
 };
 
 // A block owns a tile of dW and takes rows in ascending order: all of them, or only those of a chunk, since dW has few
@@ -285,63 +365,44 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
                   small{64, 64, bf16 ? 32 : 16, 32, 32};
   const TileShape tile = upTo(out, 128) * upTo(in, 128) < 32 ? small : large;
   k.threads = tile.threads();
-  const int64_t across = upTo(in, tile.columns), tiles = upTo(out, tile.rows) * across;
-  // Not split into chunks if the tiles alone keep a GPU busy: the partial sums would take more memory than the rows do.
-  const bool chunked = tiles < 256;
-  WeightGradChunks chunks(k, op);
-  Value chunk = chunked ? k.div(k.chunk, tiles) : k.index(0), number = chunked ? k.rem(k.chunk, tiles) : k.chunk;
-  Value from = k.mul(chunk, chunkRows), rows = chunked ? k.min(k.sub(k.rowCount(), from), chunkRows) : k.rowCount();
-  Value row = k.truncated(k.mul(k.div(number, across), tile.rows)),
-        column = k.truncated(k.mul(k.rem(number, across), tile.columns));
-  const bool hasBias = op.getDbias() && !op.getDbias().use_empty();
-  auto operand = [&](BufferIndex buffer, int64_t width) {
-    Operand all = rowsOperand(k, buffer, width, /*along=*/false);
-    if (chunked) {
-      all.data = all.data.row(from);
-      all.lines = k.truncated(rows);
-    }
-    return all;
-  };
-  auto target = [&](BufferIndex buffer, const View &part) {
-    View whole = k.buffer(buffer);
-    if (chunked)
-      whole.data = k.select(chunks.any(), part.data, whole.data);
-    return whole;
-  };
-  const Operand x = operand(op.getXMutable(), in), dy = operand(op.getDyMutable(), out);
+  WeightGradWork work(k, op, tile.rows, tile.columns, /*enough=*/256);
+  const Operand x = work.x(), dy = work.dy();
   ProductTile product(k, tile, bf16, dy, x);
-  // The first chunk runs even if there are no rows, to write zeros.
-  Value hasRows = k.less(0, rows), runs = k.either(k.equal(chunk, 0), hasRows);
-  k.when(k.both(k.less(row, out), runs), [&] {
+  k.when(work.runs, [&] {
     Values shares;
-    Values sums = product.multiply(row, column, k.truncated(rows), hasBias ? &shares : nullptr);
-    if (!op.getDweight().use_empty()) {
-      const View dweight = target(op.getDweight(), chunks.dweight(chunk)).inRows(in);
-      PairAccess access(k, in);
-      access.include(dweight);
-      for (int64_t r = 0; r < product.rowsOfThread(); ++r) {
-        Value o = k.add(k.add(row, product.firstRow()), 8 * r), isRow = k.less(o, out);
-        for (int64_t pair = 0; pair < product.pairsOfThread(); ++pair) {
-          Value i = k.add(k.add(column, product.firstColumn()), 8 * pair);
-          Value element = k.i64Of(i);
-          const View own = dweight(k.i64Of(o), element);
-          access.store(access.conditions(isRow, i), product.sum(sums, r, pair, 0), product.sum(sums, r, pair, 1), own);
-        }
-      }
-    }
-    if (hasBias)
-      k.when(k.equal(column, 0), [&] {
-        Value sum = product.sumRows(shares), o = k.add(row, k.thread()), element = k.i64Of(o);
-        const View own = target(op.getDbias(), chunks.dbias(chunk)) + element;
-        Value isOut = k.less(o, out);
-        k.storeIf(k.both(k.less(k.thread(), tile.rows), isOut), {sum}, own);
+    Values sums = product.multiply(work.row, work.column, k.truncated(work.rows), work.hasBias ? &shares : nullptr);
+    work.storeSums(product, sums);
+    if (work.hasBias)
+      k.when(k.equal(work.column, 0), [&] {
+        Value sum = product.sumRows(shares);
+        work.storeBias(k.less(k.thread(), tile.rows), k.thread(), sum);
       });
   });
-  if (!chunked)
-    return {{Partition::Unit::One, 1, tiles}};
-  Backend::KernelInfo info{{Partition::Unit::Rows, chunkRows, tiles}};
-  info.chunkBytes = chunks.all * 4;
-  return info;
+  return work.info();
+}
+
+// The same by warpgroups. The sums of dy are products with ones, so db has the order of sums of dW. Narrow tiles are
+// for shapes where wide ones would leave most of a GPU idle.
+Backend::KernelInfo emitWeightGradByWarpgroups(KernelBuilder &k, LinearWeightGradOp op) {
+  using Product = WarpgroupTile;
+  RankedTensorType type = op.getDweight().getType();
+  const int64_t out = type.getDimSize(0), in = type.getDimSize(1),
+                columns = upTo(out, Product::rows) * upTo(in, 256) < 16 ? 128 : 256;
+  k.threads = Product::threads;
+  WeightGradWork work(k, op, Product::rows, columns, /*enough=*/128);
+  const Operand x = work.x(), dy = work.dy();
+  k.when(work.runs, [&] {
+    Product product(k, columns, dy, x, work.hasBias);
+    product.multiply(work.row, work.column, k.truncated(work.rows), [&](ArrayRef<Value> sums) {
+      work.storeSums(product, sums);
+      if (!work.hasBias)
+        return;
+      Value isFirst = k.both(k.equal(work.column, 0), k.equal(product.firstColumn(), 0));
+      for (int64_t r = 0; r < product.rowsOfThread(); ++r)
+        work.storeBias(isFirst, k.add(product.firstRow(), 8 * r), product.rowSum(sums, r));
+    });
+  });
+  return work.info();
 }
 
 // Adds up the partial sums of each element of dW and db, with chunks in ascending order.
@@ -377,7 +438,11 @@ Backend::KernelInfo emitLinearWeightGradMerge(KernelBuilder &k, LinearWeightGrad
 
 struct LinearWeightGradKernels : GPUKernelOpInterface::ExternalModel<LinearWeightGradKernels, LinearWeightGradOp> {
   std::optional<Backend::KernelInfo> emitKernel(Operation *op, KernelBuilder &k) const {
-    return emitLinearWeightGrad(k, cast<LinearWeightGradOp>(op));
+    auto grad = cast<LinearWeightGradOp>(op);
+    auto isNarrow = [](Value rows) { return cast<RowsType>(rows.getType()).getElementType().isBF16(); };
+    return k.architecture.warpgroups && isNarrow(grad.getX()) && isNarrow(grad.getDy())
+               ? emitWeightGradByWarpgroups(k, grad)
+               : emitLinearWeightGrad(k, grad);
   }
   Backend::KernelInfo emitMerge(Operation *op, KernelBuilder &k) const {
     return emitLinearWeightGradMerge(k, cast<LinearWeightGradOp>(op));

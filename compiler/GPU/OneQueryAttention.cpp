@@ -48,7 +48,7 @@ private:
   const bool cached;
   int64_t steps = 4; // per part
   std::optional<DistanceTable> table;
-  enum { q, key, value };
+  const BufferIndex q, key, value;
   int64_t partStride() const { return padded(valueDim) + 4; } // values, largest score, sum; a multiple of 16 bytes
   int64_t ownColumns() const { return llvm::divideCeil(valueDim, k.threads); }
 };
@@ -57,7 +57,7 @@ OneQueryAttention::OneQueryAttention(KernelBuilder &k, AttentionOp op)
     : k(k), op(op), bf16(op.getCompute().has_value()), scale(op.getScale().convertToDouble()),
       heads(static_cast<int64_t>(op.getHeads())), keyHeads(op.getKeyHeads()), keyDim(op.getKeyDim()),
       valueDim(op.getValueDim()), reach(op.getReach()), cached(op.getK().getType().getSet() == RowSet::cache),
-      table(DistanceTable::of(k, op)) {
+      table(DistanceTable::of(k, op)), q(op.getQMutable()), key(op.getKMutable()), value(op.getVMutable()) {
   // Loads in flight take registers: 64 of them for heads of 64.
   for (const int64_t row = (padded(keyDim) + padded(valueDim)) / lanes; steps > 1 && row * steps > 128;)
     steps /= 2;
@@ -135,9 +135,8 @@ Values OneQueryAttention::partOfRow(const View &row, int64_t dim, int64_t vector
 // Rounds to bf16 if the op computes in it.
 void OneQueryAttention::round(Values &xs) {
   for (size_t i = 0; bf16 && i < xs.size(); i += 2) {
-    Value pair = pairOfBF16(k, xs[i], xs[i + 1]);
-    xs[i] = k.bits(k.shiftLeft(pair, 16), k.element);
-    xs[i + 1] = k.bits(k.bitAnd(pair, static_cast<int32_t>(0xffff0000u)), k.element);
+    Value pair = k.pairOfBF16(xs[i], xs[i + 1]);
+    llvm::copy(k.halvesOf(pair), xs.begin() + i);
   }
 }
 

@@ -9,7 +9,8 @@ using namespace mlir;
 namespace xfc::gpu {
 
 Operand rowsOperand(KernelBuilder &k, BufferIndex buffer, int64_t width, bool along) {
-  return {k.rowsOf(buffer), k.truncated(k.rowCount()), width, along};
+  // Along k, rows of bf16 are copied as packed weights are; a product that sums over rows takes them through registers.
+  return {k.rowsOf(buffer), k.truncated(k.rowCount()), width, along, along && buffer.element().isBF16()};
 }
 
 Operand weightOperand(KernelBuilder &k, BufferIndex buffer, RankedTensorType weight, bool bf16, bool along) {
@@ -27,8 +28,9 @@ PairAccess::PairAccess(KernelBuilder &k, int64_t columns)
     : k(k), columns(columns), aligned(k.boolean(columns % 2 == 0)) {}
 
 void PairAccess::include(const View &rows) {
+  const int64_t bytes = CodeBuilder::bytesOf(rows.element);
   Value address = LLVM::PtrToIntOp::create(k.b, k.i64, rows.data);
-  aligned = k.both(aligned, k.equal(k.bitAnd(k.bitOr(address, k.mul(rows.stride, 4)), 7), 0));
+  aligned = k.both(aligned, k.equal(k.bitAnd(k.bitOr(address, k.mul(rows.stride, bytes)), 2 * bytes - 1), 0));
 }
 void PairAccess::include(BufferIndex i) {
   Value apart = k.stride(i);
@@ -42,14 +44,74 @@ PairAccess::Conditions PairAccess::conditions(Value isLine, Value column) const 
 }
 
 Values PairAccess::load(const Conditions &conditions, const View &p) const {
+  if (p.element.isBF16()) {
+    Value pair =
+        k.ptx("{ .reg .b16 low, high; mov.b16 low, 0; mov.b16 high, 0; @$1 ld.global.v2.b16 {low, high}, [$4]; @$2 "
+              "ld.global.b16 low, [$4]; @$3 ld.global.b16 high, [$4+2]; mov.b32 $0, {low, high}; }",
+              {conditions[0], conditions[1], conditions[2], p.data}, {k.i32})[0];
+    const std::array<Value, 2> halves = k.halvesOf(pair);
+    return {halves[0], halves[1]};
+  }
   return k.ptx("mov.b32 $0, 0; mov.b32 $1, 0; @$2 ld.global.v2.b32 {$0, $1}, [$5]; @$3 ld.global.b32 $0, [$5]; @$4 "
                "ld.global.b32 $1, [$5+4];",
                {conditions[0], conditions[1], conditions[2], p.data}, {k.element, k.element});
 }
 
 void PairAccess::store(const Conditions &conditions, Value first, Value second, const View &p) const {
+  if (p.element.isBF16()) {
+    k.ptx(
+        "{ .reg .b16 low, high; mov.b32 {low, high}, $4; @$0 st.global.b32 [$3], $4; @$1 st.global.b16 [$3], low; @$2 "
+        "st.global.b16 [$3+2], high; }",
+        {conditions[0], conditions[1], conditions[2], p.data, k.pairOfBF16(first, second)}, {});
+    return;
+  }
   k.ptx("@$0 st.global.v2.b32 [$3], {$4, $5}; @$1 st.global.b32 [$3], $4; @$2 st.global.b32 [$3+4], $5;",
         {conditions[0], conditions[1], conditions[2], p.data, first, second}, {});
+}
+
+// Element i of lane l becomes element l of lane i, for each four lanes.
+static Values exchanged(KernelBuilder &k, Values own) {
+  for (int64_t mask = 1; mask < 4; mask *= 2) {
+    Value isUpper = k.less(0, k.bitAnd(k.lane(), mask));
+    for (int64_t i = 0; i < 4; ++i) {
+      if (i & mask)
+        continue;
+      Value &low = own[i], &high = own[i + mask];
+      Value received = k.shuffleXor(k.select(isUpper, low, high), mask);
+      low = k.select(isUpper, received, low);
+      high = k.select(isUpper, high, received);
+    }
+  }
+  return own;
+}
+
+namespace {
+// The 16 bytes that a lane accesses.
+struct Piece {
+  Piece(KernelBuilder &k, const View &row, Value isRow, Value first, int64_t columns) {
+    Value column = k.add(first, k.mul(k.bitAnd(k.lane(), 3), 8)), element = k.i64Of(column);
+    isThere = k.both(isRow, k.less(column, columns));
+    data = (row + element).as(k.i32);
+  }
+  View data;
+  Value isThere;
+};
+} // namespace
+
+Values loadPairs(KernelBuilder &k, const View &row, Value isRow, Value first, int64_t columns) {
+  const Piece piece(k, row, isRow, first, columns);
+  Values numbers;
+  for (Value pair : exchanged(k, k.loadIf(piece.isThere, piece.data, 4)))
+    llvm::append_range(numbers, k.halvesOf(pair));
+  return numbers;
+}
+
+void storePairs(KernelBuilder &k, ArrayRef<Value> numbers, const View &row, Value isRow, Value first, int64_t columns) {
+  Values pairs;
+  for (int64_t i = 0; i < 8; i += 2)
+    pairs.push_back(k.pairOfBF16(numbers[i], numbers[i + 1]));
+  const Piece piece(k, row, isRow, first, columns);
+  k.storeIf(piece.isThere, exchanged(k, pairs), piece.data);
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -125,7 +187,7 @@ void ProductTile::Side::put(KernelBuilder &k, ArrayRef<Value> values, const View
     Value number = k.div(column, 8), piece = k.mul(permuted(k, k.add(line, pass * step), number), 16),
           half = k.mul(k.bitAnd(column, 4), 2);
     const View pairs = (slot + k.add(to, k.add(piece, half))).as(k.i32);
-    k.store({pairOfBF16(k, vector[0], vector[1]), pairOfBF16(k, vector[2], vector[3])}, pairs);
+    k.store({k.pairOfBF16(vector[0], vector[1]), k.pairOfBF16(vector[2], vector[3])}, pairs);
   }
 }
 

@@ -105,7 +105,7 @@ private:
   mlir::Value warpRow, warpColumn;
 };
 
-// Access without branches to lines in which a thread has pairs of adjacent columns: 8 bytes at once if all lines are
+// Access without branches to lines in which a thread has pairs of adjacent columns: both at once if all lines are
 // aligned for that.
 class PairAccess {
 public:
@@ -125,5 +125,13 @@ private:
   int64_t columns;
   mlir::Value aligned;
 };
+
+// Access to 32 columns, from `first` (i32) on, of a row of bf16 that begins at `row`. The four lanes that share the row
+// have four pairs of adjacent columns each, 8 apart: two numbers for each pair, in order. Lanes exchange pairs, so that
+// each accesses 16 adjacent bytes. `first` and `columns` are multiples of 8; where `isRow` is false or a column is not
+// within `columns`, nothing is stored, and loads give 0. All lanes of the warp take part.
+Values loadPairs(KernelBuilder &, const View &row, mlir::Value isRow, mlir::Value first, int64_t columns);
+void storePairs(KernelBuilder &, llvm::ArrayRef<mlir::Value> numbers, const View &row, mlir::Value isRow,
+                mlir::Value first, int64_t columns);
 
 } // namespace xfc::gpu

@@ -13,10 +13,6 @@ static Values membersOf(KernelBuilder &k, Value record, int64_t count) {
   return members;
 }
 
-Value pairOfBF16(KernelBuilder &k, Value first, Value second) {
-  return k.ptx("cvt.rn.bf16x2.f32 $0, $1, $2;", {second, first}, {k.i32}, /*pure=*/true)[0];
-}
-
 Values loadMatrices(KernelBuilder &k, const View &row, bool transposed) {
   auto type = LLVM::LLVMStructType::getLiteral(k.b.getContext(), SmallVector<Type>(4, k.i32));
   Value matrices =

@@ -6,9 +6,6 @@
 
 namespace xfc::gpu {
 
-// Two f32, each rounded to the nearest bf16, ties to even, as an i32 whose low half is the first.
-mlir::Value pairOfBF16(KernelBuilder &, mlir::Value first, mlir::Value second);
-
 // Loads four 8x8 matrices of bf16 from shared memory: lanes 8i to 8i + 7 hold the addresses of the rows (16 bytes each)
 // of matrix i. Result i is this lane's pair of elements of matrix i, or of its transpose if `transposed`: row lane/4,
 // columns 2 (lane % 4) and the next.

@@ -16,7 +16,6 @@
 #include "Warpgroup.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
-#include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 
@@ -67,38 +66,49 @@ void setRegisters(KernelBuilder &k, Registers what, int64_t count) {
                                                         : NVVM::SetMaxRegisterAction::decrease);
 }
 
+void fenceProxy(KernelBuilder &k) { k.ptx("fence.proxy.async.shared::cta;", {}, {}); }
+
+// The descriptor of a matrix: its address, the stride of blocks of 64 columns and that of groups of 8 lines, all in
+// units of 16 bytes; bit 62 selects the swizzle.
+static Value descriptorOf(KernelBuilder &k, const SwizzledMatrix &m) {
+  const int64_t constant = int64_t(1) << 62 | int64_t(1024 / 16) << 32 | (m.along ? 1 : m.blockBytes / 16) << 16;
+  Value address = LLVM::PtrToIntOp::create(k.b, k.i64, m.address);
+  return k.bitOr(k.bitAnd(k.shiftRight(address, 4), 0x3fff), k.index(constant));
+}
+
 // A single piece of inline PTX, since the registers of the products must not be accessed between the first product and
 // the wait, and the instructions must stay in order.
-Values multiplyWarpgroup(KernelBuilder &k, const Values &sums, ArrayRef<Value> a, const SwizzledMatrix &b) {
-  const int64_t count = sums.size(), columns = 2 * count, steps = a.size() / 4;
-  // The descriptor of b: its address, the stride of blocks of 64 columns and that of groups of 8 lines, all in units of
-  // 16 bytes; bit 62 selects the swizzle.
-  const int64_t constant = int64_t(1) << 62 | int64_t(1024 / 16) << 32 | (b.along ? 1 : b.blockBytes / 16) << 16;
-  Value address = LLVM::PtrToIntOp::create(k.b, k.i64, b.address);
-  Value strides = k.index(constant), descriptor = k.bitOr(k.bitAnd(k.shiftRight(address, 4), 0x3fff), strides);
-  const int64_t next = (b.along ? 32 : 2048) / 16; // 16 steps of k: within a line, or 16 lines
-
+Values multiplyWarpgroup(KernelBuilder &k, const Values &sums, const SwizzledMatrix &a, const SwizzledMatrix &b,
+                         int64_t depth, Value ones) {
+  const int64_t all = sums.size(), count = all - (ones ? 4 : 0);
+  auto stepOf = [](const SwizzledMatrix &m) { return (m.along ? 32 : 2048) / 16; }; // within a line, or 16 lines
   auto list = [](int64_t from, int64_t n) {
     std::string text = "{";
     for (int64_t i = from; i < from + n; ++i)
       text += (i > from ? ", $" : "$") + std::to_string(i);
     return text + "}";
   };
-  const int64_t firstA = 2 * count, at = firstA + static_cast<int64_t>(a.size());
-  const std::string anyA = llvm::formatv("${0}", firstA);
-  std::string code = "{\n.reg .pred adds;\n.reg .b64 b;\nsetp.eq.b32 adds, " + anyA + ", " + anyA + ";\nmov.b64 b, $" +
-                     std::to_string(at) + ";\nwgmma.fence.sync.aligned;\n";
-  for (int64_t step = 0; step < steps; ++step) {
-    if (step)
-      code += "add.s64 b, b, " + std::to_string(next) + ";\n";
-    code += "wgmma.mma_async.sync.aligned.m64n" + std::to_string(columns) + "k16.f32.bf16.bf16 " + list(0, count) +
-            ", " + list(firstA + 4 * step, 4) + ", b, adds, 1, 1, " + (b.along ? "0" : "1") + ";\n";
+  auto product = [&](int64_t from, int64_t n, const char *right, bool along) {
+    return "wgmma.mma_async.sync.aligned.m64n" + std::to_string(2 * n) + "k16.f32.bf16.bf16 " + list(from, n) +
+           ", a, " + right + ", adds, 1, 1, " + (a.along ? "0" : "1") + ", " + (along ? "0" : "1") + ";\n";
+  };
+  auto operand = [&](int64_t i) { return "$" + std::to_string(2 * all + i); };
+  std::string code = "{\n.reg .pred adds;\n.reg .b64 a, b;\nmov.b64 a, " + operand(0) + ";\nmov.b64 b, " + operand(1) +
+                     ";\nsetp.eq.b64 adds, a, a;\nwgmma.fence.sync.aligned;\n";
+  const std::string onesText = operand(2);
+  for (int64_t at = 0; at < depth; at += 16) {
+    if (at)
+      code += "add.s64 a, a, " + std::to_string(stepOf(a)) + ";\nadd.s64 b, b, " + std::to_string(stepOf(b)) + ";\n";
+    code += product(0, count, "b", b.along);
+    if (ones)
+      code += product(count, 4, onesText.c_str(), true);
   }
   code += "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;\n}";
   SmallVector<Value> operands(sums.begin(), sums.end());
-  operands.append(a.begin(), a.end());
-  operands.push_back(descriptor);
-  return k.ptx(code, operands, SmallVector<Type>(count, k.element), /*pure=*/false, /*updated=*/count);
+  operands.append({descriptorOf(k, a), descriptorOf(k, b)});
+  if (ones)
+    operands.push_back(descriptorOf(k, {ones, /*along=*/true, 0}));
+  return k.ptx(code, operands, SmallVector<Type>(all, k.element), /*pure=*/false, /*updated=*/all);
 }
 
 } // namespace xfc::gpu

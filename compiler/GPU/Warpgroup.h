@@ -46,9 +46,15 @@ struct SwizzledMatrix {
   bool along;
   int64_t blockBytes;
 };
-// sums += a b, by four warps, each of which has 16 rows of a and of the sums; waits for the result. b has twice as many
-// columns as a thread has sums. `a` holds fragments as for multiplyMatrices, four registers for each 16 of k. Sums take
-// their terms in ascending k, 16 at a time.
-Values multiplyWarpgroup(KernelBuilder &, const Values &sums, llvm::ArrayRef<mlir::Value> a, const SwizzledMatrix &b);
+// Orders what threads of this block have written to shared memory, and this thread knows of, before what wgmma reads
+// there for this thread.
+void fenceProxy(KernelBuilder &);
+
+// sums += a b over `depth` of k, by four warps, each of which has 16 of the 64 rows of a and of the sums; waits for the
+// result. b has twice as many columns as a thread has sums. Sums take their terms in ascending k, 16 at a time. If
+// there are `ones`, 1024 bytes of the number 1 in bf16, the last four sums are those of a with a matrix of 8 columns of
+// ones.
+Values multiplyWarpgroup(KernelBuilder &, const Values &sums, const SwizzledMatrix &a, const SwizzledMatrix &b,
+                         int64_t depth, mlir::Value ones = {});
 
 } // namespace xfc::gpu

@@ -27,7 +27,7 @@ Backend::PackInfo emitPackBlocks(KernelBuilder &k, RankedTensorType weight) {
     Value line = k.div(i, pieces), piece = k.rem(i, pieces), o = k.add(firstOut, line),
           f = k.add(firstIn, k.mul(piece, 8));
     Value ofColumn = k.i64Of(f), ofLine = k.mul(k.i64Of(o), in);
-    const View from = k.buffer(PackBuffers::weight) + ofLine + ofColumn;
+    const View from = k.buffer({PackBuffers::weight, k.element}) + ofLine + ofColumn;
     Value isLine = k.less(o, out);
     Values numbers, pairs;
     for (int64_t n = 0; n < 8; ++n) {
@@ -35,7 +35,7 @@ Backend::PackInfo emitPackBlocks(KernelBuilder &k, RankedTensorType weight) {
       numbers.push_back(k.loadIf(k.both(isLine, k.less(k.add(f, n), in)), number, 1)[0]);
     }
     for (int64_t n = 0; n < 8; n += 2)
-      pairs.push_back(pairOfBF16(k, numbers[n], numbers[n + 1]));
+      pairs.push_back(k.pairOfBF16(numbers[n], numbers[n + 1]));
     Value swizzled = k.bitXor(piece, k.rem(line, 8)), place = k.mul(k.add(k.mul(line, pieces), swizzled), 4);
     Value before = k.mul(k.i64Of(block), blockSide * blockSide / 2);
     k.store(pairs, k.buffer({PackBuffers::packed, k.i32}) + before + place);
@@ -43,14 +43,23 @@ Backend::PackInfo emitPackBlocks(KernelBuilder &k, RankedTensorType weight) {
   return {blocks * blockSide * blockSide * 2, blocks};
 }
 
-WarpgroupTile::WarpgroupTile(KernelBuilder &k, const Operand &a, const BlockedWeight &b)
-    : ThreadSums(16, columns), k(k), a(a), b(b) {
-  assert(k.threads == threads && a.along && !a.packed);
-  k.cluster = cluster;
+WarpgroupTile::WarpgroupTile(KernelBuilder &k, int64_t columns, const Operand &a, const BlockedWeight &b)
+    : WarpgroupTile(k, columns, a, b, Operand(), /*sumsRows=*/false) {}
+WarpgroupTile::WarpgroupTile(KernelBuilder &k, int64_t columns, const Operand &a, const Operand &b, bool sumsRows)
+    : WarpgroupTile(k, columns, a, std::nullopt, b, sumsRows) {}
+
+WarpgroupTile::WarpgroupTile(KernelBuilder &k, int64_t columns, const Operand &a, std::optional<BlockedWeight> weight,
+                             const Operand &b, bool sumsRows)
+    : ThreadSums(16, columns), columns(columns), k(k), a(a), weight(weight), b(b), sumsRows(sumsRows) {
+  assert(k.threads == threads && a.data.element.isBF16() && a.along == weight.has_value());
+  k.cluster = cluster();
   k.registers = registersOfAll;
-  weightShared = k.at(k.shared(stages * weightBytes, 1024), k.b.getI8Type());
-  rowsShared = k.at(k.shared(stages * rowsBytes), k.b.getI8Type());
-  barriers = k.at(k.shared(2 * stages * 8), k.i64);
+  const Type byte = k.b.getI8Type();
+  bShared = k.at(k.shared(stages() * bBytes(), 1024), byte);
+  aShared = k.at(k.shared(stages() * aBytes, 1024), byte);
+  if (sumsRows)
+    ones = k.at(k.shared(8 * lineBytes, 1024), k.i32);
+  barriers = k.at(k.shared(2 * stages() * 8), k.i64);
   own = blockOfCluster(k);
   Value rowOfLane = k.div(k.lane(), 4);
   threadRow = k.add(k.mul(k.warp(), 16), rowOfLane);
@@ -58,117 +67,169 @@ WarpgroupTile::WarpgroupTile(KernelBuilder &k, const Operand &a, const BlockedWe
 }
 
 Value WarpgroupTile::full(const Turn &turn) { return (barriers + turn.stage).data; }
-Value WarpgroupTile::empty(const Turn &turn) { return (barriers + k.add(turn.stage, stages)).data; }
-View WarpgroupTile::rowsOf(const Turn &turn) { return rowsShared + k.mul(turn.stage, rowsBytes); }
-View WarpgroupTile::weightOf(const Turn &turn) { return weightShared + k.mul(turn.stage, weightBytes); }
+Value WarpgroupTile::empty(const Turn &turn) { return (barriers + k.add(turn.stage, stages())).data; }
+View WarpgroupTile::aOf(const Turn &turn) { return aShared + k.mul(turn.stage, aBytes); }
+View WarpgroupTile::bOf(const Turn &turn) { return bShared + k.mul(turn.stage, bBytes()); }
 
-Values WarpgroupTile::eachTurn(int64_t inner, Values state,
+Values WarpgroupTile::eachTurn(const Term &inner, Turn &turn, Values state,
                                const std::function<Values(Value, const Turn &, Values)> &body) {
-  state.append({k.i32Of(0), k.i32Of(0)});
+  state.append({turn.stage, turn.parity});
   state = k.loop(k.i32Of(0), inner, depth, state, [&](Value at, Values s) {
-    const Turn turn{s[s.size() - 2], s.back()};
+    const Turn now{s[s.size() - 2], s.back()};
     s.truncate(s.size() - 2);
-    s = body(at, turn, s);
-    Value next = k.add(turn.stage, 1), wraps = k.equal(next, stages);
+    s = body(at, now, s);
+    Value next = k.add(now.stage, 1), wraps = k.equal(next, stages());
     s.push_back(k.select(wraps, 0, next));
-    s.push_back(k.select(wraps, k.bitXor(turn.parity, k.i32Of(1)), turn.parity));
+    s.push_back(k.select(wraps, k.bitXor(now.parity, k.i32Of(1)), now.parity));
     return s;
   });
+  turn = {state[state.size() - 2], state.back()};
   state.truncate(state.size() - 2);
   return state;
 }
 
-// 16 threads share a line, each of which copies 16 bytes of every 8th line. Elements beyond the rows or beyond k are 0.
-void WarpgroupTile::fetchRows(Value row, Value at, const Turn &turn) {
-  constexpr int64_t perLine = depth / 4, step = producers / perLine;
-  Value thread = k.sub(k.thread(), consumers), line = k.div(thread, perLine), column = k.mul(k.rem(thread, perLine), 4);
-  Value first = k.add(row, line), element = k.i64Of(k.add(at, column));
-  const View from = a.data(k.i64Of(first), element);
-  Value ofColumn = k.mul(column, 4), place = k.add(k.mul(line, lineBytes), ofColumn);
-  const View to = rowsOf(turn) + place;
-  auto copy = [&](int64_t n) {
-    for (int64_t pass = 0; pass < rows / step; ++pass) {
-      Value isLine = k.less(k.add(first, pass * step), a.lines);
-      const View source = from.row(pass * step);
-      for (int64_t i = 0; i < 4; i += n) {
-        Value isColumn = k.less(k.add(k.add(at, column), i), a.width);
-        Value isThere = k.both(isLine, isColumn);
-        const View part = source + i;
-        copyAsync(k, to + (pass * step * lineBytes + i * 4), part, isThere, 4 * n);
-      }
+// Copies blocks of 64 columns of these lines. 8 threads share a line of a block, and each of them copies 16 bytes of
+// every 16th line, to the place that the swizzle gives them. Elements beyond the rows are 0.
+void WarpgroupTile::fetchRows(const Operand &from, Value line, Value column, int64_t lines, int64_t blocks,
+                              const View &to) {
+  constexpr int64_t perLine = lineBytes / 16, step = producers / perLine;
+  Value thread = k.sub(k.thread(), consumers), ownLine = k.div(thread, perLine), piece = k.rem(thread, perLine);
+  Value first = k.add(line, ownLine), firstColumn = k.add(column, k.mul(piece, 8)), element = k.i64Of(firstColumn);
+  const View source = from.data(k.i64Of(first), element);
+  Value swizzled = k.bitXor(piece, k.rem(ownLine, 8)), place = k.add(k.mul(ownLine, lineBytes), k.mul(swizzled, 16));
+  const View target = to + place;
+  for (int64_t pass = 0; pass < lines / step; ++pass) {
+    Value isLine = k.less(k.add(first, pass * step), from.lines);
+    const View sourceLine = source.row(pass * step);
+    for (int64_t block = 0; block < blocks; ++block) {
+      Value isColumn = k.less(k.add(firstColumn, block * side), from.width);
+      const View there = target + (block * lines + pass * step) * lineBytes, here = sourceLine + block * side;
+      copyAsync(k, there, here, k.both(isLine, isColumn));
     }
-  };
-  if (a.width % 4)
-    return copy(1);
-  k.when(k.aligned(a.data), [&] { copy(4); }, [&] { copy(1); });
+  }
 }
 
 // Loads this block's half of each block of the weight. Beyond the weight's last block of columns, that one is loaded
 // again: nobody reads those sums.
 void WarpgroupTile::fetchWeight(Value column, Value at, const Turn &turn) {
-  constexpr int64_t half = blockBytes / cluster;
-  arriveExpecting(k, full(turn), weightBytes);
-  const int64_t last = b.blocks[b.along ? 0 : 1] - 1;
-  for (int64_t i = 0; i < columns / blockSide; ++i) {
-    Value across = k.min(k.add(k.div(column, blockSide), i), last), down = k.div(at, blockSide);
-    Value number = b.along ? k.add(k.mul(across, b.blocks[1]), down) : k.add(k.mul(down, b.blocks[1]), across);
+  constexpr int64_t half = blockBytes / clusterOfWeight;
+  arriveExpecting(k, full(turn), bBytes());
+  const int64_t last = weight->blocks[weight->along ? 0 : 1] - 1;
+  for (int64_t i = 0; i < columns / side; ++i) {
+    Value across = k.min(k.add(k.div(column, side), i), last), down = k.div(at, side);
+    Value number =
+        weight->along ? k.add(k.mul(across, weight->blocks[1]), down) : k.add(k.mul(down, weight->blocks[1]), across);
     Value ofHalf = k.mul(k.i64Of(own), half);
-    const View from = b.data + k.add(k.mul(k.i64Of(number), blockBytes), ofHalf);
+    const View from = weight->data + k.add(k.mul(k.i64Of(number), blockBytes), ofHalf);
     Value barrier = full(turn), place = k.add(k.mul(own, half), i * blockBytes);
-    copyToCluster(k, weightOf(turn) + place, from, half, barrier, cluster);
+    copyToCluster(k, bOf(turn) + place, from, half, barrier, clusterOfWeight);
   }
 }
 
-// The fragments of the warp's 16 rows, for each 16 of k.
-Values WarpgroupTile::fragments(const Turn &turn) {
-  Value ofColumn = k.mul(threadColumn, 4), place = k.add(k.mul(threadRow, lineBytes), ofColumn);
-  const View line = rowsOf(turn) + place;
-  Values all;
-  for (int64_t at = 0; at < depth; at += 8)
-    for (int64_t r = 0; r < 16; r += 8) {
-      Values two = k.load((line + (r * lineBytes + at * 4)).as(k.element), 2);
-      all.push_back(pairOfBF16(k, two[0], two[1]));
-    }
-  return all;
-}
-
-void WarpgroupTile::multiply(Value row, Value column, int64_t inner, const std::function<void(ArrayRef<Value>)> &use) {
+void WarpgroupTile::inRoles(const std::function<void()> &consume, const std::function<void()> &produce) {
+  if (sumsRows)
+    k.acrossThreads(8 * lineBytes / 4, [&](Value i) { k.store(k.i32Of(0x3f803f80), ones + i); }); // 1 and 1
   k.when(k.equal(k.thread(), 0), [&] {
-    for (int32_t stage = 0; stage < stages; ++stage) {
+    for (int32_t stage = 0; stage < stages(); ++stage) {
       const Turn turn{k.i32Of(stage), {}};
-      initBarrier(k, full(turn), producers + 1);
-      initBarrier(k, empty(turn), consumers / KernelBuilder::warpSize * cluster);
+      initBarrier(k, full(turn), producers + (weight ? 1 : 0));
+      initBarrier(k, empty(turn), consumers / KernelBuilder::warpSize * cluster());
     }
     fenceBarriers(k);
   });
+  if (sumsRows)
+    k.barrier();
   clusterBarrier(k);
   k.when(
       k.less(k.thread(), consumers),
       [&] {
         setRegisters(k, Registers::Get, registersOfConsumers);
-        use(eachTurn(inner, Values(columns / 2, k.scalar(0)), [&](Value, const Turn &turn, Values s) {
-          waitForPhase(k, full(turn), turn.parity);
-          const SwizzledMatrix weight{weightOf(turn).data, b.along, blockBytes};
-          s = multiplyWarpgroup(k, s, fragments(turn), weight);
-          NVVM::SyncWarpOp::create(k.b, k.i32Of(-1));
-          // One lane arrives for each block, predicated: the warps of a product must not diverge.
-          Value isBlock = k.less(k.lane(), cluster), block = k.rem(k.lane(), cluster);
-          arriveAt(k, empty(turn), block, isBlock);
-          return s;
-        }));
+        consume();
       },
       [&] {
         setRegisters(k, Registers::GiveUp, registersOfProducers);
-        eachTurn(inner, {}, [&](Value at, const Turn &turn, Values s) {
-          Value before = k.bitXor(turn.parity, k.i32Of(1));
-          waitForPhase(k, empty(turn), before);
-          k.when(k.equal(k.thread(), consumers), [&] { fetchWeight(column, at, turn); });
-          fetchRows(row, at, turn);
-          arriveAfterCopies(k, full(turn));
-          return s;
-        });
+        produce();
       });
   clusterBarrier(k); // no block exits while the other still copies to it or arrives at its barriers
+}
+
+Values WarpgroupTile::consume(const Term &inner, Turn &turn) {
+  Value warpgroup = k.mul(k.div(k.warp(), 4), blockBytes);
+  return eachTurn(inner, turn, Values(columns / 2 + (sumsRows ? 4 : 0), k.scalar(0)),
+                  [&](Value, const Turn &now, Values s) {
+                    waitForPhase(k, full(now), now.parity);
+                    // The rows were written by copies of threads, which wgmma sees only after this fence.
+                    fenceProxy(k);
+                    const SwizzledMatrix left{(aOf(now) + warpgroup).data, a.along, blockBytes},
+                        right{bOf(now).data, weight && weight->along, blockBytes};
+                    s = multiplyWarpgroup(k, s, left, right, depth, ones.data);
+                    NVVM::SyncWarpOp::create(k.b, k.i32Of(-1));
+                    // One lane arrives for each block, predicated: the warps of a product must not diverge.
+                    Value isBlock = k.less(k.lane(), cluster()), block = k.rem(k.lane(), cluster());
+                    arriveAt(k, empty(now), block, isBlock);
+                    return s;
+                  });
+}
+
+void WarpgroupTile::produce(Value row, Value column, const Term &inner, Turn &turn) {
+  eachTurn(inner, turn, {}, [&](Value at, const Turn &now, Values s) {
+    Value before = k.bitXor(now.parity, k.i32Of(1));
+    waitForPhase(k, empty(now), before);
+    if (weight) {
+      k.when(k.equal(k.thread(), consumers), [&] { fetchWeight(column, at, now); });
+      fetchRows(a, row, at, rows, 1, aOf(now));
+    } else {
+      fetchRows(a, at, row, depth, rows / side, aOf(now));
+      fetchRows(b, at, column, depth, columns / side, bOf(now));
+    }
+    arriveAfterCopies(k, full(now));
+    return s;
+  });
+}
+
+void WarpgroupTile::multiply(Value row, Value column, const Term &inner,
+                             const std::function<void(ArrayRef<Value>)> &use) {
+  inRoles(
+      [&] {
+        Turn turn = firstTurn();
+        use(consume(inner, turn));
+      },
+      [&] {
+        Turn turn = firstTurn();
+        produce(row, column, inner, turn);
+      });
+}
+
+void WarpgroupTile::multiplyEach(Value row, int64_t end, int64_t inner, const std::function<Values()> &begin,
+                                 const std::function<Values(Value, ArrayRef<Value>, Values)> &use,
+                                 const std::function<void(Values)> &last) {
+  const Term k32 = k.i32Of(static_cast<int32_t>(inner));
+  auto eachTile = [&](Values s, const std::function<Values(Value, Turn &, Values)> &body) {
+    const Turn first = firstTurn();
+    s.append({first.stage, first.parity});
+    s = k.loop(k.i32Of(0), k.i32Of(static_cast<int32_t>(end)), columns, s, [&](Value column, Values now) {
+      Turn turn{now[now.size() - 2], now.back()};
+      now.truncate(now.size() - 2);
+      now = body(column, turn, now);
+      now.append({turn.stage, turn.parity});
+      return now;
+    });
+    s.truncate(s.size() - 2);
+    return s;
+  };
+  inRoles(
+      [&] {
+        last(eachTile(begin(), [&](Value column, Turn &turn, Values now) {
+          Values sums = consume(k32, turn);
+          return use(column, sums, std::move(now));
+        }));
+      },
+      [&] {
+        eachTile({}, [&](Value column, Turn &turn, Values now) {
+          produce(row, column, k32, turn);
+          return now;
+        });
+      });
 }
 
 } // namespace xfc::gpu

@@ -1,4 +1,5 @@
-// A tile of a product of f32 rows and a bf16 weight on sm_90a: some warps load, the others multiply.
+// A tile of a product of bf16 rows on sm_90a, with a bf16 weight or with other rows: some warps load, the others
+// multiply.
 #pragma once
 
 #include "ProductTile.h"
@@ -18,49 +19,76 @@ struct BlockedWeight {
 };
 Backend::PackInfo emitPackBlocks(KernelBuilder &, mlir::RankedTensorType weight);
 
-// A cluster of two blocks has two tiles of the same columns, one below the other. Each block loads one half of the
-// weight for both, by bulk copies, and its own rows, by copies of 16 bytes, or of 4 if rows are not aligned. A block
-// has three warpgroups: the last one loads (the producers), and each of the others rounds and multiplies 64 rows and
-// keeps the sums in its registers (the consumers).
+// A block has three warpgroups: the last one loads (the producers), and each of the others multiplies 64 rows of the
+// tile and keeps the sums in its registers (the consumers). Rows are bf16 and copied in pieces of 16 bytes, at which
+// they must begin. Where the second operand is a weight, a cluster of two blocks has two tiles of the same columns, one
+// below the other, and each block loads one half of the weight for both, by bulk copies.
 class WarpgroupTile : public ThreadSums {
 public:
-  static constexpr int64_t rows = 128, columns = 256, depth = 64, cluster = 2, threads = 384;
+  static constexpr int64_t rows = 128, depth = 64, threads = 384;
+  static constexpr int64_t clusterOfWeight = 2;
+  const int64_t columns; // 128 or 256
 
   // Allocates shared memory. Sets the builder's registers and cluster.
-  WarpgroupTile(KernelBuilder &k, const Operand &a, const BlockedWeight &b);
+  WarpgroupTile(KernelBuilder &k, int64_t columns, const Operand &a, const BlockedWeight &b);
+  // a^T b: k runs from line to line of both. With `sumsRows`, a thread whose firstColumn() is 0 has sums of the lines
+  // of a, too, which follow the sums of the product: rowSum().
+  WarpgroupTile(KernelBuilder &k, int64_t columns, const Operand &a, const Operand &b, bool sumsRows);
 
   // The sums of the tile at `row` and `column` (i32, multiples of the tile's size; the same column in all of the
   // cluster) over k < inner, in ascending k. All threads of the cluster take part, once in a kernel. Only the threads
   // that have sums run use(sums), so it must not contain barriers of the block.
-  void multiply(mlir::Value row, mlir::Value column, int64_t inner,
+  void multiply(mlir::Value row, mlir::Value column, const Term &inner,
                 const std::function<void(llvm::ArrayRef<mlir::Value>)> &use);
 
+  // The same for tiles in the same rows at the columns 0, `columns`, .. < `end`, in order. The threads that have the
+  // sums begin with the state begin(); after each tile they run use(column, sums, state), which returns the next state,
+  // and after the last one last(state).
+  void multiplyEach(mlir::Value row, int64_t end, int64_t inner, const std::function<Values()> &begin,
+                    const std::function<Values(mlir::Value, llvm::ArrayRef<mlir::Value>, Values)> &use,
+                    const std::function<void(Values)> &last);
+
+  // The sum over k of a's elements in row firstRow() + 8 `row` of the tile.
+  mlir::Value rowSum(llvm::ArrayRef<mlir::Value> sums, int64_t row) const { return sums[columns / 2 + 2 * row]; }
+
 private:
-  static constexpr int64_t consumers = 256, producers = threads - consumers, stages = 3;
-  static constexpr int64_t registersOfAll = 168, registersOfConsumers = 224, registersOfProducers = 56;
+  WarpgroupTile(KernelBuilder &k, int64_t columns, const Operand &a, std::optional<BlockedWeight> weight,
+                const Operand &b, bool sumsRows);
+
+  static constexpr int64_t consumers = 256, producers = threads - consumers;
+  static constexpr int64_t registersOfAll = 168, registersOfConsumers = 232, registersOfProducers = 40;
   static_assert(threads * registersOfAll == consumers * registersOfConsumers + producers * registersOfProducers &&
                 threads * registersOfAll <= 65536);
-  // Padded, so that the 8 bytes that each of 16 lanes of a fragment reads lie in different banks.
-  static constexpr int64_t lineBytes = int64_t{depth} * 4 + 32;
-  static constexpr int64_t blockBytes = int64_t{64} * 64 * 2, rowsBytes = rows * lineBytes,
-                           weightBytes = columns * depth * 2;
+  static constexpr int64_t side = 64, lineBytes = side * 2, blockBytes = side * lineBytes; // of a block of 64 x 64
+  static constexpr int64_t aBytes = rows * depth * 2;
+  int64_t bBytes() const { return columns * depth * 2; }
+  int64_t stages() const { return columns > 128 ? 4 : 6; }
+  int64_t cluster() const { return weight ? clusterOfWeight : 1; }
 
   // The current stage of the ring of stages, and the parity of its phase.
   struct Turn {
     mlir::Value stage, parity;
   };
-  // Steps through k < inner by `depth`: body(k, turn, state). Returns the final state.
-  Values eachTurn(int64_t inner, Values state, const std::function<Values(mlir::Value, const Turn &, Values)> &body);
-  mlir::Value full(const Turn &turn), empty(const Turn &turn); // the barriers of a stage
-  View rowsOf(const Turn &turn), weightOf(const Turn &turn);   // its bytes
-  void fetchRows(mlir::Value row, mlir::Value at, const Turn &turn);
+  // Runs consume() in the consumers and produce() in the producers, between barriers of the cluster.
+  void inRoles(const std::function<void()> &consume, const std::function<void()> &produce);
+  Turn firstTurn() { return {k.i32Of(0), k.i32Of(0)}; }
+  // Steps through k < inner by `depth`: body(k, turn, state). Returns the final state, and the next turn in `turn`.
+  Values eachTurn(const Term &inner, Turn &turn, Values state,
+                  const std::function<Values(mlir::Value, const Turn &, Values)> &body);
+  Values consume(const Term &inner, Turn &turn);                                    // a tile's sums
+  void produce(mlir::Value row, mlir::Value column, const Term &inner, Turn &turn); // loads for a tile
+  mlir::Value full(const Turn &turn), empty(const Turn &turn);                      // the barriers of a stage
+  View aOf(const Turn &turn), bOf(const Turn &turn);                                // its bytes
+  void fetchRows(const Operand &from, mlir::Value line, mlir::Value column, int64_t lines, int64_t blocks,
+                 const View &to);
   void fetchWeight(mlir::Value column, mlir::Value at, const Turn &turn);
-  Values fragments(const Turn &turn);
 
   KernelBuilder &k;
   Operand a;
-  BlockedWeight b;
-  View barriers, rowsShared, weightShared;
+  std::optional<BlockedWeight> weight;
+  Operand b; // if it is no weight
+  const bool sumsRows;
+  View barriers, aShared, bShared, ones;
   mlir::Value own;
 };
 

@@ -83,6 +83,10 @@ private:
         return launch.emitOpError("its kernel has no code; run xfc-generate-kernels first");
     if (failed(verifyValues(program)))
       return failure();
+    Operation *end = program.getBody().front().getTerminator();
+    for (auto [i, type] : llvm::enumerate(end->getOperandTypes()))
+      if (computedType(elementOf(type)) != elementOf(type))
+        return end->emitOpError("operand ") << i << " is read outside of the program and must be f32, found " << type;
 
     BufferAssignment assignment(program.getBody().front());
     assignment.inPlace = [&](OpResult result) {

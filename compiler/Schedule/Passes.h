@@ -23,9 +23,10 @@ public:
 };
 
 // The backend must outlive the passes.
+std::unique_ptr<mlir::Pass> createAssignTypes(const Backend &backend);
 std::unique_ptr<mlir::Pass> createOutlineKernels(const Backend &backend);
 std::unique_ptr<mlir::Pass> createGenerateKernels(const Backend &backend);
-// Adds these two.
+// Adds these three.
 void addKernelPasses(mlir::OpPassManager &manager, const Backend &backend);
 
 #define GEN_PASS_REGISTRATION

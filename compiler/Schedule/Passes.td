@@ -27,6 +27,23 @@ def LayOutParameters : Pass<"xfc-lay-out-parameters", "::mlir::ModuleOp"> {
   let dependentDialects = ["::xfc::PlanDialect"];
 }
 
+def AssignTypes : Pass<"xfc-assign-types", "::mlir::ModuleOp"> {
+  let summary = "Decides which rows are stored in bf16";
+  let description = [{
+    In a function that multiplies in bf16, every row of features that a kernel makes is stored in bf16, if the target's kernels take
+    such rows: a conversion happens once, where a value is made, and never where it is read. f32 are statistics, sums, losses and
+    logits (KernelOpInterface::staysWide), a function's arguments and results, rows whose number of features is not a multiple of 8,
+    and all rows of a decoding step.
+
+    ```mlir
+    %y, %stats = xfc.norm %x, %w : (!xfc.rows<source, 512xf32>, tensor<512xf32>) -> (!xfc.rows<source, 512xf32>, !xfc.rows<source, 2xf32>)
+    // becomes
+    %y, %stats = xfc.norm %x, %w : (!xfc.rows<source, 512xbf16>, tensor<512xf32>) -> (!xfc.rows<source, 512xbf16>, !xfc.rows<source, 2xf32>)
+    ```
+  }];
+  let statistics = [Statistic<"narrowed", "narrowed", "values that are stored in bf16">];
+}
+
 def OutlineKernels : Pass<"xfc-outline-kernels", "::mlir::ModuleOp"> {
   let summary = "Turns each function into a program, and its ops into launches of shared kernels";
   let description = [{

@@ -8,6 +8,7 @@ using namespace mlir;
 namespace xfc {
 
 void addKernelPasses(OpPassManager &manager, const Backend &backend) {
+  manager.addPass(createAssignTypes(backend));
   manager.addPass(createOutlineKernels(backend));
   manager.addPass(createGenerateKernels(backend));
 }

@@ -1,0 +1,59 @@
+// Which rows are stored in bf16: those that a kernel makes in a function that multiplies in bf16, but for statistics, losses, arguments,
+// results, rows of odd widths, and all rows of a decoding step. A target that takes no such rows keeps f32.
+//
+// RUN: %xfc-opt %s --xfc-kernels=target=sm_90a | FileCheck %s
+// RUN: %xfc-opt %s --xfc-kernels=target=sm_80 | FileCheck %s
+// RUN: %xfc-opt %s --xfc-kernels=target=x86-64-v3 | FileCheck %s --check-prefix=CPU
+// RUN: %xfc-opt %s --xfc-assign-types | FileCheck %s --check-prefix=CPU
+// CPU-NOT: rows<{{.*}}bf16>
+
+!rows = !xfc.rows<source, 64xf32>
+!wide = !xfc.rows<source, 192xf32>
+!odd = !xfc.rows<source, 66xf32>
+!stats = !xfc.rows<source, 2xf32>
+!heads = !xfc.rows<source, 8xf32>
+
+// The row of an epilogue is computed in f32. What is returned is f32, and so are the parts and the whole of a view if one of them is.
+// CHECK-LABEL: plan.program @block
+// CHECK:         -> (!xfc.rows<source, 64xbf16>, !xfc.rows<source, 2xf32>)
+// CHECK:         @linear_192x64_bf16{{.*}} : (!xfc.rows<source, 64xbf16>, tensor<192x64xf32>) -> !xfc.rows<source, 192xbf16>
+// CHECK:         @attention_64_bf16{{.*}} : (!xfc.rows<source, 64xbf16>, !xfc.rows<source, 64xbf16>, !xfc.rows<source, 64xbf16>) -> !xfc.rows<source, 64xbf16>
+// CHECK:         @linear_64x64_bf16{{.*}} : (!xfc.rows<source, 64xbf16>, tensor<64x64xf32>) -> !xfc.rows<source, 64xf32>
+func.func @block(%x: !rows {xfc.name = "x", xfc.role = "input"}, %n: tensor<64xf32> {xfc.name = "n", xfc.role = "parameter"},
+                 %w: tensor<192x64xf32> {xfc.name = "w", xfc.role = "parameter"}, %o: tensor<64x64xf32> {xfc.name = "o", xfc.role = "parameter"}) -> !rows {
+  %y, %s = xfc.norm %x, %n {eps = 1.0e-5 : f64} : (!rows, tensor<64xf32>) -> (!rows, !stats)
+  %qkv = xfc.linear %y, %w in bf16 : (!rows, tensor<192x64xf32>) -> !wide
+  %q, %k, %v = xfc.split %qkv : (!wide) -> (!rows, !rows, !rows)
+  %a, %lse = xfc.attention %q, %k, %v in bf16 {heads = 8 : i64, scale = 0.35 : f64} : (!rows, !rows, !rows) -> (!rows, !heads)
+  %z = xfc.linear %a, %o in bf16 : (!rows, tensor<64x64xf32>) -> !rows
+  return %z : !rows
+}
+
+// CHECK-LABEL: plan.program @odd
+// CHECK-NOT:     xbf16
+func.func @odd(%x: !odd {xfc.name = "x", xfc.role = "input"}, %n: tensor<66xf32> {xfc.name = "n66", xfc.role = "parameter"},
+               %w: tensor<66x66xf32> {xfc.name = "w66", xfc.role = "parameter"}) -> !odd {
+  %y, %s = xfc.norm %x, %n {eps = 1.0e-5 : f64} : (!odd, tensor<66xf32>) -> (!odd, !stats)
+  %z = xfc.linear %y, %w in bf16 : (!odd, tensor<66x66xf32>) -> !odd
+  return %z : !odd
+}
+
+// CHECK-LABEL: plan.program @f32
+// CHECK-NOT:     xbf16
+func.func @f32(%x: !rows {xfc.name = "x", xfc.role = "input"}, %n: tensor<64xf32> {xfc.name = "n", xfc.role = "parameter"},
+               %o: tensor<64x64xf32> {xfc.name = "o", xfc.role = "parameter"}) -> !rows {
+  %y, %s = xfc.norm %x, %n {eps = 1.0e-5 : f64} : (!rows, tensor<64xf32>) -> (!rows, !stats)
+  %z = xfc.linear %y, %o : (!rows, tensor<64x64xf32>) -> !rows
+  return %z : !rows
+}
+
+!target = !xfc.rows<target, 64xf32>
+
+// CHECK-LABEL: plan.program @step
+// CHECK-NOT:     xbf16
+func.func @step(%x: !target {xfc.name = "x", xfc.role = "input"}, %n: tensor<64xf32> {xfc.name = "n", xfc.role = "parameter"},
+                %o: tensor<64x64xf32> {xfc.name = "o", xfc.role = "parameter"}, %c: !xfc.rows<cache, 64xf32> {xfc.name = "c", xfc.role = "state"}) -> !target {
+  %y, %s = xfc.norm %x, %n {eps = 1.0e-5 : f64} : (!target, tensor<64xf32>) -> (!target, !xfc.rows<target, 2xf32>)
+  %z = xfc.linear %y, %o in bf16 : (!target, tensor<64x64xf32>) -> !target
+  return %z : !target
+}
