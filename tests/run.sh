@@ -25,7 +25,7 @@ fi
 export XFC_TEST_PYTHON="$PWD/$venv/bin/python"
 export XFC_REQUIRE_MPI=1 # .ci/setup.sh has installed the launchers: without them, tests of several processes would be skipped unnoticed
 mkdir -p build/tests/seconds
-rm -f build/tests/seconds/*.xml
+rm -f build/tests/seconds/*
 status=0
 ctest --test-dir build --output-on-failure -j "$(nproc)" --timeout 2400 --output-junit "$PWD/build/tests/seconds/ctest.xml" || status=$?
 python3 tests/seconds.py build

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Collects how long each test took, from the reports of ctest and lit, and prints the slowest.
 
-usage: seconds.py BUILD    (reads BUILD/tests/seconds/*.xml, writes BUILD/tests/seconds.tsv: seconds, suite, test; the slowest first)
+usage: seconds.py BUILD    (reads BUILD/tests/seconds/*, writes BUILD/tests/seconds.tsv: seconds, CPU seconds, suite, test; the costliest first)
 
-Of two reports in which a test stands, it keeps the longer time: ctest counts a lit suite as one test, and lit its tests.
+CPU seconds, which hardly depend on what else runs, are known of lit's tests only. Of two reports in which a test stands, it keeps
+the longer time: ctest counts a lit suite as one test, and lit its tests.
 """
+import json
 import pathlib
 import sys
 import xml.etree.ElementTree as tree
@@ -12,32 +14,40 @@ import xml.etree.ElementTree as tree
 SHOWN = 20
 
 
-def times(report):
-    """(suite, test) and seconds of every test of a JUnit report that ran. An unreadable report has none: its suite was ended."""
-    try:
-        cases = tree.parse(report).iter("testcase")
-    except tree.ParseError:
-        print(f"{report}: cannot be read; the tests in it are left out", file=sys.stderr)
-        return
-    for case in cases:
+def times_of_ctest(report):
+    for case in tree.parse(report).iter("testcase"):
         if case.find("skipped") is None and case.get("status") not in ("notrun", "disabled"):
-            folder = (case.get("classname") or "").split(".", 1)[-1]
-            name = case.get("name") if report.stem == "ctest" else f"{folder}/{case.get('name')}"
-            yield (report.stem, name), float(case.get("time") or 0)
+            yield ("ctest", case.get("name")), (float(case.get("time") or 0), None)
+
+
+def times_of_lit(report):
+    for test in json.loads(report.read_text(encoding="utf-8"))["tests"]:
+        if "cpu" in test.get("metrics", {}):  # or else it did not run
+            yield (report.stem, test["name"].split(" :: ", 1)[1]), (test["elapsed"], test["metrics"]["cpu"])
+
+
+def times(report):
+    """(suite, test) and (seconds, CPU seconds or None) of every test of a report that ran. An unreadable report has none: its suite was ended."""
+    try:
+        return list(times_of_ctest(report) if report.suffix == ".xml" else times_of_lit(report))
+    except (tree.ParseError, json.JSONDecodeError):
+        print(f"{report}: cannot be read; the tests in it are left out", file=sys.stderr)
+        return []
 
 
 def main():
     build = pathlib.Path(sys.argv[1])
     longest = {}
-    for report in sorted((build / "tests/seconds").glob("*.xml")):
-        for test, seconds in times(report):
-            longest[test] = max(seconds, longest.get(test, 0))
-    rows = sorted(((seconds, *test) for test, seconds in longest.items()), reverse=True)
+    for report in sorted((build / "tests/seconds").iterdir()):
+        for test, (seconds, cpu) in times(report):
+            longest[test] = max((seconds, cpu), longest.get(test, (0, None)), key=lambda pair: pair[0])
+    rows = sorted(((*pair, *test) for test, pair in longest.items()), key=lambda row: -(row[0] if row[1] is None else row[1]))
+    rows = [(f"{seconds:.2f}", "" if cpu is None else f"{cpu:.2f}", *test) for seconds, cpu, *test in rows]
     table = build / "tests/seconds.tsv"
-    table.write_text("".join(f"{seconds:.2f}\t{suite}\t{test}\n" for seconds, suite, test in rows))
-    print(f"The slowest of {len(rows)} tests; {table} lists all:")
-    for seconds, suite, test in rows[:SHOWN]:
-        print(f"{seconds:9.2f} s  {suite}  {test}")
+    table.write_text("".join("\t".join(row) + "\n" for row in rows))
+    print(f"The costliest of {len(rows)} tests, in seconds and CPU seconds; {table} lists all:")
+    for seconds, cpu, suite, test in rows[:SHOWN]:
+        print(f"{seconds:>9} s {cpu:>9}  {suite}  {test}")
 
 
 if __name__ == "__main__":

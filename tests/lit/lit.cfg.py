@@ -3,11 +3,13 @@ import glob
 import os
 import shutil
 import subprocess
+import sys
 
-import lit.formats
+sys.path.insert(0, os.path.dirname(__file__))
+from measured import MeasuredTest
 
 config.name = "xfc"
-config.test_format = lit.formats.ShTest(execute_external=False)
+config.test_format = MeasuredTest(execute_external=False)
 config.suffixes = [".mlir", ".test", ".json"]
 config.excludes = ["Inputs"]
 config.test_source_root = os.path.dirname(__file__)
