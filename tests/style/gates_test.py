@@ -65,6 +65,21 @@ class Gates(unittest.TestCase):
             self.assertEqual(gate.returncode, 1, line)
             self.assertRegex(gate.stdout, rf"compiler/b.cpp:[23]: .*{found}", line)
 
+    def test_writers_and_signals(self):
+        self.write("runtime/a.cpp", "  FileWriter writer(name);\n  rename(\":0\", \"\");\n  endBy(signal);\n"
+                                    "  const int signal(stopped.signal);\n")
+        self.assertEqual(self.run_gate("readers.py").returncode, 0)
+        for line, found in (("std::ofstream out(file);", "FileWriter"), ("llvm::raw_fd_ostream out(file, error);", "FileWriter"),
+                            ("mlir::openOutputFile(file);", "FileWriter"), ("std::filesystem::rename(from, to);", "FileWriter"),
+                            ("fs::copy_file(from, to);", "FileWriter"), ("::rename(from, to);", "FileWriter"), ("::mkstemp(name);", "FileWriter"),
+                            ("int out = ::open(name, O_CLOEXEC | O_WRONLY, 0666);", "FileWriter"),
+                            ("std::signal(SIGTERM, handler);", "Signals"), ("signal(SIGTERM, handler);", "Signals"),
+                            ("::sigaction(stopped.signal, &action, nullptr);", "Signals"), ("sigaction(number, &action, &before);", "Signals")):
+            self.write("compiler/b.cpp", f"  {line}\n")
+            gate = self.run_gate("readers.py")
+            self.assertEqual(gate.returncode, 1, line)
+            self.assertRegex(gate.stdout, rf"compiler/b.cpp:2: .*{found}", line)
+
     def test_quotes(self):
         line = """  throw Error(file + ": '" + name + "' is missing");\n"""
         self.write("compiler/other.cpp", line)

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Checks that files from outside are read in one way: no source but the readers calls the JSON library's parsers, or opens a file to read it,
-and messages quote what the files say in one way.
+"""Checks that a program meets what is outside it in one way: no source but the readers calls the JSON library's parsers, or opens a file to read
+it; none but the writer opens or names a file to write it; one table says what signals mean; and messages quote foreign files in one way.
 
     readers.py SOURCES
 
 runtime/support/Json.cpp bounds size and depth of what it parses; runtime/support/Files.cpp bounds sizes, refuses devices, and keeps outputs from
-replacing inputs. Whatever goes round them has none of that. runtime/support/Quoted.cpp bounds and escapes names that have any length and any
-character in foreign files.
+replacing inputs. Whatever goes round them has none of that. runtime/support/Signals.cpp has the table of signals, which holds in every verb and
+from the first instruction on, unless a verb changes it. runtime/support/Quoted.cpp bounds and escapes names that have any length and any character
+in foreign files.
 """
 import pathlib
 import re
@@ -32,10 +33,41 @@ OPENERS = {
     "runtime/app/BenchCommand.cpp": "reads /proc line by line",
 }
 
+# LLVM's streams write files, as the C++ library's do; a rename replaces a file, and so does a copy.
+WRITING = re.compile(r"\b(?:std::)?ofstream\b|\braw_fd_(?:ostream|stream)\b|\bToolOutputFile\b|\bopenOutputFile\b|\bFileOutputBuffer\b"
+                     r"|::(?:creat|mkostemps?|mkstemps?)\s*\(|::open(?:at)?\s*\([^;]*?\bO_(?:WRONLY|RDWR|CREAT)\b|(?:\bstd::|\bfs::|(?<!\w)::)rename(?:at2?)?\s*\("
+                     r"|\bfs::(?:copy|copy_file)\s*\(|\bfilesystem::(?:rename|copy|copy_file)\s*\(")
+WRITERS = {
+    "runtime/support/Files.cpp": "is the writer",
+    "runtime/train/Log.cpp": "appends to a file that the writer has begun",
+    "runtime/train/EventFile.cpp": "appends to a file that the writer has begun",
+    "runtime/train/Checkpoint.cpp": "renames a state within the folder of its run",
+    "compiler/Foreign/NewFolder.cpp": "renames a folder that it has made",
+    "compiler/Link/Link.cpp": "writes objects for the linker into a folder that it has made",
+}
+
+# Whoever says what a signal does.
+SIGNALS = re.compile(r"(?:\bstd::|(?<![\w:])::|(?<![\w:.>]))(?:signal|sigaction|bsd_signal|sysv_signal|sigset)\s*\(\s*(?:\w+\.)*\w+\s*,")
+SIGNALLERS = {
+    "runtime/support/Signals.cpp": "has the table",
+    "runtime/support/Files.cpp": "handles SIGBUS for the table",
+    "runtime/support/CommandLine.cpp": "ends a process by the signal that has stopped its work",
+    "runtime/train/Distill.cpp": "lets a teacher ignore what is meant for its student",
+}
+
 # Quotation marks put round a value, in the folders that read names from foreign files.
 QUOTING = re.compile(r"""(?:'|\\")"\s*\+(?!\+)""")
 QUOTED = ("compiler/Foreign/", "runtime/tensors/")
 QUOTERS = {"compiler/Foreign/Weights.cpp": "shows a command with a path, to be copied"}
+
+# What is looked for, who may have it, and what all others use.
+RULES = (
+    (PARSER, PARSERS, "parseJson() of support/Json.h"),
+    (OPENING, OPENERS, "readFile(), MappedFile or LineReader of support/Files.h"),
+    (WRITING, WRITERS, "writeFile() or FileWriter of support/Files.h"),
+    (SIGNALS, SIGNALLERS, "the table of support/Signals.cpp"),
+    (QUOTING, QUOTERS, "inQuotes() of support/Quoted.h"),
+)
 
 
 def problems_of(root):
@@ -47,18 +79,20 @@ def problems_of(root):
             name = path.relative_to(root).as_posix()
             text = COMMENT.sub(lambda comment: "\n" * comment.group().count("\n"), path.read_text(encoding="utf-8"))
             aliases = {alias for found in ALIAS.findall(text) for alias in found if alias}
-            through = re.compile(r"\b(?:%s)\s*(?:::\s*\w+\s*::|::|\.)\s*(?:parse|accept|sax_parse)\s*\(" % "|".join(map(re.escape, aliases))) if aliases else None
-            for pattern, allowed, instead in ((PARSER, PARSERS, "parseJson() of support/Json.h"), (through, PARSERS, "parseJson() of support/Json.h"),
-                                              (OPENING, OPENERS, "readFile(), MappedFile or LineReader of support/Files.h"),
-                                              (QUOTING if name.startswith(QUOTED) else None, QUOTERS, "inQuotes() of support/Quoted.h")):
-                for found in pattern.finditer(text) if pattern else ():
-                    if name in allowed:
-                        used.add(name)
-                    else:
+            through = r"\b(?:%s)\s*(?:::\s*\w+\s*::|::|\.)\s*(?:parse|accept|sax_parse)\s*\(" % "|".join(map(re.escape, aliases)) if aliases else "(?!)"
+            for pattern, allowed, instead in RULES:
+                if pattern is QUOTING and not name.startswith(QUOTED):
+                    continue
+                places = [*pattern.finditer(text), *(re.finditer(through, text) if pattern is PARSER else ())]
+                if places and name in allowed:
+                    used.add((name, instead))
+                elif places:
+                    for found in places:
                         yield f"{name}:{text.count(chr(10), 0, found.start()) + 1}: '{found.group().strip()}': use {instead}"
-    for name in sorted((PARSERS | OPENERS.keys() | QUOTERS.keys()) - used):
-        if (root / name).exists():
-            yield f"{name}: is listed in readers.py, and neither reads nor quotes anything itself; take it off the list"
+    for _, allowed, instead in RULES:
+        for name in allowed:
+            if (name, instead) not in used and (root / name).exists():
+                yield f"{name}: is listed in readers.py, and needs not to be: it has nothing in place of {instead}; take it off the list"
 
 
 def main():
