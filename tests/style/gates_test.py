@@ -80,6 +80,12 @@ class Gates(unittest.TestCase):
             self.assertEqual(gate.returncode, 1, line)
             self.assertRegex(gate.stdout, rf"compiler/b.cpp:2: .*{found}", line)
 
+    def test_weights(self):
+        self.write("runtime/a.cpp", "  loadWeights(engine, file);\n")
+        self.assertEqual(self.run_gate("readers.py").returncode, 0)
+        self.write("runtime/a.cpp", "  parseSafetensors(contents, file);\n")
+        self.assertIn("runtime/a.cpp:2: 'parseSafetensors(': use loadWeights()", self.run_gate("readers.py").stdout)
+
     def test_quotes(self):
         line = """  throw Error(file + ": '" + name + "' is missing");\n"""
         self.write("compiler/other.cpp", line)

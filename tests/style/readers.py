@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Checks that a program meets what is outside it in one way: no source but the readers calls the JSON library's parsers, or opens a file to read
-it; none but the writer opens or names a file to write it; one table says what signals mean; and messages quote foreign files in one way.
+it; none but the writer opens or names a file to write it; one table says what signals mean; weights are compared with the model that they are
+for; and messages quote foreign files in one way.
 
     readers.py SOURCES
 
@@ -55,6 +56,17 @@ SIGNALLERS = {
     "runtime/train/Distill.cpp": "lets a teacher ignore what is meant for its student",
 }
 
+# Whoever reads weights, which belong to one model and to its vocabularies.
+WEIGHTS = re.compile(r"\bparseSafetensors\s*\(")
+WEIGHERS = {
+    "runtime/tensors/Safetensors.h": "declares the parser",
+    "runtime/tensors/Safetensors.cpp": "is the parser",
+    "runtime/engine/Safetensors.cpp": "compares the model",
+    "runtime/train/Checkpoint.cpp": "compares model and vocabularies with a run's state",
+    "compiler/Foreign/OurModel.cpp": "compares model and vocabularies with the weights beside them",
+    "compiler/Foreign/Weights.cpp": "reads foreign weights, which name no model",
+}
+
 # Quotation marks put round a value, in the folders that read names from foreign files.
 QUOTING = re.compile(r"""(?:'|\\")"\s*\+(?!\+)""")
 QUOTED = ("compiler/Foreign/", "runtime/tensors/")
@@ -66,6 +78,7 @@ RULES = (
     (OPENING, OPENERS, "readFile(), MappedFile or LineReader of support/Files.h"),
     (WRITING, WRITERS, "writeFile() or FileWriter of support/Files.h"),
     (SIGNALS, SIGNALLERS, "the table of support/Signals.cpp"),
+    (WEIGHTS, WEIGHERS, "loadWeights() of engine/Safetensors.h"),
     (QUOTING, QUOTERS, "inQuotes() of support/Quoted.h"),
 )
 
