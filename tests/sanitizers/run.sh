@@ -16,7 +16,7 @@ left_out=(
   # They look at the executable or the archives themselves, or link programs with them in other ways.
   hardening install library
   # They measure time or memory, or limit it.
-  bench commands memory seconds-and-megabytes
+  bench commands growth memory seconds-and-megabytes
   # They load a library before the sanitizer's, which has to be the first: interposers and the emulator of tiles.
   amx faults litter out-of-memory
   # They load MPI, or a driver and an NCCL, that are not instrumented.
