@@ -255,10 +255,14 @@ std::array<Value, 2> KernelBuilder::halvesOf(Value pair) {
 }
 
 Value KernelBuilder::aligned(const View &rows) {
+  if (rows.element.isBF16())
+    return boolean(true);
   Value address = LLVM::PtrToIntOp::create(b, i64, rows.data);
   return equal(bitAnd(bitOr(address, mul(rows.stride, bytesOf(rows.element))), 15), 0);
 }
 Value KernelBuilder::aligned(BufferIndex i) {
+  if (i.element().isBF16())
+    return boolean(true);
   Value apart = stride(i);
   return aligned(buffer(i).inRows(apart));
 }

@@ -145,10 +145,12 @@ void WarpgroupTile::inRoles(const std::function<void()> &consume, const std::fun
       [&] {
         setRegisters(k, Registers::Get, registersOfConsumers);
         consume();
+        setRegisters(k, Registers::GiveUp, registersOfAll);
       },
       [&] {
         setRegisters(k, Registers::GiveUp, registersOfProducers);
         produce();
+        setRegisters(k, Registers::Get, registersOfAll); // what follows is the same code for all
       });
   clusterBarrier(k); // no block exits while the other still copies to it or arrives at its barriers
 }
