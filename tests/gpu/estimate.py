@@ -26,16 +26,17 @@ import tempfile
 
 import sass
 
-# What is assumed of an NVIDIA H200: processors, clock, schedulers per processor, bytes per second.
+# What is assumed of an NVIDIA H200: processors, clock, schedulers per processor, bytes per second. The L2 cache of an H100 was seen to feed
+# products at 9.1 TB/s (docs/gpu-h100.md).
 PROCESSORS, CLOCK, SCHEDULERS = 132, 1.83e9, 4
-MEMORY, L2 = 4.1e12, 6.0e12
+MEMORY, L2 = 4.1e12, 9.1e12
 REGISTERS, SHARED, THREADS, BLOCKS = 65536, 227 << 10, 2048, 32
 LAUNCH = 2e-6
 # Floating-point operations per clock and processor: wgmma's, the part of it that mma.sync reaches, FFMA's.
 PEAK = {"HGMMA": 8192, "HMMA": 0.63 * 8192, "FFMA": 256}
 # Products that a kernel computes for each one in its operation count: the gradient of attention computes scores and dP twice.
 COMPUTED = {"attention_grad": 7 / 5}
-BULK = 8192  # bytes per bulk copy: a block of 64 x 64 of a weight in bf16
+BULK = 4096  # bytes per bulk copy: half of a block of 64 x 64 of a weight in bf16, which goes to both blocks of a cluster
 # PTX for sm_80 runs as the driver's ptxas compiles it for 9.0.
 ASSEMBLED = {"sm_80": "sm_90", "sm_90a": "sm_90a"}
 TOLERANCE = 0.05

@@ -32,6 +32,37 @@ Program randomProgram(std::mt19937 &random) {
 
 } // namespace
 
+TEST(Plan, NumbersAreRoundedToTheirType) {
+  std::array<uint16_t, 9> narrow{};
+  // Ties go to the even neighbor: 1 + 2^-8 lies between 1 and 1 + 2^-7, and 1 + 3 2^-8 between that and 1 + 2^-6.
+  const float numbers[] = {1,
+                           1 + 0x1p-8f,
+                           1 + 3 * 0x1p-8f,
+                           1 + 0x1.01p-8f,
+                           -1 - 0x1.01p-8f,
+                           3.4e38f,
+                           -std::numeric_limits<float>::infinity(),
+                           NAN,
+                           1e-40f};
+  const double expected[] = {1, 1, 1 + 0x1p-6, 1 + 0x1p-7, -1 - 0x1p-7, INFINITY, -INFINITY, NAN, 0x1p-133};
+  for (int64_t i = 0; i < 9; ++i) {
+    storeNumber(numbers[i], DType::BF16, narrow.data(), i);
+    const double found = numberAt(DType::BF16, narrow.data(), i);
+    EXPECT_TRUE(found == expected[i] || (std::isnan(found) && std::isnan(expected[i]))) << i << ": " << found;
+  }
+  EXPECT_EQ(bytesOf(DType::BF16), 2);
+
+  std::array<double, 2> wide{};
+  storeNumber(1 + 0x1p-40, DType::F64, wide.data(), 1);
+  EXPECT_EQ(numberAt(DType::F64, wide.data(), 1), 1 + 0x1p-40);
+  std::array<float, 2> single{};
+  storeNumber(1 + 0x1p-40, DType::F32, single.data(), 1);
+  EXPECT_EQ(single[1], 1);
+  std::array<int32_t, 2> ids{};
+  storeNumber(-7, DType::I32, ids.data(), 1);
+  EXPECT_EQ(numberAt(DType::I32, ids.data(), 1), -7);
+}
+
 TEST(Plan, LivingBuffersNeverOverlap) {
   std::mt19937 random(1);
   for (int round = 0; round < 300; ++round) {

@@ -58,6 +58,10 @@ for name in "ab":
         for _ in range(30):
             print(*(generator.randrange(4, vocabulary) for _ in range(generator.randint(1, 12))), file=file)
 
+# Each kernel of a training step, on the operands of the CPU's; more rows than one tile has.
+for capability in (80, 90):
+    assert "everything holds" in run(capability, "selfcheck", "--kernels", "--batch-tokens", "300"), capability
+
 common = ("--format", "ids", "--source", "a", "--target", "b", "--batch-tokens", "64", "--seed", "5", "--quiet", "--lr", "0.01", "--schedule", "constant",
           "--adam-eps", "0.01")
 source, target = ([generator.randrange(4, vocabulary) for _ in range(3 * length)] for length in (9, 6))
@@ -70,9 +74,10 @@ run(90, "forward", *weights, "--input", "in", "--output", "out.same", "--gradien
 assert open("out.same", "rb").read() == open("out.80", "rb").read(), "code for 8.0 computes otherwise on 9.0"
 for capability in (0, 80, 90):
     run(capability, "train", "--out", f"train.{capability}", "--steps", "3", *common)
-close("out.80", "out.90", 1e-5)
-close("train.80/last.safetensors", "train.90/last.safetensors", 1e-4)
-close("train.0/last.safetensors", "train.90/last.safetensors", 1e-2)  # only GPUs compute attention in bf16
+# Sums that differ in their last bits are rounded to other rows of bf16.
+close("out.80", "out.90", 2e-2)
+close("train.80/last.safetensors", "train.90/last.safetensors", 1e-2)
+close("train.0/last.safetensors", "train.90/last.safetensors", 1e-2)  # only GPUs compute attention and store rows in bf16
 
 translate = ("translate", *weights, "--format", "ids", "--input", "a", "--max-length", "10", "--beam", "3", "--scores", "--quiet")
 translations = {tokens: run(90, *translate, "--batch-tokens", tokens) for tokens in ("1", "30", "4096")}
