@@ -121,11 +121,16 @@ private:
         const View own = k.buffer(op.getBiasMutable()) + element;
         bias = biasAccess.load(biasAccess.conditions(k.boolean(true), f), own);
       }
-      for (int64_t r = 0; r < rowsOfThread; ++r)
+      for (int64_t r = 0; r < rowsOfThread; ++r) {
+        const auto two = MutableArrayRef<Value>(x).slice((r * pairs + pair) * 2, 2);
         for (int64_t i = 0; i < 2; ++i) {
           Value y = product.sum(sums, r, pair, i);
-          x[(r * pairs + pair) * 2 + i] = op.getBias() ? k.addf(y, bias[i]) : y;
+          two[i] = op.getBias() ? k.addf(y, bias[i]) : y;
         }
+        // The statistics are those of the logits that are stored: else probabilities would not add up to 1.
+        if (kept && BufferIndex(wide).element().isBF16())
+          llvm::copy(k.halvesOf(k.pairOfBF16(two[0], two[1])), two.begin());
+      }
     }
     for (int64_t r = 0; r < rowsOfThread; ++r) {
       MutableArrayRef<Value> seen = MutableArrayRef<Value>(s).slice(kinds * r, kinds),

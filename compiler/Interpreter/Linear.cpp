@@ -155,6 +155,9 @@ static LogicalResult evaluateOp(LinearCrossEntropyWithGradOp op, const xfc_shape
   const Tensor &labels = operands[rest], &smoothing = operands[rest + 1], &dloss = operands[rest + 2];
   Tensor logits = linear(rounded(operands[0], op.getCompute()), rounded(operands[1], op.getCompute()),
                          op.getBias() ? &operands[2] : nullptr);
+  // The logits are stored in the place of their gradient, and all that follows is computed from what is stored.
+  if (op.getDlogits().getType().getElementType().isBF16())
+    logits = rounded(std::move(logits), ComputeType::bf16);
   SmallVector<Tensor> losses;
   crossEntropy(logits, labels, smoothing, losses);
   Tensor dlogits = crossEntropyGrad(std::move(logits), dloss, labels, losses[2], smoothing);

@@ -8,7 +8,6 @@ namespace xfc {
 
 // BF16 is for rows alone, which are computed in F32.
 enum class DType : uint8_t { F32, F64, I32, BF16 };
-constexpr DType lastDType = DType::BF16;
 
 constexpr int64_t bytesOf(DType type) {
   constexpr int64_t bytes[] = {4, 8, 4, 2};

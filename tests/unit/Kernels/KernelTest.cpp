@@ -3,6 +3,7 @@
 #include "CPU/CPU.h"
 #include "Code.h"
 #include "Codegen/Elementwise.h"
+#include "Dialect/Values.h"
 #include "GPU/GPU.h"
 #include "Plain/Plain.h"
 #include "TileEmulator.h"
@@ -200,20 +201,13 @@ struct Memory {
     for (int64_t i = 0; i < count(); ++i)
       for (int64_t f = 0; f < width(); ++f) {
         double x = tensor.data[i * width() + f];
-        if (element.isInteger(32))
-          *reinterpret_cast<int32_t *>(at(i, f)) = static_cast<int32_t>(x);
-        else if (element.isF64())
-          *reinterpret_cast<double *>(at(i, f)) = x;
-        else
-          *reinterpret_cast<float *>(at(i, f)) = static_cast<float>(x);
+        storeNumber(x, *dtypeOf(element), at(i, f), 0);
       }
   }
   void read() {
     for (int64_t i = 0; i < count(); ++i)
       for (int64_t f = 0; f < width(); ++f)
-        tensor.data[i * width() + f] = element.isInteger(32) ? *reinterpret_cast<int32_t *>(at(i, f))
-                                       : element.isF64()     ? *reinterpret_cast<double *>(at(i, f))
-                                                             : *reinterpret_cast<float *>(at(i, f));
+        tensor.data[i * width() + f] = numberAt(*dtypeOf(element), at(i, f), 0);
   }
   bool untouched() const {
     return std::all_of(bytes.begin(), bytes.end(), [](char c) { return c == static_cast<char>(0xff); });
@@ -354,10 +348,8 @@ Outcome CompiledOp::run(const Batch &batch) {
     }
     if (options.set)
       options.set(i, m.tensor);
-    for (double &x : m.tensor.data)
-      if (m.element.isF32())
-        x = static_cast<float>(x);
     m.write();
+    m.read(); // as rounded to its type
     operands.push_back(m.tensor);
     memory.push_back(std::move(m));
   }

@@ -31,6 +31,8 @@ protected:
   std::string rows(int64_t features) const {
     return "!xfc.rows<source, " + std::to_string(features) + "x" + element() + ">";
   }
+  // Rows that are stored in bf16, whose number of features and whose distance are multiples of 8.
+  static std::string narrowRows(int64_t features) { return "!xfc.rows<source, " + std::to_string(features) + "xbf16>"; }
   std::string row() const { return "!xfc.rows<source, " + element() + ">"; }
   std::string tensor(int64_t a, int64_t b) const {
     return "tensor<" + std::to_string(a) + "x" + std::to_string(b) + "x" + element() + ">";
@@ -50,9 +52,12 @@ protected:
 
   // Checks one kernel on several batches. A sum of n terms takes n roundings, which add up like a random walk; its
   // largest value grows like sqrt(n) too, so the relative error stays at a few times sqrt(n) / 4 roundings. 4 more are
-  // for the epilogue's functions.
+  // for the epilogue's functions. Results that are stored in bf16 are rounded once more, which is not expected here,
+  // and `further` is what operands that a kernel stores in between may add.
   void check(const std::vector<std::vector<int>> &batches, const std::string &op, const std::vector<std::string> &types,
-             const std::string &results, int64_t terms, Options options = {}, bool training = true) {
+             const std::string &results, int64_t terms, Options options = {}, bool training = true,
+             double further = 0) {
+    const double stored = results.find("xbf16") == std::string::npos ? 0 : 0x1p-8;
     const std::string text = textOf(op, types, results);
     const double rounding =
         GetParam().f64 ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
@@ -63,7 +68,7 @@ protected:
     for (const std::vector<int> &lengths : batches) {
       Batch batch(lengths, {1}, 40, training);
       SCOPED_TRACE(text);
-      expectClose(kernel.run(batch), rounding * (4 + std::sqrt(static_cast<double>(terms))), text);
+      expectClose(kernel.run(batch), rounding * (4 + std::sqrt(static_cast<double>(terms))) + stored + further, text);
     }
   }
 
@@ -124,7 +129,7 @@ protected:
     };
     CompiledOp kernel(text, types,
                       {.device = GetParam().device,
-                       .extraStride = 1,
+                       .extraStride = text.find("xbf16") == std::string::npos ? 1 : 8,
                        .cpu = GetParam().cpu,
                        .arch = GetParam().arch,
                        .unused = std::move(unused),
@@ -477,9 +482,9 @@ TEST_P(GPUMatrix, ChunksOfRowsAreAddedInTheirOrder) {
 
 INSTANTIATE_TEST_SUITE_P(GPU, GPUMatrix, testing::ValuesIn(gpuMatrixTargets), nameOf);
 
-// Products by warpgroups, for sm_90a with more than 128 columns. Rows whose features are not a multiple of 4, and row
-// strides that are not a multiple of 16 bytes; K below a block, with more blocks than stages, and with a partial block;
-// columns beyond a tile. Rows in one block of a cluster, in both, and in a second cluster.
+// On sm_90a, warpgroups multiply rows that are stored in bf16: K below a block, with more blocks than stages, and with
+// a partial block; columns beyond a tile, in narrow and in wide tiles; rows apart. Rows in one block of a cluster, in
+// both, and in a second cluster.
 class WarpgroupMatrix : public Matrix {
 protected:
   struct Case {
@@ -487,22 +492,23 @@ protected:
     int64_t extraStride;
     std::vector<std::vector<int>> batches;
   };
-  const std::vector<Case> cases = {{{24, 130}, 0, {{1}, {9, 120}, {200, 57}}},
-                                   {{33, 300}, 0, {{40}}},
-                                   {{64, 256}, 4, {{1}, {200}}},
-                                   {{64, 256}, 3, {{40}}},
-                                   {{600, 260}, 0, {{73}}}};
+  const std::vector<Case> cases = {{{24, 136}, 0, {{1}, {9, 120}, {200, 57}}},
+                                   {{40, 304}, 0, {{40}}},
+                                   {{64, 256}, 8, {{1}, {200}}},
+                                   {{600, 264}, 0, {{73}}},
+                                   {{72, 80}, 16, {{150}}}};
 };
 
 TEST_P(WarpgroupMatrix, Linear) {
   for (const auto &[shape, extraStride, some] : cases) {
     const auto [in, out] = shape;
-    check(some, "xfc.linear %a0, %a1 bias %a2", {rows(in), tensor(out, in), tensor(out)}, rows(out), in,
-          {.extraStride = extraStride});
+    for (const std::string &results : {rows(out), narrowRows(out)})
+      check(some, "xfc.linear %a0, %a1 bias %a2", {narrowRows(in), tensor(out, in), tensor(out)}, results, in,
+            {.extraStride = extraStride});
   }
 }
 
-// In a decoding step: by mma.sync, and again by the small-M variant, whose bits are compared.
+// Rows of f32 are multiplied by mma.sync, and in a decoding step again by the small-M variant, whose bits are compared.
 TEST_P(WarpgroupMatrix, DecodingSteps) {
   for (const auto &[shape, extraStride, some] : cases) {
     const auto [in, out] = shape;
@@ -514,15 +520,67 @@ TEST_P(WarpgroupMatrix, DecodingSteps) {
 TEST_P(WarpgroupMatrix, LinearInputGrad) {
   for (const auto &[shape, extraStride, some] : cases) {
     const auto [out, in] = shape;
-    check(some, "xfc.linear_input_grad %a0, %a1", {rows(out), tensor(out, in)}, rows(in), out,
-          {.extraStride = extraStride});
+    for (const std::string &results : {rows(in), narrowRows(in)})
+      check(some, "xfc.linear_input_grad %a0, %a1", {narrowRows(out), tensor(out, in)}, results, out,
+            {.extraStride = extraStride});
   }
 }
 
-TEST_P(WarpgroupMatrix, Epilogues) { checkEpilogues({130, 300}); }
+// Of few rows, of none, and of more than are summed at once.
+TEST_P(WarpgroupMatrix, WeightGradients) {
+  for (const auto &[shape, extraStride, some] : cases) {
+    const auto [in, out] = shape;
+    for (const std::string &results : {tensor(out, in), tensor(out, in) + ", " + tensor(out)})
+      check(some, "xfc.linear_weight_grad %a0, %a1", {narrowRows(out), narrowRows(in)}, results, 257,
+            {.extraStride = extraStride});
+  }
+  check({{2100}, {0}}, "xfc.linear_weight_grad %a0, %a1", {narrowRows(40), narrowRows(24)},
+        tensor(40, 24) + ", " + tensor(40), 2100);
+  // Enough tiles for wide ones.
+  check({{90}}, "xfc.linear_weight_grad %a0, %a1", {narrowRows(1032), narrowRows(520)},
+        tensor(1032, 520) + ", " + tensor(1032), 90);
+}
+
+TEST_P(WarpgroupMatrix, Epilogues) {
+  const std::string wide = rows(304), narrow = narrowRows(304);
+  for (bool training : {true, false}) {
+    check({{9, 31}},
+          "xfc.linear %a0, %a1 with %a2 {\n^bb0(%y: " + wide + ", %e: " + wide + "):\n  %s = xfc.add %y, %e : " + wide +
+              "\n  %p = xfc.activation gelu %s : <source, 304xf32>\n  xfc.yield %s, %p : " + wide + ", " + wide + "\n}",
+          {narrowRows(24), tensor(304, 24), narrow}, wide + ", " + narrow, 24, {.extraStride = 8}, training);
+    check({{9, 130}},
+          "xfc.linear_input_grad %a0, %a1 with %a2 {\n^bb0(%y: " + wide + ", %e: " + wide +
+              "):\n  %d = xfc.dropout %y {rate = 0.5, id = 3 : i64} : " + wide +
+              "\n  %g = xfc.activation_grad relu %d, %e : <source, 304xf32>\n  xfc.yield %g : " + wide + "\n}",
+          {narrowRows(24), tensor(24, 304), narrow}, wide, 24, {.immediates = {3}}, training);
+  }
+}
+
+// The gradient is computed from logits that were stored in bf16. A sum that differs in its last bits may be rounded to
+// the other neighbor, and the error of a logit becomes a relative error of its exponential.
+TEST_P(WarpgroupMatrix, LinearCrossEntropy) {
+  const std::pair<std::string, std::string> forms[] = {{"!xfc.rows<source, i32>", "tensor<f32>"},
+                                                       {"!xfc.rows<source, 6xi32>", rows(7)}}; // lists of labels
+  auto smaller = [set = setTarget(2, 3)](int64_t operand, Tensor &tensor) { // logits of at most about 8
+    set(operand, tensor);
+    for (double &x : tensor.data)
+      if (operand < 2)
+        x /= 2;
+  };
+  for (const auto &[labels, smoothing] : forms)
+    for (int64_t vocabulary : {40, 304}) { // ids are below 37
+      check({{1}, {50}, {9, 291}}, "xfc.linear_cross_entropy %a0, %a1, %a2, %a3, %a4",
+            {narrowRows(24), tensor(vocabulary, 24), tensor(vocabulary), labels, smoothing},
+            row() + ", " + row() + ", " + rows(vocabulary) + ", " + row(), vocabulary, {.set = setTarget(3, 4)});
+      check({{1}, {9, 291}}, "xfc.linear_cross_entropy_with_grad %a0, %a1, %a2, %a3, %a4",
+            {narrowRows(24), tensor(vocabulary, 24), labels, smoothing, row()},
+            row() + ", " + row() + ", " + narrowRows(vocabulary), 16 * vocabulary, {.extraStride = 8, .set = smaller},
+            true, 0.05);
+    }
+}
 
 TEST_P(WarpgroupMatrix, RowsDoNotTouchEachOther) {
-  checkRowsAlone("xfc.linear %a0, %a1 bias %a2", {rows(70), tensor(130, 70), tensor(130)}, rows(130));
+  checkRowsAlone("xfc.linear %a0, %a1 bias %a2", {narrowRows(72), tensor(136, 72), tensor(136)}, narrowRows(136));
 }
 
 INSTANTIATE_TEST_SUITE_P(CPU, Matrix, testing::ValuesIn(matrixTargets), nameOf);
