@@ -3,7 +3,7 @@
 //
 // RUN: %xfc-opt %s --xfc-kernels=target=sm_90a | FileCheck %s
 // RUN: %xfc-opt %s --xfc-kernels=target=sm_80 | FileCheck %s
-// RUN: %xfc-opt %s --xfc-kernels=target=x86-64-v3 | FileCheck %s --check-prefix=CPU
+// RUN: %xfc-opt %s --xfc-kernels=target=x86-64-v4+amx | FileCheck %s --check-prefix=CPU
 // RUN: %xfc-opt %s --xfc-assign-types | FileCheck %s --check-prefix=CPU
 // CPU-NOT: rows<{{.*}}bf16>
 
@@ -17,7 +17,7 @@
 // CHECK-LABEL: plan.program @block
 // CHECK:         -> (!xfc.rows<source, 64xbf16>, !xfc.rows<source, 2xf32>)
 // CHECK:         @linear_192x64_bf16{{.*}} : (!xfc.rows<source, 64xbf16>, tensor<192x64xf32>) -> !xfc.rows<source, 192xbf16>
-// CHECK:         @attention_64_bf16{{.*}} : (!xfc.rows<source, 64xbf16>, !xfc.rows<source, 64xbf16>, !xfc.rows<source, 64xbf16>) -> !xfc.rows<source, 64xbf16>
+// CHECK:         @attention_64_bf16{{.*}} : (!xfc.rows<source, 64xbf16>, !xfc.rows<source, 64xbf16>, !xfc.rows<source, 64xbf16>) -> (!xfc.rows<source, 64xbf16>, !xfc.rows<source, 8xf32>)
 // CHECK:         @linear_64x64_bf16{{.*}} : (!xfc.rows<source, 64xbf16>, tensor<64x64xf32>) -> !xfc.rows<source, 64xf32>
 func.func @block(%x: !rows {xfc.name = "x", xfc.role = "input"}, %n: tensor<64xf32> {xfc.name = "n", xfc.role = "parameter"},
                  %w: tensor<192x64xf32> {xfc.name = "w", xfc.role = "parameter"}, %o: tensor<64x64xf32> {xfc.name = "o", xfc.role = "parameter"}) -> !rows {
@@ -30,7 +30,7 @@ func.func @block(%x: !rows {xfc.name = "x", xfc.role = "input"}, %n: tensor<64xf
 }
 
 // CHECK-LABEL: plan.program @odd
-// CHECK-NOT:     xbf16
+// CHECK-NOT:     66xbf16
 func.func @odd(%x: !odd {xfc.name = "x", xfc.role = "input"}, %n: tensor<66xf32> {xfc.name = "n66", xfc.role = "parameter"},
                %w: tensor<66x66xf32> {xfc.name = "w66", xfc.role = "parameter"}) -> !odd {
   %y, %s = xfc.norm %x, %n {eps = 1.0e-5 : f64} : (!odd, tensor<66xf32>) -> (!odd, !stats)
@@ -39,7 +39,7 @@ func.func @odd(%x: !odd {xfc.name = "x", xfc.role = "input"}, %n: tensor<66xf32>
 }
 
 // CHECK-LABEL: plan.program @f32
-// CHECK-NOT:     xbf16
+// CHECK-NOT:     rows<source, 64xbf16
 func.func @f32(%x: !rows {xfc.name = "x", xfc.role = "input"}, %n: tensor<64xf32> {xfc.name = "n", xfc.role = "parameter"},
                %o: tensor<64x64xf32> {xfc.name = "o", xfc.role = "parameter"}) -> !rows {
   %y, %s = xfc.norm %x, %n {eps = 1.0e-5 : f64} : (!rows, tensor<64xf32>) -> (!rows, !stats)
@@ -50,7 +50,7 @@ func.func @f32(%x: !rows {xfc.name = "x", xfc.role = "input"}, %n: tensor<64xf32
 !target = !xfc.rows<target, 64xf32>
 
 // CHECK-LABEL: plan.program @step
-// CHECK-NOT:     xbf16
+// CHECK-NOT:     rows<target, 64xbf16
 func.func @step(%x: !target {xfc.name = "x", xfc.role = "input"}, %n: tensor<64xf32> {xfc.name = "n", xfc.role = "parameter"},
                 %o: tensor<64x64xf32> {xfc.name = "o", xfc.role = "parameter"}, %c: !xfc.rows<cache, 64xf32> {xfc.name = "c", xfc.role = "state"}) -> !target {
   %y, %s = xfc.norm %x, %n {eps = 1.0e-5 : f64} : (!target, tensor<64xf32>) -> (!target, !xfc.rows<target, 2xf32>)
