@@ -135,8 +135,10 @@ private:
     for (int64_t r = 0; r < rowsOfThread; ++r) {
       MutableArrayRef<Value> seen = MutableArrayRef<Value>(s).slice(kinds * r, kinds),
                              own = MutableArrayRef<Value>(x).slice(2 * pairs * r, 2 * pairs);
-      if (kept)
-        storeLogits(own, k.less(rowNumbers[r], rowsLeft), k.rowOf(wide, k.i64Of(rowNumbers[r])), first, four);
+      if (kept) {
+        Value isRow = k.less(rowNumbers[r], rowsLeft);
+        storeLogits(own, isRow, k.rowOf(wide, k.i64Of(rowNumbers[r])), first, four);
+      }
       auto columnOf = [&](int64_t i) { return k.add(first, i / 2 * 8 + i % 2); };
       auto inside = [&](int64_t i, Value value, double otherwise) {
         return vocabulary % columnsOfSlab ? k.select(k.less(columnOf(i), end), value, otherwise) : value;
@@ -171,7 +173,8 @@ private:
       else
         for (int64_t pair = i / 2; pair < i / 2 + 4; ++pair) {
           Value f = k.add(first, 8 * pair), element = k.i64Of(f);
-          access.store(access.conditions(isRow, f), x[2 * pair], x[2 * pair + 1], line + element);
+          const View own = line + element;
+          access.store(access.conditions(isRow, f), x[2 * pair], x[2 * pair + 1], own);
         }
   }
 

@@ -138,9 +138,14 @@ void finish(KernelBuilder &k, const ThreadSums &product, ArrayRef<Value> sums, V
         const View line = k.rowOf(extra, at);
         Values &numbers = loaded.emplace_back();
         const bool narrow = extra.element().isBF16();
-        for (int64_t pair = begin; pair < begin + together; pair += narrow ? 4 : 1)
-          llvm::append_range(numbers, narrow ? loadPairs(k, line, isRow, fourFrom(pair), terms.columns())
-                                             : access.load(conditionsOf(pair), place(line, pair)));
+        for (int64_t pair = begin; pair < begin + together; pair += narrow ? 4 : 1) {
+          if (narrow) {
+            llvm::append_range(numbers, loadPairs(k, line, isRow, fourFrom(pair), terms.columns()));
+          } else {
+            const View own = place(line, pair);
+            llvm::append_range(numbers, access.load(conditionsOf(pair), own));
+          }
+        }
       }
       SmallVector<Values> computed(results.size()); // the same for each result
       for (int64_t pair = begin; pair < begin + together; ++pair)
@@ -165,8 +170,10 @@ void finish(KernelBuilder &k, const ThreadSums &product, ArrayRef<Value> sums, V
           ArrayRef<Value> four = ArrayRef<Value>(numbers).slice(2 * (pair - begin), 8);
           if (line.element.isBF16())
             storePairs(k, four, line, isRow, fourFrom(pair), terms.columns());
-          for (int64_t i = 0; !line.element.isBF16() && i < 4; ++i)
-            access.store(conditionsOf(pair + i), four[2 * i], four[2 * i + 1], place(line, pair + i));
+          for (int64_t i = 0; !line.element.isBF16() && i < 4; ++i) {
+            const View own = place(line, pair + i);
+            access.store(conditionsOf(pair + i), four[2 * i], four[2 * i + 1], own);
+          }
         }
       }
     }
@@ -293,8 +300,8 @@ struct WeightGradWork {
     row = k.truncated(k.mul(k.div(number, across), rowsOfTile));
     column = k.truncated(k.mul(k.rem(number, across), columnsOfTile));
     // The first chunk runs even if there are no rows, to write zeros.
-    Value hasRows = k.less(0, rows), isFirst = k.equal(chunk, 0);
-    runs = k.both(k.less(row, out), k.either(isFirst, hasRows));
+    Value hasRows = k.less(0, rows), hasWork = k.either(k.equal(chunk, 0), hasRows);
+    runs = k.both(k.less(row, out), hasWork);
   }
   Operand operand(BufferIndex buffer, int64_t width) const {
     Operand all = rowsOperand(k, buffer, width, /*along=*/false);
@@ -374,8 +381,8 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
     work.storeSums(product, sums);
     if (work.hasBias)
       k.when(k.equal(work.column, 0), [&] {
-        Value sum = product.sumRows(shares);
-        work.storeBias(k.less(k.thread(), tile.rows), k.thread(), sum);
+        Value sum = product.sumRows(shares), within = k.thread();
+        work.storeBias(k.less(within, tile.rows), within, sum);
       });
   });
   return work.info();
@@ -397,7 +404,7 @@ Backend::KernelInfo emitWeightGradByWarpgroups(KernelBuilder &k, LinearWeightGra
       work.storeSums(product, sums);
       if (!work.hasBias)
         return;
-      Value isFirst = k.both(k.equal(work.column, 0), k.equal(product.firstColumn(), 0));
+      Value hasFirst = k.equal(product.firstColumn(), 0), isFirst = k.both(k.equal(work.column, 0), hasFirst);
       for (int64_t r = 0; r < product.rowsOfThread(); ++r)
         work.storeBias(isFirst, k.add(product.firstRow(), 8 * r), product.rowSum(sums, r));
     });

@@ -72,8 +72,8 @@ void fenceProxy(KernelBuilder &k) { k.ptx("fence.proxy.async.shared::cta;", {}, 
 // units of 16 bytes; bit 62 selects the swizzle.
 static Value descriptorOf(KernelBuilder &k, const SwizzledMatrix &m) {
   const int64_t constant = int64_t(1) << 62 | int64_t(1024 / 16) << 32 | (m.along ? 1 : m.blockBytes / 16) << 16;
-  Value address = LLVM::PtrToIntOp::create(k.b, k.i64, m.address);
-  return k.bitOr(k.bitAnd(k.shiftRight(address, 4), 0x3fff), k.index(constant));
+  Value address = LLVM::PtrToIntOp::create(k.b, k.i64, m.address), strides = k.index(constant);
+  return k.bitOr(k.bitAnd(k.shiftRight(address, 4), 0x3fff), strides);
 }
 
 // A single piece of inline PTX, since the registers of the products must not be accessed between the first product and

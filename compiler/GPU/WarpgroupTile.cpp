@@ -96,7 +96,8 @@ void WarpgroupTile::fetchRows(const Operand &from, Value line, Value column, int
   Value thread = k.sub(k.thread(), consumers), ownLine = k.div(thread, perLine), piece = k.rem(thread, perLine);
   Value first = k.add(line, ownLine), firstColumn = k.add(column, k.mul(piece, 8)), element = k.i64Of(firstColumn);
   const View source = from.data(k.i64Of(first), element);
-  Value swizzled = k.bitXor(piece, k.rem(ownLine, 8)), place = k.add(k.mul(ownLine, lineBytes), k.mul(swizzled, 16));
+  Value swizzled = k.bitXor(piece, k.rem(ownLine, 8)), ofPiece = k.mul(swizzled, 16),
+        place = k.add(k.mul(ownLine, lineBytes), ofPiece);
   const View target = to + place;
   for (int64_t pass = 0; pass < lines / step; ++pass) {
     Value isLine = k.less(k.add(first, pass * step), from.lines);
@@ -128,7 +129,10 @@ void WarpgroupTile::fetchWeight(Value column, Value at, const Turn &turn) {
 
 void WarpgroupTile::inRoles(const std::function<void()> &consume, const std::function<void()> &produce) {
   if (sumsRows)
-    k.acrossThreads(8 * lineBytes / 4, [&](Value i) { k.store(k.i32Of(0x3f803f80), ones + i); }); // 1 and 1
+    k.acrossThreads(8 * lineBytes / 4, [&](Value i) {
+      Value pair = k.i32Of(0x3f803f80); // 1 and 1
+      k.store(pair, ones + i);
+    });
   k.when(k.equal(k.thread(), 0), [&] {
     for (int32_t stage = 0; stage < stages(); ++stage) {
       const Turn turn{k.i32Of(stage), {}};
@@ -209,7 +213,8 @@ void WarpgroupTile::multiplyEach(Value row, int64_t end, int64_t inner, const st
   auto eachTile = [&](Values s, const std::function<Values(Value, Turn &, Values)> &body) {
     const Turn first = firstTurn();
     s.append({first.stage, first.parity});
-    s = k.loop(k.i32Of(0), k.i32Of(static_cast<int32_t>(end)), columns, s, [&](Value column, Values now) {
+    Value all = k.i32Of(static_cast<int32_t>(end));
+    s = k.loop(0, all, columns, s, [&](Value column, Values now) {
       Turn turn{now[now.size() - 2], now.back()};
       now.truncate(now.size() - 2);
       now = body(column, turn, now);
