@@ -73,7 +73,7 @@ private:
       product.multiplyEach(
           k.truncated(row), vocabulary, inner, [&] { return begin(product); },
           [&](Value column, ArrayRef<Value> sums, Values s) { return take(product, column, sums, std::move(s)); },
-          [&](Values s) { leave(product, s, parts, 1); });
+          [&](const Values &s) { leave(product, s, parts, 1); });
       finish(Product::rows, parts, 1);
     });
     return {{Partition::Unit::Rows, cluster * Product::rows, cluster}};
@@ -191,9 +191,9 @@ private:
 
   // Merges over the four lanes that share a row, and leaves the result in the part of the warp, of the `across` warps
   // that share the row.
-  void leave(const ThreadSums &product, Values state, const View &parts, int64_t across) {
+  void leave(const ThreadSums &product, ArrayRef<Value> state, const View &parts, int64_t across) {
     for (int64_t r = 0; r < product.rowsOfThread(); ++r) {
-      MutableArrayRef<Value> seen = MutableArrayRef<Value>(state).slice(kinds * r, kinds);
+      Values seen(state.slice(kinds * r, kinds));
       for (int64_t mask = 1; mask < 4; mask *= 2) {
         Values other;
         for (Value v : seen)

@@ -405,8 +405,10 @@ Backend::KernelInfo emitWeightGradByWarpgroups(KernelBuilder &k, LinearWeightGra
       if (!work.hasBias)
         return;
       Value hasFirst = k.equal(product.firstColumn(), 0), isFirst = k.both(k.equal(work.column, 0), hasFirst);
-      for (int64_t r = 0; r < product.rowsOfThread(); ++r)
-        work.storeBias(isFirst, k.add(product.firstRow(), 8 * r), product.rowSum(sums, r));
+      for (int64_t r = 0; r < product.rowsOfThread(); ++r) {
+        Value within = k.add(product.firstRow(), 8 * r);
+        work.storeBias(isFirst, within, product.rowSum(sums, r));
+      }
     });
   });
   return work.info();
