@@ -37,11 +37,6 @@ std::string GPUBackend::variant(Operation *op) const {
   return kernel ? kernel.getVariant(architecture) : "";
 }
 
-bool GPUBackend::takesNarrowRows(Operation *op) const {
-  auto kernel = dyn_cast<gpu::GPUKernelOpInterface>(op);
-  return kernel ? kernel.takesNarrowRows() : isa<ScalarOpInterface>(op);
-}
-
 Backend::KernelInfo GPUBackend::emit(Operation *op, StringRef name, ModuleOp code) const {
   gpu::KernelBuilder builder(code, architecture);
   std::optional<KernelInfo> info;

@@ -16,8 +16,6 @@ def GPUKernelOpInterface : OpInterface<"GPUKernelOpInterface"> {
     InterfaceMethod<[{Distinguishes the op's kernel on an architecture from those of other ops with the same key, and becomes part of
                       its name.}],
                     "::std::string", "getVariant", (ins "const ::xfc::gpu::Architecture &":$architecture), "", "return {};">,
-    InterfaceMethod<"Whether the kernel reads and writes rows of bf16, but for those that stay wide (KernelOpInterface).",
-                    "bool", "takesNarrowRows", (ins), "", "return true;">,
     InterfaceMethod<"Whether the kernel reads its bf16 weight in blocks (WarpgroupTile.h) instead of rows.",
                     "bool", "readsBlocks", (ins "const ::xfc::gpu::Architecture &":$architecture), "", "return false;">,
     InterfaceMethod<[{The most rows for which the kernel's small-M variant, which adds in the same order, is faster; 0 if there is none.}],

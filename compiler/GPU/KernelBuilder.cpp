@@ -174,12 +174,8 @@ Value KernelBuilder::widened(Value v) {
 Values KernelBuilder::load(const View &p, int64_t n) {
   if (n == 1)
     return {CodeBuilder::load(p)};
-  if (p.element.isBF16()) {
-    Values numbers;
-    for (Value pair : load(p.as(i32), n / 2))
-      llvm::append_range(numbers, halvesOf(pair));
-    return numbers;
-  }
+  if (p.element.isBF16())
+    return halvesOf(load(p.as(i32), n / 2));
   Value vector = LLVM::LoadOp::create(b, vectorType(n, p.element), p.data, n * bytesOf(p.element));
   Values values;
   for (int64_t i = 0; i < n; ++i)
@@ -210,12 +206,8 @@ static std::string widthOf(int64_t n) { return n > 1 ? ".v" + std::to_string(n) 
 
 // Numbers of 16 bits are accessed in pairs, as numbers of 32 bits, unless there is only one.
 Values KernelBuilder::loadIf(Value condition, const View &p, int64_t n) {
-  if (p.element.isBF16() && n > 1) {
-    Values numbers;
-    for (Value pair : loadIf(condition, p.as(i32), n / 2))
-      llvm::append_range(numbers, halvesOf(pair));
-    return numbers;
-  }
+  if (p.element.isBF16() && n > 1)
+    return halvesOf(loadIf(condition, p.as(i32), n / 2));
   const std::string type = ".b" + std::to_string(8 * bytesOf(p.element));
   std::string code;
   for (int64_t i = 0; i < n; ++i)
@@ -250,8 +242,13 @@ Value KernelBuilder::pairOfBF16(Value first, Value second) {
   return ptx("cvt.rn.bf16x2.f32 $0, $1, $2;", {second, first}, {i32}, /*pure=*/true)[0];
 }
 
-std::array<Value, 2> KernelBuilder::halvesOf(Value pair) {
-  return {bits(shiftLeft(pair, 16), element), bits(bitAnd(pair, static_cast<int32_t>(0xffff0000u)), element)};
+Values KernelBuilder::halvesOf(ArrayRef<Value> pairs) {
+  Values numbers;
+  for (Value pair : pairs) {
+    numbers.push_back(bits(shiftLeft(pair, 16), element));
+    numbers.push_back(bits(bitAnd(pair, static_cast<int32_t>(0xffff0000u)), element));
+  }
+  return numbers;
 }
 
 Value KernelBuilder::aligned(const View &rows) {
@@ -261,8 +258,6 @@ Value KernelBuilder::aligned(const View &rows) {
   return equal(bitAnd(bitOr(address, mul(rows.stride, bytesOf(rows.element))), 15), 0);
 }
 Value KernelBuilder::aligned(BufferIndex i) {
-  if (i.element().isBF16())
-    return boolean(true);
   Value apart = stride(i);
   return aligned(buffer(i).inRows(apart));
 }

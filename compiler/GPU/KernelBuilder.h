@@ -77,10 +77,10 @@ public:
   // gives zeros, and nothing is stored.
   Values loadIf(mlir::Value condition, const View &p, int64_t n);
   void storeIf(mlir::Value condition, llvm::ArrayRef<mlir::Value> values, const View &p);
-  // Two f32, each rounded to the nearest bf16, ties to even, as an i32 whose low half is the first; and the two f32
-  // that such an i32 stands for.
+  // Two f32, each rounded to the nearest bf16, ties to even, as an i32 whose low half is the first; and the f32 that
+  // such i32 stand for, two for each.
   mlir::Value pairOfBF16(mlir::Value first, mlir::Value second);
-  std::array<mlir::Value, 2> halvesOf(mlir::Value pair);
+  Values halvesOf(llvm::ArrayRef<mlir::Value> pairs);
   // Whether all rows start at multiples of 16 bytes, as rows of bf16 always do (xfc-assign-types).
   mlir::Value aligned(const View &rows);
   mlir::Value aligned(BufferIndex i);

@@ -11,12 +11,6 @@ using namespace mlir;
 namespace xfc::gpu {
 namespace {
 
-// Whether the logits are computed by warpgroups, from rows of bf16.
-template <typename Op> bool suitsWarpgroups(const Architecture &architecture, Op op) {
-  return architecture.warpgroups && op.getCompute() == ComputeType::bf16 &&
-         op.getX().getType().getElementType().isBF16();
-}
-
 // A block has some rows and takes the vocabulary in slabs of 256 columns, in order. For each of its rows, a thread
 // keeps four numbers of the logits that it has seen: the largest m, the sum of exp(x - m), the sum of x, and the
 // label's logit; if rows have lists of labels, also the sum of the other labels' logits times their shares. They are
@@ -33,7 +27,10 @@ public:
         bf16(op.getCompute() == ComputeType::bf16), kinds(listed ? 5 : 4), room(listed ? 8 : 4), targets(k, op),
         access(k, vocabulary), biasAccess(k, vocabulary) {}
 
-  Backend::KernelInfo emit() { return suitsWarpgroups(k.architecture, op) ? emitByWarpgroups() : emitByWarps(); }
+  static bool byWarpgroups(const Architecture &architecture, Op op) {
+    return WarpgroupTile::multiplies(architecture, op.getCompute(), {op.getXMutable()});
+  }
+  Backend::KernelInfo emit() { return byWarpgroups(k.architecture, op) ? emitByWarpgroups() : emitByWarps(); }
 
 private:
   static constexpr int64_t columnsOfSlab = 256;
@@ -111,15 +108,13 @@ private:
   Values take(const ThreadSums &product, Value column, ArrayRef<Value> sums, Values s) {
     const int64_t rowsOfThread = product.rowsOfThread(), pairs = product.pairsOfThread();
     Value first = k.add(column, product.firstColumn()), end = k.i32Of(static_cast<int32_t>(vocabulary));
-    Value four = k.sub(first, k.mul(k.bitAnd(k.lane(), 3), 2)); // the first column of the lanes that share a row
     Values x(2 * pairs * rowsOfThread);
     for (int64_t pair = 0; pair < pairs; ++pair) {
       Value f = k.add(first, 8 * pair);
       Values bias(2, k.scalar(0));
       if (op.getBias()) {
-        Value element = k.i64Of(f);
-        const View own = k.buffer(op.getBiasMutable()) + element;
-        bias = biasAccess.load(biasAccess.conditions(k.boolean(true), f), own);
+        const View all = k.buffer(op.getBiasMutable());
+        bias = biasAccess.load(all, k.boolean(true), f, 1);
       }
       for (int64_t r = 0; r < rowsOfThread; ++r) {
         const auto two = MutableArrayRef<Value>(x).slice((r * pairs + pair) * 2, 2);
@@ -137,7 +132,7 @@ private:
                              own = MutableArrayRef<Value>(x).slice(2 * pairs * r, 2 * pairs);
       if (kept) {
         Value isRow = k.less(rowNumbers[r], rowsLeft);
-        storeLogits(own, isRow, k.rowOf(wide, k.i64Of(rowNumbers[r])), first, four);
+        access.store(own, k.rowOf(wide, k.i64Of(rowNumbers[r])), isRow, first);
       }
       auto columnOf = [&](int64_t i) { return k.add(first, i / 2 * 8 + i % 2); };
       auto inside = [&](int64_t i, Value value, double otherwise) {
@@ -163,19 +158,6 @@ private:
         })[0];
     }
     return s;
-  }
-
-  // Stores a thread's logits of a row.
-  void storeLogits(ArrayRef<Value> x, Value isRow, const View &line, Value first, Value four) {
-    for (int64_t i = 0; i < static_cast<int64_t>(x.size()); i += 8)
-      if (line.element.isBF16())
-        storePairs(k, x.slice(i, 8), line, isRow, k.add(four, 4 * i), vocabulary);
-      else
-        for (int64_t pair = i / 2; pair < i / 2 + 4; ++pair) {
-          Value f = k.add(first, 8 * pair), element = k.i64Of(f);
-          const View own = line + element;
-          access.store(access.conditions(isRow, f), x[2 * pair], x[2 * pair + 1], own);
-        }
   }
 
   // Merges another part's numbers of a row into `s`.
@@ -264,39 +246,38 @@ private:
   PairAccess access, biasAccess;
   View logSums;
   Value row, rowsLeft; // the block's first row (i64), and the number of all rows (i32)
-  // Of the thread.
+  // What each thread knows of its own rows.
   SmallVector<Value> rowNumbers, labelColumns;
   SmallVector<RowTarget> targetsOfRows;
 };
 
 } // namespace
 
-struct LinearCrossEntropyKernels
-    : GPUKernelOpInterface::ExternalModel<LinearCrossEntropyKernels, LinearCrossEntropyOp> {
-  std::optional<Backend::KernelInfo> emitKernel(Operation *operation, KernelBuilder &k) const {
-    auto op = cast<LinearCrossEntropyOp>(operation);
-    return LinearLoss(k, op, op.getLogits(),
-                      {{op.getLoss(), &RowLoss::loss}, {op.getNll(), &RowLoss::nll}, {op.getLse(), &RowLoss::lse}},
-                      std::nullopt)
-        .emit();
+static Backend::KernelInfo emitLinearLoss(KernelBuilder &k, LinearCrossEntropyOp op) {
+  return LinearLoss(k, op, op.getLogits(),
+                    {{op.getLoss(), &RowLoss::loss}, {op.getNll(), &RowLoss::nll}, {op.getLse(), &RowLoss::lse}},
+                    std::nullopt)
+      .emit();
+}
+
+static Backend::KernelInfo emitLinearLoss(KernelBuilder &k, LinearCrossEntropyWithGradOp op) {
+  return LinearLoss(k, op, op.getDlogits(), {{op.getLoss(), &RowLoss::loss}, {op.getNll(), &RowLoss::nll}},
+                    op.getDlossMutable())
+      .emit();
+}
+
+namespace {
+
+template <typename Op> struct LinearLossKernels : GPUKernelOpInterface::ExternalModel<LinearLossKernels<Op>, Op> {
+  std::optional<Backend::KernelInfo> emitKernel(Operation *op, KernelBuilder &k) const {
+    return emitLinearLoss(k, cast<Op>(op));
   }
   bool readsBlocks(Operation *op, const Architecture &architecture) const {
-    return suitsWarpgroups(architecture, cast<LinearCrossEntropyOp>(op));
+    return LinearLoss<Op>::byWarpgroups(architecture, cast<Op>(op));
   }
 };
 
-struct LinearCrossEntropyWithGradKernels
-    : GPUKernelOpInterface::ExternalModel<LinearCrossEntropyWithGradKernels, LinearCrossEntropyWithGradOp> {
-  std::optional<Backend::KernelInfo> emitKernel(Operation *operation, KernelBuilder &k) const {
-    auto op = cast<LinearCrossEntropyWithGradOp>(operation);
-    return LinearLoss(k, op, op.getDlogits(), {{op.getLoss(), &RowLoss::loss}, {op.getNll(), &RowLoss::nll}},
-                      op.getDlossMutable())
-        .emit();
-  }
-  bool readsBlocks(Operation *op, const Architecture &architecture) const {
-    return suitsWarpgroups(architecture, cast<LinearCrossEntropyWithGradOp>(op));
-  }
-};
+} // namespace
 
 // A block has 32 rows of a slab of columns. Their logits stay in shared memory, where a warp takes one row at a time.
 static Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidatesOp op) {
@@ -326,9 +307,8 @@ static Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidat
         Value place = k.add(k.add(column, product.firstColumn()), 8 * pair), f = k.add(first, place);
         Values bias(2, k.scalar(0));
         if (op.getBias()) {
-          Value element = k.i64Of(f);
-          const View own = k.buffer(op.getBiasMutable()) + element;
-          bias = access.load(access.conditions(k.boolean(true), f), own);
+          const View all = k.buffer(op.getBiasMutable());
+          bias = access.load(all, k.boolean(true), f, 1);
         }
         for (int64_t r = 0; r < product.rowsOfThread(); ++r) {
           Values x;
@@ -380,8 +360,8 @@ static Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidat
 }
 
 void attachLinearLossKernels(MLIRContext &context) {
-  LinearCrossEntropyOp::attachInterface<LinearCrossEntropyKernels>(context);
-  LinearCrossEntropyWithGradOp::attachInterface<LinearCrossEntropyWithGradKernels>(context);
+  LinearCrossEntropyOp::attachInterface<LinearLossKernels<LinearCrossEntropyOp>>(context);
+  LinearCrossEntropyWithGradOp::attachInterface<LinearLossKernels<LinearCrossEntropyWithGradOp>>(context);
   attachKernels<emitLinearCandidates>(context);
 }
 

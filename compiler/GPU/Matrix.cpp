@@ -1,6 +1,5 @@
 // Matrix products over rows, their epilogues and the gradients of their weights: one block of threads per tile of a
 // result.
-#include "Analysis/Kernels.h"
 #include "Emitters.h"
 #include "ProductTile.h"
 #include "WarpgroupTile.h"
@@ -93,11 +92,9 @@ struct Terms {
 void finish(KernelBuilder &k, const ThreadSums &product, ArrayRef<Value> sums, Value row, Value column,
             const Terms &terms) {
   Operation *op = terms.op;
-  SmallVector<BufferIndex> extras, results;
+  SmallVector<BufferIndex> extras;
   for (OpOperand &extra : op->getOpOperands().take_back(terms.extras))
     extras.push_back(extra);
-  for (OpResult result : op->getResults())
-    results.push_back(result);
   PairAccess access(k, terms.columns());
   for (BufferIndex extra : extras)
     access.include(extra);
@@ -108,74 +105,43 @@ void finish(KernelBuilder &k, const ThreadSums &product, ArrayRef<Value> sums, V
     access.include(k.buffer(*terms.bias).inRows(0));
 
   Value rows = k.truncated(k.rowCount()), firstColumn = k.add(column, product.firstColumn());
-  Value fourColumns =
-      k.sub(firstColumn, k.mul(k.bitAnd(k.lane(), 3), 2)); // the first of the four lanes that share a row
-  auto columnOf = [&](int64_t pair) { return k.add(firstColumn, 8 * pair); };
-  auto place = [&](const View &row, int64_t pair) { return row + k.i64Of(columnOf(pair)); };
   Dropout dropout{k, dropoutOf(terms.epilogue)};
   // 64 columns at a time, so that what they need beside the sums fits into registers.
   const int64_t together = std::min<int64_t>(8, product.pairsOfThread());
   for (int64_t begin = 0; begin < product.pairsOfThread(); begin += together) {
-    SmallVector<Values> bias;
-    for (int64_t pair = begin; terms.bias && pair < begin + together; ++pair) {
-      const View own = place(k.buffer(*terms.bias), pair);
-      Value f = columnOf(pair);
-      bias.push_back(access.load(access.conditions(k.boolean(true), f), own));
+    Value f = k.add(firstColumn, 8 * begin);
+    // Two numbers of each pair: of the bias here, and of each extra and each result below.
+    Values bias;
+    if (terms.bias) {
+      const View all = k.buffer(*terms.bias);
+      bias = access.load(all, k.boolean(true), f, together);
     }
     for (int64_t r = 0; r < product.rowsOfThread(); ++r) {
       Value number = k.add(k.add(row, product.firstRow()), 8 * r), isRow = k.less(number, rows);
       Value at = k.i64Of(number);
       Values factors;
-      if (dropout.op) {
-        Value f = columnOf(begin);
+      if (dropout.op)
         factors = dropout.factors(k.i64Of(k.min(number, k.sub(rows, 1))), f, together);
-      }
-      auto fourFrom = [&](int64_t pair) { return k.add(fourColumns, 8 * pair); };
-      auto conditionsOf = [&](int64_t pair) { return access.conditions(isRow, columnOf(pair)); };
       // All are loaded before the first store, which ptxas would let no later load pass: they wait for memory together.
-      SmallVector<Values> loaded; // for each extra, two numbers of each pair
-      for (BufferIndex extra : extras) {
-        const View line = k.rowOf(extra, at);
-        Values &numbers = loaded.emplace_back();
-        const bool narrow = extra.element().isBF16();
-        for (int64_t pair = begin; pair < begin + together; pair += narrow ? 4 : 1) {
-          if (narrow) {
-            llvm::append_range(numbers, loadPairs(k, line, isRow, fourFrom(pair), terms.columns()));
-          } else {
-            const View own = place(line, pair);
-            llvm::append_range(numbers, access.load(conditionsOf(pair), own));
-          }
-        }
+      SmallVector<Values> loaded;
+      for (BufferIndex extra : extras)
+        loaded.push_back(access.load(k.rowOf(extra, at), isRow, f, together));
+      SmallVector<Values> computed(op->getNumResults());
+      for (int64_t i = 0; i < 2 * together; ++i) {
+        Value y = product.sum(sums, r, begin + i / 2, i % 2);
+        if (terms.bias)
+          y = k.addf(y, bias[i]);
+        SmallVector<Value> values = {y};
+        for (const Values &numbers : loaded)
+          values.push_back(numbers[i]);
+        if (!terms.epilogue.empty())
+          values = evaluateEpilogue(k, terms.epilogue, values, dropout.op ? factors[i] : Value());
+        for (auto [numbers, value] : llvm::zip(computed, values))
+          numbers.push_back(value);
       }
-      SmallVector<Values> computed(results.size()); // the same for each result
-      for (int64_t pair = begin; pair < begin + together; ++pair)
-        for (int64_t i = 0; i < 2; ++i) {
-          Value y = product.sum(sums, r, pair, i);
-          if (terms.bias)
-            y = k.addf(y, bias[pair - begin][i]);
-          SmallVector<Value> arguments = {y};
-          for (const Values &numbers : loaded)
-            arguments.push_back(numbers[2 * (pair - begin) + i]);
-          if (!terms.epilogue.empty())
-            arguments =
-                evaluateEpilogue(k, terms.epilogue, arguments, dropout.op ? factors[2 * (pair - begin) + i] : Value());
-          for (auto [numbers, result] : llvm::zip(computed, arguments))
-            numbers.push_back(result);
-        }
-      for (auto [result, numbers] : llvm::zip(op->getResults(), computed)) {
-        if (result.use_empty())
-          continue;
-        const View line = k.rowOf(result, at);
-        for (int64_t pair = begin; pair < begin + together; pair += 4) {
-          ArrayRef<Value> four = ArrayRef<Value>(numbers).slice(2 * (pair - begin), 8);
-          if (line.element.isBF16())
-            storePairs(k, four, line, isRow, fourFrom(pair), terms.columns());
-          for (int64_t i = 0; !line.element.isBF16() && i < 4; ++i) {
-            const View own = place(line, pair + i);
-            access.store(conditionsOf(pair + i), four[2 * i], four[2 * i + 1], own);
-          }
-        }
-      }
+      for (auto [result, numbers] : llvm::zip(op->getResults(), computed))
+        if (!result.use_empty())
+          access.store(numbers, k.rowOf(result, at), isRow, f);
     }
   }
 }
@@ -215,7 +181,7 @@ Backend::KernelInfo emitByWarpgroups(KernelBuilder &k, const Terms &terms) {
 // Whether the architecture has warpgroups, and their kernel suits the product's shape and type. With few columns, the
 // time goes into reading the rows, which smaller tiles do just as well.
 bool suitsWarpgroups(const Architecture &architecture, const Terms &terms, std::optional<ComputeType> compute) {
-  return architecture.warpgroups && inBF16(compute) && terms.rows.element().isBF16() && terms.columns() > 64;
+  return WarpgroupTile::multiplies(architecture, compute, {terms.rows}) && terms.columns() > 64;
 }
 
 // The most rows for which small tiles are faster, or 0. While there are fewer large tiles than multiprocessors, they
@@ -328,12 +294,11 @@ struct WeightGradWork {
     access.include(dweight);
     for (int64_t r = 0; r < product.rowsOfThread(); ++r) {
       Value o = k.add(k.add(row, product.firstRow()), 8 * r), isRow = k.less(o, out);
-      for (int64_t pair = 0; pair < product.pairsOfThread(); ++pair) {
-        Value i = k.add(k.add(column, product.firstColumn()), 8 * pair);
-        Value element = k.i64Of(i);
-        const View own = dweight(k.i64Of(o), element);
-        access.store(access.conditions(isRow, i), product.sum(sums, r, pair, 0), product.sum(sums, r, pair, 1), own);
-      }
+      Values numbers;
+      for (int64_t i = 0; i < 2 * product.pairsOfThread(); ++i)
+        numbers.push_back(product.sum(sums, r, i / 2, i % 2));
+      const View line = dweight.row(k.i64Of(o));
+      access.store(numbers, line, isRow, k.add(column, product.firstColumn()));
     }
   }
   // Stores the sum of dy for the row `within` of the tile, where `condition` holds.
@@ -448,8 +413,7 @@ Backend::KernelInfo emitLinearWeightGradMerge(KernelBuilder &k, LinearWeightGrad
 struct LinearWeightGradKernels : GPUKernelOpInterface::ExternalModel<LinearWeightGradKernels, LinearWeightGradOp> {
   std::optional<Backend::KernelInfo> emitKernel(Operation *op, KernelBuilder &k) const {
     auto grad = cast<LinearWeightGradOp>(op);
-    auto isNarrow = [](Value rows) { return cast<RowsType>(rows.getType()).getElementType().isBF16(); };
-    return k.architecture.warpgroups && isNarrow(grad.getX()) && isNarrow(grad.getDy())
+    return WarpgroupTile::multiplies(k.architecture, grad.getCompute(), {grad.getDyMutable(), grad.getXMutable()})
                ? emitWeightGradByWarpgroups(k, grad)
                : emitLinearWeightGrad(k, grad);
   }

@@ -37,36 +37,17 @@ void PairAccess::include(BufferIndex i) {
   include(k.buffer(i).inRows(apart));
 }
 
-PairAccess::Conditions PairAccess::conditions(Value isLine, Value column) const {
+std::array<Value, 3> PairAccess::conditions(Value isLine, Value column) const {
   auto within = [&](int64_t i) { return k.both(isLine, k.less(column, columns - i)); };
   Value apart = k.equal(aligned, k.boolean(false));
   return {k.both(within(1), aligned), k.both(within(0), apart), k.both(within(1), apart)};
 }
 
-Values PairAccess::load(const Conditions &conditions, const View &p) const {
-  if (p.element.isBF16()) {
-    Value pair =
-        k.ptx("{ .reg .b16 low, high; mov.b16 low, 0; mov.b16 high, 0; @$1 ld.global.v2.b16 {low, high}, [$4]; @$2 "
-              "ld.global.b16 low, [$4]; @$3 ld.global.b16 high, [$4+2]; mov.b32 $0, {low, high}; }",
-              {conditions[0], conditions[1], conditions[2], p.data}, {k.i32})[0];
-    const std::array<Value, 2> halves = k.halvesOf(pair);
-    return {halves[0], halves[1]};
-  }
-  return k.ptx("mov.b32 $0, 0; mov.b32 $1, 0; @$2 ld.global.v2.b32 {$0, $1}, [$5]; @$3 ld.global.b32 $0, [$5]; @$4 "
-               "ld.global.b32 $1, [$5+4];",
-               {conditions[0], conditions[1], conditions[2], p.data}, {k.element, k.element});
-}
-
-void PairAccess::store(const Conditions &conditions, Value first, Value second, const View &p) const {
-  if (p.element.isBF16()) {
-    k.ptx(
-        "{ .reg .b16 low, high; mov.b32 {low, high}, $4; @$0 st.global.b32 [$3], $4; @$1 st.global.b16 [$3], low; @$2 "
-        "st.global.b16 [$3+2], high; }",
-        {conditions[0], conditions[1], conditions[2], p.data, k.pairOfBF16(first, second)}, {});
-    return;
-  }
-  k.ptx("@$0 st.global.v2.b32 [$3], {$4, $5}; @$1 st.global.b32 [$3], $4; @$2 st.global.b32 [$3+4], $5;",
-        {conditions[0], conditions[1], conditions[2], p.data, first, second}, {});
+std::pair<View, Value> PairAccess::piece(const View &line, Value isLine, Value column) const {
+  // A lane has its pairs 2 columns after those of the lane before it, and its piece 8.
+  Value lane = k.bitAnd(k.lane(), 3), own = k.add(column, k.mul(lane, 8 - 2)), element = k.i64Of(own);
+  const View place = (line + element).as(k.i32);
+  return {place, k.both(isLine, k.less(own, columns))};
 }
 
 // Element i of lane l becomes element l of lane i, for each four lanes.
@@ -85,33 +66,45 @@ static Values exchanged(KernelBuilder &k, Values own) {
   return own;
 }
 
-namespace {
-// The 16 bytes that a lane accesses.
-struct Piece {
-  Piece(KernelBuilder &k, const View &row, Value isRow, Value first, int64_t columns) {
-    Value column = k.add(first, k.mul(k.bitAnd(k.lane(), 3), 8)), element = k.i64Of(column);
-    isThere = k.both(isRow, k.less(column, columns));
-    data = (row + element).as(k.i32);
-  }
-  View data;
-  Value isThere;
-};
-} // namespace
-
-Values loadPairs(KernelBuilder &k, const View &row, Value isRow, Value first, int64_t columns) {
-  const Piece piece(k, row, isRow, first, columns);
+Values PairAccess::load(const View &line, Value isLine, Value column, int64_t pairs) const {
   Values numbers;
-  for (Value pair : exchanged(k, k.loadIf(piece.isThere, piece.data, 4)))
-    llvm::append_range(numbers, k.halvesOf(pair));
+  if (line.element.isBF16()) {
+    for (int64_t pair = 0; pair < pairs; pair += 4) {
+      const auto [place, isThere] = piece(line, isLine, k.add(column, 8 * pair));
+      llvm::append_range(numbers, k.halvesOf(exchanged(k, k.loadIf(isThere, place, 4))));
+    }
+    return numbers;
+  }
+  for (int64_t pair = 0; pair < pairs; ++pair) {
+    Value first = k.add(column, 8 * pair), element = k.i64Of(first);
+    const View place = line + element;
+    const std::array<Value, 3> when = conditions(isLine, first);
+    llvm::append_range(numbers, k.ptx("mov.b32 $0, 0; mov.b32 $1, 0; @$2 ld.global.v2.b32 {$0, $1}, [$5]; @$3 "
+                                      "ld.global.b32 $0, [$5]; @$4 ld.global.b32 $1, [$5+4];",
+                                      {when[0], when[1], when[2], place.data}, {k.element, k.element}));
+  }
   return numbers;
 }
 
-void storePairs(KernelBuilder &k, ArrayRef<Value> numbers, const View &row, Value isRow, Value first, int64_t columns) {
-  Values pairs;
-  for (int64_t i = 0; i < 8; i += 2)
-    pairs.push_back(k.pairOfBF16(numbers[i], numbers[i + 1]));
-  const Piece piece(k, row, isRow, first, columns);
-  k.storeIf(piece.isThere, exchanged(k, pairs), piece.data);
+void PairAccess::store(ArrayRef<Value> numbers, const View &line, Value isLine, Value column) const {
+  const auto pairs = static_cast<int64_t>(numbers.size() / 2);
+  if (line.element.isBF16()) {
+    for (int64_t pair = 0; pair < pairs; pair += 4) {
+      Values rounded;
+      for (int64_t i = 2 * pair; i < 2 * pair + 8; i += 2)
+        rounded.push_back(k.pairOfBF16(numbers[i], numbers[i + 1]));
+      const auto [place, isThere] = piece(line, isLine, k.add(column, 8 * pair));
+      k.storeIf(isThere, exchanged(k, rounded), place);
+    }
+    return;
+  }
+  for (int64_t pair = 0; pair < pairs; ++pair) {
+    Value first = k.add(column, 8 * pair), element = k.i64Of(first);
+    const View place = line + element;
+    const std::array<Value, 3> when = conditions(isLine, first);
+    k.ptx("@$0 st.global.v2.b32 [$3], {$4, $5}; @$1 st.global.b32 [$3], $4; @$2 st.global.b32 [$3+4], $5;",
+          {when[0], when[1], when[2], place.data, numbers[2 * pair], numbers[2 * pair + 1]}, {});
+  }
 }
 
 //===--------------------------------------------------------------------------------------------------------===//

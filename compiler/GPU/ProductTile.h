@@ -105,33 +105,31 @@ private:
   mlir::Value warpRow, warpColumn;
 };
 
-// Access without branches to lines in which a thread has pairs of adjacent columns: both at once if all lines are
-// aligned for that.
+// Access without branches to lines of which a thread has pairs of adjacent columns, 8 apart. Both elements of a pair
+// are accessed at once if all lines are aligned for that. Of a line of bf16, which has a multiple of 8 columns, the
+// four lanes that share it exchange pairs, so that each accesses 16 adjacent bytes: all lanes of the warp take part,
+// and have a multiple of four pairs.
 class PairAccess {
 public:
   PairAccess(KernelBuilder &k, int64_t columns);
   // Adds rows to the lines that will be accessed.
   void include(const View &rows);
   void include(BufferIndex i);
-  // How to access the pair at `column` (i32), if its line exists (i1): both elements at once, the first alone, the
-  // second alone.
-  using Conditions = std::array<mlir::Value, 3>;
-  Conditions conditions(mlir::Value isLine, mlir::Value column) const;
-  Values load(const Conditions &, const View &p) const;
-  void store(const Conditions &, mlir::Value first, mlir::Value second, const View &p) const;
+  // Two numbers of each of `pairs` pairs, the first of which is at `column` (i32), of a line that exists if `isLine`
+  // (i1). What does not exist is loaded as 0, and not stored.
+  Values load(const View &line, mlir::Value isLine, mlir::Value column, int64_t pairs) const;
+  void store(llvm::ArrayRef<mlir::Value> numbers, const View &line, mlir::Value isLine, mlir::Value column) const;
 
 private:
+  // Whether to access both elements of a pair at once, the first alone, the second alone.
+  std::array<mlir::Value, 3> conditions(mlir::Value isLine, mlir::Value column) const;
+  // The 16 bytes that a lane accesses for the four lanes whose pairs begin at `column` in this one, and whether they
+  // exist.
+  std::pair<View, mlir::Value> piece(const View &line, mlir::Value isLine, mlir::Value column) const;
+
   KernelBuilder &k;
   int64_t columns;
   mlir::Value aligned;
 };
-
-// Access to 32 columns, from `first` (i32) on, of a row of bf16 that begins at `row`. The four lanes that share the row
-// have four pairs of adjacent columns each, 8 apart: two numbers for each pair, in order. Lanes exchange pairs, so that
-// each accesses 16 adjacent bytes. `first` and `columns` are multiples of 8; where `isRow` is false or a column is not
-// within `columns`, nothing is stored, and loads give 0. All lanes of the warp take part.
-Values loadPairs(KernelBuilder &, const View &row, mlir::Value isRow, mlir::Value first, int64_t columns);
-void storePairs(KernelBuilder &, llvm::ArrayRef<mlir::Value> numbers, const View &row, mlir::Value isRow,
-                mlir::Value first, int64_t columns);
 
 } // namespace xfc::gpu

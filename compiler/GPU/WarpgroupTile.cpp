@@ -43,6 +43,12 @@ Backend::PackInfo emitPackBlocks(KernelBuilder &k, RankedTensorType weight) {
   return {blocks * blockSide * blockSide * 2, blocks};
 }
 
+bool WarpgroupTile::multiplies(const Architecture &architecture, std::optional<ComputeType> compute,
+                               ArrayRef<BufferIndex> rows) {
+  return architecture.warpgroups && compute == ComputeType::bf16 &&
+         llvm::all_of(rows, [](BufferIndex i) { return i.element().isBF16(); });
+}
+
 WarpgroupTile::WarpgroupTile(KernelBuilder &k, int64_t columns, const Operand &a, const BlockedWeight &b)
     : WarpgroupTile(k, columns, a, b, Operand(), /*sumsRows=*/false) {}
 WarpgroupTile::WarpgroupTile(KernelBuilder &k, int64_t columns, const Operand &a, const Operand &b, bool sumsRows)
@@ -209,7 +215,7 @@ void WarpgroupTile::multiply(Value row, Value column, const Term &inner,
 void WarpgroupTile::multiplyEach(Value row, int64_t end, int64_t inner, const std::function<Values()> &begin,
                                  const std::function<Values(Value, ArrayRef<Value>, Values)> &use,
                                  const std::function<void(Values)> &last) {
-  const Term k32 = k.i32Of(static_cast<int32_t>(inner));
+  Value depthOfTile = k.i32Of(static_cast<int32_t>(inner));
   auto eachTile = [&](Values s, const std::function<Values(Value, Turn &, Values)> &body) {
     const Turn first = firstTurn();
     s.append({first.stage, first.parity});
@@ -227,13 +233,13 @@ void WarpgroupTile::multiplyEach(Value row, int64_t end, int64_t inner, const st
   inRoles(
       [&] {
         last(eachTile(begin(), [&](Value column, Turn &turn, Values now) {
-          Values sums = consume(k32, turn);
+          Values sums = consume(depthOfTile, turn);
           return use(column, sums, std::move(now));
         }));
       },
       [&] {
         eachTile({}, [&](Value column, Turn &turn, Values now) {
-          produce(row, column, k32, turn);
+          produce(row, column, depthOfTile, turn);
           return now;
         });
       });

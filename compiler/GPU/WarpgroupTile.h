@@ -29,6 +29,9 @@ public:
   static constexpr int64_t clusterOfWeight = 2;
   const int64_t columns; // 128 or 256
 
+  // Whether the architecture has warpgroups, and they multiply these rows in this type.
+  static bool multiplies(const Architecture &, std::optional<ComputeType>, llvm::ArrayRef<BufferIndex> rows);
+
   // Allocates shared memory. Sets the builder's registers and cluster.
   WarpgroupTile(KernelBuilder &k, int64_t columns, const Operand &a, const BlockedWeight &b);
   // a^T b: k runs from line to line of both. With `sumsRows`, a thread whose firstColumn() is 0 has sums of the lines

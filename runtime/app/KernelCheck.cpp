@@ -35,14 +35,14 @@ class Side {
 public:
   Side(Engine &engine, std::string_view program, const xfc_shape &shape, std::span<const Binding> bindings)
       : engine(engine), run(engine.prepare(program, shape, bindings)) {
-    for (const Step &step : steps())
+    for (const Step &step : steps()) {
       for (const Place &place : step.buffers)
         if (place.kind == Place::Kind::Gradients)
           gradients.insert(place.offset);
-    for (const Step &step : steps())
       for (const LaunchResult &result : step.results)
         if (const Place &place = step.buffers[static_cast<size_t>(result.buffer)]; place.kind == Place::Kind::Arena)
           types[place.index] = result.type;
+    }
     gradients.insert(engine.module().parameterElements * bytesOf(engine.module().type));
   }
   const std::vector<Step> &steps() const { return run.program->steps; }

@@ -198,16 +198,16 @@ struct Memory {
   char *at(int64_t row, int64_t f) { return data() + (row * stride + f) * size(); }
   void allocate() { bytes.assign((count() * std::max(stride, width()) + 64) * size() + 256, static_cast<char>(0xff)); }
   void write() {
-    for (int64_t i = 0; i < count(); ++i)
-      for (int64_t f = 0; f < width(); ++f) {
-        double x = tensor.data[i * width() + f];
-        storeNumber(x, *dtypeOf(element), at(i, f), 0);
-      }
-  }
-  void read() {
+    const DType type = *dtypeOf(element);
     for (int64_t i = 0; i < count(); ++i)
       for (int64_t f = 0; f < width(); ++f)
-        tensor.data[i * width() + f] = numberAt(*dtypeOf(element), at(i, f), 0);
+        storeNumber(tensor.data[i * width() + f], type, at(i, f), 0);
+  }
+  void read() {
+    const DType type = *dtypeOf(element);
+    for (int64_t i = 0; i < count(); ++i)
+      for (int64_t f = 0; f < width(); ++f)
+        tensor.data[i * width() + f] = numberAt(type, at(i, f), 0);
   }
   bool untouched() const {
     return std::all_of(bytes.begin(), bytes.end(), [](char c) { return c == static_cast<char>(0xff); });

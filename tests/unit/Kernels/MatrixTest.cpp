@@ -526,7 +526,7 @@ TEST_P(WarpgroupMatrix, LinearInputGrad) {
   }
 }
 
-// Of few rows, of none, and of more than are summed at once.
+// Sums over few rows, over none, and over more than are summed at once.
 TEST_P(WarpgroupMatrix, WeightGradients) {
   for (const auto &[shape, extraStride, some] : cases) {
     const auto [in, out] = shape;
