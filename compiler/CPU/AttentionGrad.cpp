@@ -8,7 +8,7 @@ namespace xfc {
 namespace {
 
 // 48 x 128 probabilities and their gradients; for f32 heads of 64 features, scratch takes 280 KB in total.
-constexpr int64_t queryBlock = 48, keyBlock = 128;
+constexpr int64_t gradQueryBlock = 48, gradKeyBlock = 128;
 
 class AttentionGradKernel {
 public:
@@ -43,13 +43,14 @@ private:
 };
 
 AttentionGradKernel::AttentionGradKernel(KernelBuilder &k, AttentionGradOp op)
-    : k(k), op(op), tiles(k, op.getCompute(), std::max({op.getKeyDim(), op.getValueDim(), keyBlock, queryBlock})),
+    : k(k), op(op),
+      tiles(k, op.getCompute(), std::max({op.getKeyDim(), op.getValueDim(), gradKeyBlock, gradQueryBlock})),
       keyHeads(op.getKeyHeads()), sharing(static_cast<int64_t>(op.getHeads()) / keyHeads), keyDim(op.getKeyDim()),
       valueDim(op.getValueDim()), dOutput(op.getDoutputMutable()), q(op.getQMutable()), key(op.getKMutable()),
       value(op.getVMutable()), output(op.getOutputMutable()), lse(op.getLseMutable()) {
   keyStride = tiles.padded(keyDim);
   valueStride = tiles.padded(valueDim);
-  pairStride = keyBlock + 16; // not a power of two, so that rows spread over the cache's sets
+  pairStride = gradKeyBlock + 16; // not a power of two, so that rows spread over the cache's sets
   scale = op.getScale().convertToDouble();
   rate = op.getRate().convertToDouble();
   wantsQ = !op.getDq().use_empty();
@@ -61,19 +62,19 @@ AttentionGradKernel::AttentionGradKernel(KernelBuilder &k, AttentionGradOp op)
 Backend::KernelInfo AttentionGradKernel::emit() {
   HeadOfSequence at(k, keyHeads);
   at.setReach(k, op.getReach());
-  probabilities = area(queryBlock * pairStride).inRows(pairStride);
-  gradients = area(queryBlock * pairStride).inRows(pairStride);
+  probabilities = area(gradQueryBlock * pairStride).inRows(pairStride);
+  gradients = area(gradQueryBlock * pairStride).inRows(pairStride);
   auto elements = [&](int64_t count) { return area(count); };
-  queries = tiles.right(elements, queryBlock, keyDim, keyStride);
-  dOutputs = tiles.right(elements, queryBlock, valueDim, valueStride);
-  dQueries = area(queryBlock * keyStride).inRows(keyStride);
-  keys = tiles.right(elements, keyBlock, keyDim, keyStride);
-  keysTransposed = tiles.right(elements, keyDim, keyBlock, pairStride);
-  valuesTransposed = tiles.right(elements, valueDim, keyBlock, pairStride);
-  dKeys = area(keyBlock * keyStride).inRows(keyStride);
-  dValues = area(keyBlock * valueStride).inRows(valueStride);
-  factors = area(keyBlock);
-  tiles.prepare(elements, keyBlock);
+  queries = tiles.right(elements, gradQueryBlock, keyDim, keyStride);
+  dOutputs = tiles.right(elements, gradQueryBlock, valueDim, valueStride);
+  dQueries = area(gradQueryBlock * keyStride).inRows(keyStride);
+  keys = tiles.right(elements, gradKeyBlock, keyDim, keyStride);
+  keysTransposed = tiles.right(elements, keyDim, gradKeyBlock, pairStride);
+  valuesTransposed = tiles.right(elements, valueDim, gradKeyBlock, pairStride);
+  dKeys = area(gradKeyBlock * keyStride).inRows(keyStride);
+  dValues = area(gradKeyBlock * valueStride).inRows(valueStride);
+  factors = area(gradKeyBlock);
+  tiles.prepare(elements, gradKeyBlock);
   if (op.getBias()) {
     const int64_t distances = cast<RankedTensorType>(op.getBias().getType()).getDimSize(0);
     auto line = [&] { return Distances(k, at, area(Distances::size(distances)), distances); };
@@ -83,7 +84,7 @@ Backend::KernelInfo AttentionGradKernel::emit() {
   }
   clearKeys(at);
   if (rate > 0)
-    k.loop(0, keyBlock, k.lanes(), [&](Value j) { k.storePart(1, factors + j, k.lanes()); });
+    k.loop(0, gradKeyBlock, k.lanes(), [&](Value j) { k.storePart(1, factors + j, k.lanes()); });
   at.eachSharing(k, sharing, [&] { head(at); });
   return {{Partition::Unit::Sequences, 1, keyHeads}, size * k.bytes()};
 }
@@ -111,16 +112,16 @@ void AttentionGradKernel::head(HeadOfSequence &at) {
   if (wantsQ)
     tiles.zeroOut(at.rows(k, op.getDq(), keyDim, at.firstQuery), at.queries, keyDim);
   Value zero = k.index(0);
-  k.loop(0, at.keys, keyBlock, [&](Value j) {
-    Value all = k.min(keyBlock, k.sub(at.keys, j));
+  k.loop(0, at.keys, gradKeyBlock, [&](Value j) {
+    Value all = k.min(gradKeyBlock, k.sub(at.keys, j));
     packKeys(at, j, all);
     clearScratch(dKeys, keyStride, all);
     clearScratch(dValues, valueStride, all);
-    k.loop(0, at.queries, queryBlock, [&](Value i) {
-      Value rows = k.min(queryBlock, k.sub(at.queries, i));
-      Value count = k.min(keyBlock, k.sub(at.largestLimit(k, i, rows), j)), any = k.less(0, count);
+    k.loop(0, at.queries, gradQueryBlock, [&](Value i) {
+      Value rows = k.min(gradQueryBlock, k.sub(at.queries, i));
+      Value count = k.min(gradKeyBlock, k.sub(at.largestLimit(k, i, rows), j)), any = k.less(0, count);
       if (at.reach) {
-        Value end = k.add(j, keyBlock);
+        Value end = k.add(j, gradKeyBlock);
         any = k.both(any, k.less(at.first(k, i, zero), end));
       }
       k.when(any, [&] { queryStep(at, i, rows, j, count); });

@@ -139,8 +139,6 @@ List normalized(KernelBuilder &k, const List &list, Value lse) {
   return {k.select(some, list.tokens, none.tokens), k.select(some, logProbs, none.numbers)};
 }
 
-int64_t widthOf(Value rows) { return cast<RowsType>(rows.getType()).getFeatures(); }
-
 } // namespace
 
 void storeTokens(KernelBuilder &k, Value tokens, const View &p) { k.store(tokens, p); }

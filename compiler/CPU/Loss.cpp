@@ -76,8 +76,6 @@ Value rowSum(KernelBuilder &k, const View &row, int64_t width) {
   return rowTotal(k, row, width, k.splat(0), [](Value, int64_t, Value x) { return x; });
 }
 
-int64_t widthOf(Value rows) { return cast<RowsType>(rows.getType()).getFeatures(); }
-
 } // namespace
 
 Value emitLogSumExp(KernelBuilder &k, const View &row, int64_t width) {

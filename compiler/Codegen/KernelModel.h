@@ -1,4 +1,4 @@
-// Attaches a target's kernel interface to an op, implemented by the op's emitter.
+// What the emitters of all targets need: how an op gets a target's kernel interface, and the sizes of its values.
 #pragma once
 
 #include "Dialect/XFC.h"
@@ -13,5 +13,8 @@ struct KernelModel<Interface, emitter> : Interface::template ExternalModel<Kerne
   Info emitKernel(mlir::Operation *op, Builder &k) const { return emitter(k, mlir::cast<Op>(op)); }
   static void attach(mlir::MLIRContext &context) { Op::template attachInterface<KernelModel>(context); }
 };
+
+// The features of each of these rows.
+inline int64_t widthOf(mlir::Value rows) { return mlir::cast<RowsType>(rows.getType()).getFeatures(); }
 
 } // namespace xfc

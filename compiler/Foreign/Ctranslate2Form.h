@@ -11,7 +11,6 @@ namespace xfc::ctranslate2 {
 
 inline constexpr const char *specification = "TransformerSpec";
 inline constexpr uint32_t revision = 7; // of the specification, the latest
-inline constexpr const char *stackNames[2] = {"encoder", "decoder"};
 
 // An attention, which computes the same in every layer.
 struct Attention {

@@ -11,8 +11,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Steps = std::vector<StepDescription>;
 
-const char *const names[2] = {"encoder", "decoder"};
-
 // The first step of a kind (and of a name, if given) in these steps and those nested in them, or null.
 template <typename Kind> const StepDescription *findStep(const Steps &steps, std::string_view name = "") {
   for (const StepDescription &step : steps) {
@@ -123,7 +121,7 @@ public:
       return "tokens.source_eos: false" + where("true");
     for (bool decoder : {false, true}) {
       const StackDescription &a = stackOf(model, decoder), &b = stackOf(other, decoder);
-      const std::string stack = names[decoder];
+      const std::string stack = stackNames[decoder];
       for (const auto &[part, path] :
            {std::pair(&StackDescription::input, ".input"), std::pair(&StackDescription::layer, ".layer"),
             std::pair(&StackDescription::output, ".output")})
@@ -200,7 +198,7 @@ Json describeStacks(const Description &model) {
   Json json;
   for (bool decoder : {false, true}) {
     const StackDescription &stack = stackOf(model, decoder);
-    const std::string name = names[decoder], layer = name + ".layer";
+    const std::string name = stackNames[decoder], layer = name + ".layer";
     const auto &embedding = required<step::Embedding>(stack.input, name + ".input", "embedding");
     const auto &attention = required<step::Attention>(stack.layer, layer, "attention");
     if (!decoder) {
@@ -352,7 +350,7 @@ ctranslate2::Form describeCtranslate2(const Description &model) {
   ctranslate2::Form form;
   for (bool decoder : {false, true}) {
     const StackDescription &from = stackOf(model, decoder);
-    const std::string name = names[decoder], layer = name + ".layer";
+    const std::string name = stackNames[decoder], layer = name + ".layer";
     const auto &embedding = required<step::Embedding>(from.input, name + ".input", "embedding");
     const auto *gated = find<step::Gated>(from.layer);
     const auto [eps, rms] = normIn(from.layer, layer);

@@ -91,7 +91,7 @@ public:
         model.description["share"] = Json::array();
       model.description["share"].push_back({"encoder.pos.weight", "decoder.pos.weight"});
     }
-    for (const char *stack : {"encoder", "decoder"})
+    for (const char *stack : stackNames)
       setNormEps(model.description[stack], 1e-6); // Marian's
     model.notes.insert(model.notes.end(), notes.begin(), notes.end());
     Json generation = generationOf(model.notes);

@@ -58,7 +58,7 @@ void setNormEps(Json &steps, double eps) {
 }
 
 void leaveOutFinalNorms(ForeignModel &model) {
-  for (const char *stack : {"encoder", "decoder"})
+  for (const char *stack : stackNames)
     model.description[stack]["output"] = Json::array();
   std::erase_if(model.tensors, [](const TensorName &name) {
     return name.ours.starts_with("encoder.norm.") || name.ours.starts_with("decoder.norm.");

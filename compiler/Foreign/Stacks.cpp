@@ -9,8 +9,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-const char *const names[2] = {"encoder", "decoder"};
-
 Json norm(const char *name) { return {{"op", "layer_norm"}, {"name", name}}; }
 
 } // namespace
@@ -89,7 +87,7 @@ Stacks::Stacks(const Config &config, StacksForm given) : config(config), form(st
   dModel = config.integer("d_model", 1, mostFeatures, 1024);
   maxLength = config.integer("max_position_embeddings", 1, maxPositions, form.maxLength);
   for (int i : {0, 1}) {
-    const std::string stack = names[i];
+    const std::string stack = stackNames[i];
     layers[i] = config.integer(stack + "_layers", 1, mostLayers, 12);
     heads[i] = config.integer(stack + "_attention_heads", 1, mostFeatures, 16);
     ffn[i] = config.integer(stack + "_ffn_dim", 1, mostFeatures, 4096);
@@ -109,7 +107,7 @@ Stacks::Stacks(const Config &config, StacksForm given) : config(config), form(st
 std::string Stacks::perStack(const char *name, bool decoder) const {
   const std::string text = name;
   const int64_t *both = text == "heads" ? heads : ffn;
-  return both[0] == both[1] ? text : std::string(names[decoder]) + "_" + text;
+  return both[0] == both[1] ? text : std::string(stackNames[decoder]) + "_" + text;
 }
 
 Json Stacks::params() const {
@@ -202,13 +200,13 @@ Json Stacks::stack(bool decoder, const Json &positions) {
   add("ffn_norm", std::move(feedForward));
 
   return {{"input", std::move(input)},
-          {"layers", std::string("$") + names[decoder] + "_layers"},
+          {"layers", std::string("$") + stackNames[decoder] + "_layers"},
           {"layer", std::move(layer)},
           {"output", form.preNorm ? Json::array({norm("norm")}) : Json::array()}};
 }
 
 void Stacks::mapStack(bool decoder, bool table, std::vector<TensorName> &tensors) const {
-  const std::string ours = std::string(names[decoder]) + ".", theirs = "model." + ours;
+  const std::string ours = std::string(stackNames[decoder]) + ".", theirs = "model." + ours;
   const auto map = [&](const std::string &a, const std::string &b, bool bias = true) {
     tensors.push_back({ours + a + ".weight", theirs + b + ".weight"});
     if (bias)
@@ -255,7 +253,7 @@ ForeignModel Stacks::build(const Weights &weights, const Json &positions, const 
     json["share"] = std::move(share);
 
   for (bool decoder : {false, true}) {
-    json[names[decoder]] = stack(decoder, positions);
+    json[stackNames[decoder]] = stack(decoder, positions);
     mapStack(decoder, positions["kind"] == "learned", model.tensors);
   }
   if (config.has("label_smoothing"))
@@ -267,7 +265,7 @@ ForeignModel Stacks::build(const Weights &weights, const Json &positions, const 
 
   // If all three tables are separate, nothing reads the one they would share.
   model.redundant = {"encoder.version", "decoder.version", "shared.weight"};
-  for (const std::string stack : names)
+  for (const std::string stack : stackNames)
     if (const double rate = config.number(stack + "_layerdrop", 0, 1, false, 0); rate > 0)
       model.notes.push_back(config.file() + ": " + stack + "_layerdrop: no step skips whole layers, so it is ignored");
   return model;

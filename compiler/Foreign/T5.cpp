@@ -7,8 +7,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-const char *const names[2] = {"encoder", "decoder"};
-
 class T5 {
 public:
   T5(const Config &config, const Weights &weights) : config(config), weights(weights) {
@@ -69,7 +67,7 @@ public:
                       {"source_eos", true}};
     json["share"] = Json::array(); // only reserves its place in the order of keys; it is known last
     for (bool decoder : {false, true})
-      json[names[decoder]] = stack(decoder);
+      json[stackNames[decoder]] = stack(decoder);
     json["head"] = Json::array();
     if (scaled)
       json["head"].push_back({{"op", "scale"}, {"by", "rsqrt_dim"}});
@@ -87,10 +85,10 @@ public:
 
 private:
   static std::string layerOf(bool decoder, int64_t i) {
-    return std::string(names[decoder]) + ".layers." + std::to_string(i) + ".";
+    return std::string(stackNames[decoder]) + ".layers." + std::to_string(i) + ".";
   }
   static std::string blockOf(bool decoder, int64_t i) {
-    return std::string(names[decoder]) + ".block." + std::to_string(i) + ".layer.";
+    return std::string(stackNames[decoder]) + ".block." + std::to_string(i) + ".layer.";
   }
 
   // Maps a tensor of every layer. `place` is the index of its branch in the family's names.
@@ -169,7 +167,7 @@ private:
     body.push_back({{"op", "linear"}, {"name", "ffn.out"}, {"features", "$d_model"}, {"bias", false}});
     map(decoder, place, "ffn.out", "DenseReluDense.wo");
     add("ffn_norm", std::move(body));
-    const std::string stack = names[decoder];
+    const std::string stack = stackNames[decoder];
     model.tensors.push_back({stack + ".norm.weight", stack + ".final_layer_norm.weight"});
     const Json embedding = {{"op", "embedding"},
                             {"name", "embed"},

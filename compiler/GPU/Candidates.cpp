@@ -79,8 +79,6 @@ SmallVector<Candidates::Candidate> Candidates::best(RowTeam &team, Values list) 
   return found;
 }
 
-static int64_t widthOf(Value rows) { return cast<RowsType>(rows.getType()).getFeatures(); }
-
 // Stores one row's results, in one thread. Numbers are relative to `lse`, if given; one that is not a number then is no
 // candidate.
 template <typename Op>

@@ -202,7 +202,7 @@ static std::string operandsOf(int64_t from, int64_t n) {
     list += (i > from ? ", $" : "$") + std::to_string(i);
   return n > 1 ? "{" + list + "}" : list;
 }
-static std::string widthOf(int64_t n) { return n > 1 ? ".v" + std::to_string(n) : ""; }
+static std::string vectorOf(int64_t n) { return n > 1 ? ".v" + std::to_string(n) : ""; }
 
 // Numbers of 16 bits are accessed in pairs, as numbers of 32 bits, unless there is only one.
 Values KernelBuilder::loadIf(Value condition, const View &p, int64_t n) {
@@ -212,7 +212,7 @@ Values KernelBuilder::loadIf(Value condition, const View &p, int64_t n) {
   std::string code;
   for (int64_t i = 0; i < n; ++i)
     code += "mov" + type + " $" + std::to_string(i) + ", 0; ";
-  code += "@$" + std::to_string(n) + " ld.global" + widthOf(n) + type + " " + operandsOf(0, n) + ", [$" +
+  code += "@$" + std::to_string(n) + " ld.global" + vectorOf(n) + type + " " + operandsOf(0, n) + ", [$" +
           std::to_string(n + 1) + "];";
   if (!p.element.isBF16())
     return ptx(code, {condition, p.data}, SmallVector<Type>(n, p.element));
@@ -233,7 +233,7 @@ void KernelBuilder::storeIf(Value condition, ArrayRef<Value> values, const View 
   const auto n = static_cast<int64_t>(stored.size());
   SmallVector<Value> operands = {condition, p.data};
   operands.append(stored.begin(), stored.end());
-  ptx("@$0 st.global" + widthOf(n) + ".b" + std::to_string(8 * bytesOf(to.element)) + " [$1], " + operandsOf(2, n) +
+  ptx("@$0 st.global" + vectorOf(n) + ".b" + std::to_string(8 * bytesOf(to.element)) + " [$1], " + operandsOf(2, n) +
           ";",
       operands, {});
 }

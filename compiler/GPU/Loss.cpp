@@ -8,8 +8,6 @@ using namespace mlir;
 namespace xfc::gpu {
 namespace {
 
-int64_t widthOf(Value rows) { return cast<RowsType>(rows.getType()).getFeatures(); }
-
 Value rowSum(KernelBuilder &k, RowInMemory &row, const View &from) {
   return row.sum(row.loop(from, {k.scalar(0)}, [&](Value, const Values &x, Values s) -> Values {
     for (Value v : x)

@@ -14,6 +14,9 @@
 
 namespace xfc {
 
+// What model.json calls its two stacks.
+inline constexpr const char *stackNames[2] = {"encoder", "decoder"};
+
 struct StackDescription {
   std::vector<StepDescription> input, layer, output;
   int64_t layers = 0;

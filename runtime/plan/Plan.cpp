@@ -349,9 +349,9 @@ template <typename Direction> void fields(Archive<Direction> &archive, Module &m
           module.sourceEos, module.parameters, module.states, module.packed, module.tables, module.kernels);
 }
 
-// Limits for the indices and offsets in a program: how many kernels, packed weights and tables its module has, and how
-// many bytes the blocks of parameters and states hold.
-struct Extents {
+// IndexLimits for the indices and offsets in a program: how many kernels, packed weights and tables its module has, and
+// how many bytes the blocks of parameters and states hold.
+struct IndexLimits {
   size_t kernels, packed, tables;
   int64_t parameterBytes;
   std::vector<int64_t> stateBytes; // of each state's block
@@ -360,23 +360,23 @@ struct Extents {
 // Checks that every index refers to something, and that every size and offset is within bounds.
 class Checker {
 public:
-  explicit Checker(const Extents &extents) : extents(extents) {}
+  explicit Checker(const IndexLimits &limits) : limits(limits) {}
 
   // Computes the limits for the programs of this module. The numbers they are computed from are checked first, so that
   // nothing overflows.
-  static Extents extentsOf(const Module &module) {
+  static IndexLimits limitsOf(const Module &module) {
     type(module.type);
     number(module.parameterElements);
-    Extents extents{module.kernels.size(),
-                    module.packed.size(),
-                    module.tables.size(),
-                    module.parameterElements * bytesOf(module.type),
-                    {}};
+    IndexLimits limits{module.kernels.size(),
+                       module.packed.size(),
+                       module.tables.size(),
+                       module.parameterElements * bytesOf(module.type),
+                       {}};
     for (const OptimizerState &state : module.states) {
       number(state.elements);
-      extents.stateBytes.push_back(module.elementsOf(state) * bytesOf(module.type));
+      limits.stateBytes.push_back(module.elementsOf(state) * bytesOf(module.type));
     }
-    return extents;
+    return limits;
   }
 
   // Checks everything but the programs.
@@ -409,7 +409,7 @@ public:
       other(kernel.merge, module);
     }
     for (const Packed &packed : module.packed) {
-      index(packed.kernel, extents.kernels);
+      index(packed.kernel, limits.kernels);
       place(packed.source, Program());
       number(packed.bytes);
       number(packed.chunks);
@@ -445,7 +445,7 @@ public:
       number(output.stride);
     }
     for (const Step &step : program.steps) {
-      index(step.kernel, extents.kernels);
+      index(step.kernel, limits.kernels);
       within(step.set, 0, XFC_ROW_SETS - 1);
       within(step.keySet, 0, XFC_ROW_SETS - 1);
       within(step.keys, -1, XFC_KEY_STRUCTURES - 1);
@@ -532,17 +532,17 @@ private:
     case Kind::Parameters:
     case Kind::Gradients:
       require(place.index == 0);
-      bytes = extents.parameterBytes;
+      bytes = limits.parameterBytes;
       break;
     case Kind::State:
-      index(place.index, extents.stateBytes.size());
-      bytes = extents.stateBytes[place.index];
+      index(place.index, limits.stateBytes.size());
+      bytes = limits.stateBytes[place.index];
       break;
     case Kind::Packed:
-      index(place.index, extents.packed);
+      index(place.index, limits.packed);
       break;
     case Kind::Table:
-      index(place.index, extents.tables);
+      index(place.index, limits.tables);
       break;
     case Kind::Argument: {
       index(place.index, program.arguments.size());
@@ -557,7 +557,7 @@ private:
     within(place.offset, 0, std::max<int64_t>(bytes - 1, 0));
   }
 
-  const Extents &extents;
+  const IndexLimits &limits;
 };
 
 } // namespace
@@ -568,19 +568,19 @@ private:
 
 struct ProgramList::Entry {
   explicit Entry(Program program) : name(program.name), program(std::move(program)) {}
-  Entry(std::string name, std::span<const uint8_t> bytes, std::shared_ptr<const Extents> extents)
-      : name(std::move(name)), bytes(bytes), extents(std::move(extents)) {}
+  Entry(std::string name, std::span<const uint8_t> bytes, std::shared_ptr<const IndexLimits> limits)
+      : name(std::move(name)), bytes(bytes), limits(std::move(limits)) {}
 
   Program &read() {
     const std::lock_guard guard(reading);
-    if (extents) {
+    if (limits) {
       Program found{.name = name};
       Archive<Reader> archive(bytes.data(), bytes.size());
       archive(found);
       archive.finish();
-      Checker(*extents).program(found);
+      Checker(*limits).program(found);
       program = std::move(found);
-      extents.reset();
+      limits.reset();
     }
     return program;
   }
@@ -591,7 +591,7 @@ private:
   std::mutex reading;
   Program program;
   std::span<const uint8_t> bytes;
-  std::shared_ptr<const Extents> extents; // what the program is checked against; null once it is read
+  std::shared_ptr<const IndexLimits> limits; // what the program is checked against; null once it is read
 };
 
 ProgramList::ProgramList() = default;
@@ -650,11 +650,11 @@ public:
     archive(names, sizes);
     if (sizes.size() != names.size())
       damaged();
-    const auto extents = std::make_shared<const Extents>(Checker::extentsOf(module));
-    Checker(*extents).run(module);
+    const auto limits = std::make_shared<const IndexLimits>(Checker::limitsOf(module));
+    Checker(*limits).run(module);
     for (size_t i = 0; i < names.size(); ++i)
       module.programs.entries.push_back(
-          std::make_unique<ProgramList::Entry>(std::move(names[i]), archive.skip(sizes[i]), extents));
+          std::make_unique<ProgramList::Entry>(std::move(names[i]), archive.skip(sizes[i]), limits));
     archive.finish();
   }
 };

@@ -11,7 +11,7 @@ namespace xfc {
 
 namespace {
 
-using Json = nlohmann::json;
+using Fields = nlohmann::json;
 
 [[noreturn]] void refuse(const std::string &what) { throw RefusedRequest(400, what); }
 
@@ -26,8 +26,8 @@ void checkText(const std::string &name, const std::string &text) {
 }
 
 // The fields of a form, as strings. Of those that come several times, the values are a list.
-Json formFields(std::string_view body) {
-  Json fields = Json::object();
+Fields formFields(std::string_view body) {
+  Fields fields = Fields::object();
   while (!body.empty()) {
     const std::string_view field = body.substr(0, std::min(body.find('&'), body.size()));
     body.remove_prefix(std::min(field.size() + 1, body.size()));
@@ -38,24 +38,24 @@ Json formFields(std::string_view body) {
     checkText(name, value);
     if (name.empty())
       continue;
-    if (Json &known = fields[name]; known.is_null())
+    if (Fields &known = fields[name]; known.is_null())
       known = std::move(value);
     else if (known.is_array())
       known.push_back(std::move(value));
     else
-      known = Json::array({known, std::move(value)});
+      known = Fields::array({known, std::move(value)});
   }
   return fields;
 }
 
-Json fieldsOf(std::string_view contentType, std::string_view body, bool forms) {
+Fields fieldsOf(std::string_view contentType, std::string_view body, bool forms) {
   if (forms && isType(contentType, "application/x-www-form-urlencoded"))
     return formFields(body);
   if (!contentType.empty() && !isType(contentType, "application/json"))
     throw RefusedRequest(415, "Content-Type: expected application/json" +
                                   std::string(forms ? " or application/x-www-form-urlencoded" : ""));
   try {
-    Json fields = parseJson(body, "", body.size());
+    Fields fields = parseJson(body, "", body.size());
     if (!fields.is_object())
       refuse("the body is not a JSON object, such as {\"q\": \"...\"}");
     return fields;
@@ -66,7 +66,7 @@ Json fieldsOf(std::string_view contentType, std::string_view body, bool forms) {
   }
 }
 
-std::string stringField(const Json &fields, const std::string &name) {
+std::string stringField(const Fields &fields, const std::string &name) {
   const auto found = fields.find(name);
   if (found == fields.end() || found->is_null())
     return "";
@@ -75,13 +75,13 @@ std::string stringField(const Json &fields, const std::string &name) {
   return found->get<std::string>();
 }
 
-std::vector<std::string> stringsOf(const Json &value, const std::string &name) {
+std::vector<std::string> stringsOf(const Fields &value, const std::string &name) {
   if (value.is_string())
     return {value.get<std::string>()};
   if (!value.is_array())
     refuse(name + ": expected a string or a list of strings, found " + shownJson(value));
   std::vector<std::string> texts;
-  for (const Json &element : value) {
+  for (const Fields &element : value) {
     if (!element.is_string())
       refuse(name + ": expected strings, found " + shownJson(element));
     texts.push_back(element.get<std::string>());
@@ -89,7 +89,7 @@ std::vector<std::string> stringsOf(const Json &value, const std::string &name) {
   return texts;
 }
 
-TranslationRequest readCommon(const Json &fields) {
+TranslationRequest readCommon(const Fields &fields) {
   TranslationRequest request;
   const auto q = fields.find("q");
   if (q == fields.end())
@@ -103,7 +103,7 @@ TranslationRequest readCommon(const Json &fields) {
 }
 
 // The value of an option as a word of a command line.
-std::string wordOf(const std::string &name, const Json &value) {
+std::string wordOf(const std::string &name, const Fields &value) {
   if (value.is_string())
     return value.get<std::string>();
   if (value.is_boolean() || value.is_number())
@@ -112,7 +112,7 @@ std::string wordOf(const std::string &name, const Json &value) {
     refuse(escaped(name) + ": expected a number, a string, true or false, or a list of tokens, found " +
            shownJson(value));
   std::string words;
-  for (const Json &element : value) {
+  for (const Fields &element : value) {
     if (!element.is_string() && !element.is_number_integer())
       refuse(escaped(name) + ": expected tokens, found " + shownJson(element));
     words += (words.empty() ? "" : " ") + (element.is_string() ? element.get<std::string>() : element.dump());
@@ -131,7 +131,7 @@ std::vector<Document> TranslationRequest::documents() const {
 }
 
 TranslationRequest readLibreTranslate(std::string_view contentType, std::string_view body, int mostAlternatives) {
-  const Json fields = fieldsOf(contentType, body, /*forms=*/true);
+  const Fields fields = fieldsOf(contentType, body, /*forms=*/true);
   TranslationRequest request = readCommon(fields);
   for (const char *name : {"source", "target"})
     if (!fields.contains(name))
@@ -141,7 +141,7 @@ TranslationRequest readLibreTranslate(std::string_view contentType, std::string_
     refuse(shownJson(format) + " format is not supported; expected text or html");
   request.html = format == "html";
   if (const auto given = fields.find("alternatives"); given != fields.end() && !given->is_null()) {
-    const std::optional<Json> number = given->is_string() ? jsonIn(given->get<std::string>()) : *given;
+    const std::optional<Fields> number = given->is_string() ? jsonIn(given->get<std::string>()) : *given;
     if (!number || !number->is_number_integer() || *number < 0)
       refuse("alternatives: expected a whole number from 0 on, found " + shownJson(*given));
     if (*number > mostAlternatives)
@@ -153,7 +153,7 @@ TranslationRequest readLibreTranslate(std::string_view contentType, std::string_
 }
 
 TranslationRequest readTranslate(std::string_view contentType, std::string_view body) {
-  const Json fields = fieldsOf(contentType, body, /*forms=*/false);
+  const Fields fields = fieldsOf(contentType, body, /*forms=*/false);
   TranslationRequest request = readCommon(fields);
   for (const auto &[name, value] : fields.items())
     if (name == "prefix") {

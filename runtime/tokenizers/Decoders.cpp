@@ -66,7 +66,7 @@ void byteFallback(std::vector<std::string> &tokens) {
   tokens = std::move(result);
 }
 
-Decoder metaspace(const JsonFields &settings) {
+Decoder metaspaceDecoder(const JsonFields &settings) {
   return [space = Metaspace(settings)](std::vector<std::string> &tokens) {
     bool first = space.prepend != Metaspace::Prepend::Never;
     for (std::string &token : tokens) {
@@ -120,7 +120,7 @@ std::vector<Decoder> readDecoders(const JsonFields &decoder) {
   if (type == "ByteLevel")
     return {byteLevel};
   if (type == "Metaspace")
-    return {metaspace(decoder)};
+    return {metaspaceDecoder(decoder)};
   if (type == "ByteFallback")
     return {byteFallback};
   if (type == "Fuse")

@@ -71,7 +71,7 @@ PreTokenizer byteLevel(const JsonFields &settings) {
   };
 }
 
-PreTokenizer metaspace(const JsonFields &settings) {
+PreTokenizer metaspacePreTokenizer(const JsonFields &settings) {
   return [space = Metaspace(settings)](std::vector<Word> &words) {
     for (Word &word : words) {
       std::string text;
@@ -169,7 +169,7 @@ std::vector<PreTokenizer> readPreTokenizers(const JsonFields &preTokenizer) {
   if (type == "ByteLevel")
     return {byteLevel(preTokenizer)};
   if (type == "Metaspace")
-    return {metaspace(preTokenizer)};
+    return {metaspacePreTokenizer(preTokenizer)};
   if (type == "WhitespaceSplit")
     return {splitAtWhiteSpace};
   if (type == "Whitespace")

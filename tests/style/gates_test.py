@@ -168,6 +168,18 @@ class Gates(unittest.TestCase):
         (self.root / "compiler/part/a.cpp").write_text("int a() { return unknown; }\n")
         self.assertIn("unknown", self.run_tidy("1/10").stderr)
 
+    def test_tidy_compiles_edited_files_alone(self):
+        self.prepare_tidy(a="#include <string>\nstd::string a() { return {}; }\n", b="#include <string>\nstd::string b() { return {}; }\n")
+        git = ["git", "-c", "user.name=tester", "-c", "user.email=tester@example.org", "-C", self.root]
+        subprocess.run([*git, "init", "--quiet"], check=True)
+        subprocess.run([*git, "add", "compiler"], check=True)
+        for number in range(5):
+            subprocess.run([*git, "commit", "--quiet", "--allow-empty", "--message", str(number)], check=True)
+        (self.root / "compiler/part/a.cpp").write_text("#include <string>\nstd::string a() { return {}; } // edited\n")
+        self.assertEqual(self.run_tidy().stdout, "2 files, read in 1 runs, 1 also alone\n")
+        (self.root / "compiler/part/b.cpp").write_text("std::string b() { return {}; }\n")  # a.cpp comes first, and includes the header
+        self.assertIn("b.cpp:1:1: error: use of undeclared identifier 'std'", self.run_tidy().stderr)
+
 
 if __name__ == "__main__":
     unittest.main()

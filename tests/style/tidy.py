@@ -3,14 +3,14 @@
 Folders take turns, since checking all of them takes minutes: a folder is checked if one of the last commits or an edit touched it, and
 otherwise in every nth commit; the exit status is 77, which ctest shows as skipped, if it is not. With XFC_TIDY=all in the environment, or without a commit history, every folder is checked.
 
-Reading MLIR's headers takes longer than all checks, so clang-tidy reads one generated file that includes all .cpp files of the folder.
+Reading MLIR's headers takes longer than all checks, so clang-tidy reads one generated file that includes all .cpp files of the folder. Files
+that one of the last commits or an edit touched are also compiled alone, so that each includes what it needs.
 Files with a name that would hide or redefine another file's go into separate generated files. A clean result is recorded in the build
 folder under a hash of everything that was read, so that a second run takes no time.
 
 usage: tidy.py ROOT BUILD CLANG_TIDY FOLDER TURN    (FOLDER: relative to ROOT, e.g. compiler/GPU; TURN: number/count, e.g. 3/20)
 """
 import hashlib
-import json
 import os
 import pathlib
 import re
@@ -18,6 +18,8 @@ import shlex
 import subprocess
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import compile_commands
 
 RECENT = 4  # commits whose folders are checked
 # Where custom-unordered-ops is checked.
@@ -28,6 +30,12 @@ def git(root, *words):
     """git's output, or None if there is no repository or the history is too short."""
     done = subprocess.run(["git", "-C", root, *words], capture_output=True, text=True)
     return done.stdout if done.returncode == 0 else None
+
+
+def edited(root, folder):
+    """The C++ files of the folder that one of the last commits or an edit touched, or none if the history is too short."""
+    changed = git(root, "diff", "--name-only", "--diff-filter=d", f"HEAD~{RECENT}", "--", f"{folder}/") or ""
+    return [root / name for name in changed.split() if name.endswith(".cpp") and pathlib.Path(name).parent == pathlib.Path(folder)]
 
 
 def is_due(root, folder, turn):
@@ -43,7 +51,7 @@ def is_due(root, folder, turn):
 def flags_of(root, build, folder):
     """Include paths, definitions and warnings of the folder's compile commands. Generated and external headers become system headers: they are not checked."""
     flags = {}
-    for entry in json.loads((build / "compile_commands.json").read_text()):
+    for entry in compile_commands.entries(build):
         if pathlib.Path(entry["file"]).parent != root / folder:
             continue
         words = iter(shlex.split(entry["command"]))
@@ -153,10 +161,16 @@ def main():
 
     groups = groups_of(root, flags, files)
     said = [text for text in (check(tidy, root, flags, work, group) for group in groups) if text]
+    # Neither here nor in the build (XFC_UNITY) is a file compiled alone, which finds what it uses without including it.
+    alone = [] if said else edited(root, folder)
+    for file in alone:
+        done = subprocess.run([tidy.replace("clang-tidy", "clang++"), "-fsyntax-only", "-w", *flags, file], capture_output=True, text=True)
+        if done.returncode:
+            said.append(done.stderr.strip())
     if said:
         sys.exit("\n".join(said).replace(f"{root}/", ""))
     stamp.write_text(sha.hexdigest())
-    print(f"{len(files)} files, read in {len(groups)} runs")
+    print(f"{len(files)} files, read in {len(groups)} runs" + (f", {len(alone)} also alone" if alone else ""))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ in a copy of the tree, without generating code, against the output of mlir-tblge
 usage: walkthrough.py ROOT BUILD MLIR_TBLGEN LLVM_INCLUDE_DIR
 """
 import concurrent.futures
-import json
 import os
 import pathlib
 import re
@@ -16,6 +15,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import compile_commands
 
 # The heading, its patch, and how many files it may change by hand.
 WALKTHROUGHS = [
@@ -108,7 +110,7 @@ def main():
     tablegen, include = sys.argv[3:5]
     here = pathlib.Path(__file__).resolve().parent
     document = (root / "docs/CONTRIBUTING.md").read_text(encoding="utf-8")
-    entries = {entry["file"]: entry for entry in json.loads((build / "compile_commands.json").read_text(encoding="utf-8"))}
+    entries = {entry["file"]: entry for entry in compile_commands.entries(build)}
     problems, changed = [], {}
     for heading, name, most in WALKTHROUGHS:
         patch = (here / name).read_text(encoding="utf-8")

@@ -302,8 +302,8 @@ TEST_P(Attention, BitsOfASequenceWithABias) {
   same(c.gradient(in), c.gradientOperands(), 4);
 }
 
-const Target targets[] = {{.device = Device::GPU}, {.device = Device::GPU, .compute = "bf16"}};
-INSTANTIATE_TEST_SUITE_P(GPU, Attention, testing::ValuesIn(targets), nameOf);
+const Target gpuTargets[] = {{.device = Device::GPU}, {.device = Device::GPU, .compute = "bf16"}};
+INSTANTIATE_TEST_SUITE_P(GPU, Attention, testing::ValuesIn(gpuTargets), nameOf);
 const Target tiles[] = {{.cpu = "x86-64-v4+amx", .compute = "bf16"}};
 INSTANTIATE_TEST_SUITE_P(Tiles, Attention, testing::ValuesIn(tiles), nameOf);
 

@@ -15,16 +15,17 @@ using namespace xfc;
 
 namespace {
 
-const char ptx[] = ".version 7.1\n.target sm_80\n.address_size 64\n.visible .entry nothing() { ret; }\n";
-const xfc_device_image image{XFC_ABI_VERSION, 0, "sm_80", ptx, sizeof ptx - 1, nullptr, 0, nullptr, 0};
-const xfc_device_image *const images[] = {&image, nullptr};
+const char emptyKernel[] = ".version 7.1\n.target sm_80\n.address_size 64\n.visible .entry nothing() { ret; }\n";
+const xfc_device_image emptyImage{XFC_ABI_VERSION, 0, "sm_80", emptyKernel, sizeof emptyKernel - 1, nullptr, 0,
+                                  nullptr,         0};
+const xfc_device_image *const emptyImages[] = {&emptyImage, nullptr};
 
 // Runs the body in `size` processes, each with a device. The first one begins the group. A process of its own has a
 // driver of its own, whose errors the next test does not see.
 using Body = std::function<void(cuda::CudaDevice &, Peers &, int rank)>;
 void runRank(int rank, const std::vector<std::array<int, 2>> &pipes, const Body &body) {
   const int size = static_cast<int>(pipes.size());
-  cuda::CudaDevice device(images);
+  cuda::CudaDevice device(emptyImages);
   std::string group(sizeof(cuda::GroupId), '\0');
   if (rank == 0)
     group = device.newGroup();
@@ -77,7 +78,7 @@ std::vector<float> valuesOf(Device &device, const DeviceMemory &memory) {
   return values;
 }
 
-std::string message(const std::function<void()> &run) {
+std::string messageOf(const std::function<void()> &run) {
   try {
     run();
   } catch (const Error &error) {
@@ -140,7 +141,7 @@ TEST(CudaPeers, AMissingWaitIsFound) {
         peers.start({}, {&receive, 1});
       if (waits)
         peers.wait();
-      const std::string said = message([&] {
+      const std::string said = messageOf([&] {
         if (rank == 1) { // which loses the other one if that fails
           peers.wait();
           return void(valuesOf(device, *zeros));
@@ -162,7 +163,7 @@ TEST(CudaPeers, ALostProcessIsSaid) {
     const Peers::Part receive{1, memory->data(), 8};
     peers.start({}, {&receive, 1});
     peers.wait();
-    const std::string said = message([&] { valuesOf(device, *memory); });
+    const std::string said = messageOf([&] { valuesOf(device, *memory); });
     EXPECT_NE(said.find("remote process exited"), std::string::npos) << said;
     EXPECT_NE(said.find("start again with --resume"), std::string::npos) << said;
   });
@@ -176,13 +177,13 @@ TEST(CudaPeers, PartsOfUnequalSizesAreFound) {
       return peers.start({&send, 1}, {});
     peers.start({}, {&receive, 1});
     peers.wait();
-    const std::string said = message([&] { valuesOf(device, *memory); });
+    const std::string said = messageOf([&] { valuesOf(device, *memory); });
     EXPECT_NE(said.find("invalid usage"), std::string::npos) << said;
   });
 }
 
 TEST(CudaPeers, ASendOutsideOfAGroupIsFound) {
-  const cuda::CudaDevice device(images);
+  const cuda::CudaDevice device(emptyImages);
   const cuda::Nccl nccl;
   int version = 0;
   nccl.getVersion(&version);
@@ -191,7 +192,7 @@ TEST(CudaPeers, ASendOutsideOfAGroupIsFound) {
   nccl.getUniqueId(&group);
   cuda::Communicator communicator = nullptr;
   nccl.joinRank(&communicator, 1, group, 0);
-  const std::string said = message([&] { nccl.send(nullptr, 4, cuda::Nccl::bytes, 0, communicator, nullptr); });
+  const std::string said = messageOf([&] { nccl.send(nullptr, 4, cuda::Nccl::bytes, 0, communicator, nullptr); });
   EXPECT_NE(said.find("ncclSend: invalid usage; NCCL_DEBUG=INFO"), std::string::npos) << said;
   nccl.destroy(communicator);
 }

@@ -8,7 +8,7 @@ using namespace xfc;
 namespace {
 
 // A module whose training program takes so many links for each label.
-Module moduleOf(int64_t links, DType type = DType::F32) {
+Module moduleWithLinks(int64_t links, DType type = DType::F32) {
   Module module;
   module.type = type;
   Program program;
@@ -29,7 +29,7 @@ template <typename Number> std::vector<double> sharesOf(AlignmentLinks &links, s
 
 TEST(AlignmentLinks, LinksOfALabelHaveEqualShares) {
   for (const DType type : {DType::F32, DType::F64}) {
-    const Module module = moduleOf(2, type);
+    const Module module = moduleWithLinks(2, type);
     EXPECT_EQ(linksPerLabel(module), 2);
     AlignmentLinks links;
     links.clear(module);
@@ -50,7 +50,7 @@ TEST(AlignmentLinks, LinksOfALabelHaveEqualShares) {
 }
 
 TEST(AlignmentLinks, OtherProgramsHaveNone) {
-  const Module module = moduleOf(0);
+  const Module module = moduleWithLinks(0);
   EXPECT_EQ(linksPerLabel(module), 0);
   AlignmentLinks links;
   links.clear(module);

@@ -7,7 +7,7 @@ using namespace xfc;
 namespace {
 
 // A module whose training program takes `tokens` tokens of a teacher for each label.
-Module moduleOf(int64_t tokens, DType type = DType::F32) {
+Module moduleWithTeacher(int64_t tokens, DType type = DType::F32) {
   Module module;
   module.type = type;
   Program program;
@@ -28,7 +28,7 @@ template <typename Number> std::vector<double> sharesOf(LabelLists &lists, size_
 
 TEST(LabelLists, SharesOfALabelAndItsTeacher) {
   for (const DType type : {DType::F32, DType::F64}) {
-    const Module module = moduleOf(3, type);
+    const Module module = moduleWithTeacher(3, type);
     EXPECT_EQ(teacherTokens(module), 3);
     LabelLists lists;
     lists.clear(module);
@@ -52,7 +52,7 @@ TEST(LabelLists, SharesOfALabelAndItsTeacher) {
 }
 
 TEST(LabelLists, OtherProgramsHaveNone) {
-  const Module module = moduleOf(0);
+  const Module module = moduleWithTeacher(0);
   EXPECT_EQ(teacherTokens(module), 0);
   LabelLists lists;
   lists.clear(module);
