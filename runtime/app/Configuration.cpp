@@ -25,14 +25,14 @@ Json valueOf(const std::string &text) {
 }
 
 // Several values are joined as the default is written.
-std::string textOf(const CommandOption &option) {
+std::string settingText(const CommandOption &option) {
   std::string joined;
   for (const std::string &text : option.texts())
     joined += (&text == option.texts().data() ? "" : std::string(1, option.separator())) + text;
   return joined;
 }
 
-std::string textOf(const Json &value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+std::string settingText(const Json &value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
 } // namespace
 
@@ -91,9 +91,9 @@ void applyConfiguration(Command command, const std::string &text, const std::str
     std::vector<std::string> texts;
     if (value.is_array())
       for (const Json &one : value)
-        texts.push_back(textOf(one));
+        texts.push_back(settingText(one));
     else
-      texts.push_back(textOf(value));
+      texts.push_back(settingText(value));
     try {
       option.take(texts);
     } catch (const UsageError &error) {
@@ -110,7 +110,7 @@ GivenFlags::GivenFlags(Command command) : command(command) {
 
 bool GivenFlags::operator()(const std::string &flag) const {
   const CommandOption option = command.option(flag);
-  return onCommandLine(flag) || (option.count() > 0 && valueOf(textOf(option)) != valueOf(option.defaultText()));
+  return onCommandLine(flag) || (option.count() > 0 && valueOf(settingText(option)) != valueOf(option.defaultText()));
 }
 
 std::string usedConfiguration(Command command) {
@@ -123,7 +123,7 @@ std::string usedConfiguration(Command command) {
       if (!option.defaultText().empty())
         used[name] = valueOf(option.defaultText());
     } else if (option.separator() != '\0') {
-      used[name] = textOf(option);
+      used[name] = settingText(option);
     } else if (option.mostValues() > 1) {
       used[name] = option.texts();
     } else {

@@ -90,6 +90,7 @@ add_library(sentencepiece STATIC ${sp_sources} ${sp_protobuf} ${sp_root}/third_p
 add_library(sentencepiece_train STATIC ${sp_train_sources})
 target_link_libraries(sentencepiece PUBLIC Threads::Threads)
 target_link_libraries(sentencepiece_train PUBLIC sentencepiece)
+set_target_properties(sentencepiece_train PROPERTIES EXCLUDE_FROM_ALL ${XFC_FUZZING}) # no fuzz target makes vocabularies
 foreach(target sentencepiece sentencepiece_train)
   target_include_directories(${target} SYSTEM PUBLIC ${sp_root}/src)
   target_include_directories(${target} SYSTEM PRIVATE ${sp_root} ${sp_root}/third_party ${sp_root}/src/builtin_pb
