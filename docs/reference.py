@@ -32,7 +32,8 @@ def tablegen_pages(tblgen, include):
         elif re.search(r"^def .*\bPass<", text, re.M):
             pages[f"{name}.md"] = f"# Passes of {path.parent.name}\n\n" + source + tablegen(tblgen, include, path, "-gen-pass-doc").replace("\n### ", "\n## ").replace("### `-", "## `-", 1)
         elif "OpInterface<" in text:
-            pages[f"{name}.md"] = source + tablegen(tblgen, include, path, "-gen-op-interface-docs")
+            text = tablegen(tblgen, include, path, "-gen-op-interface-docs")
+            pages[f"{name}.md"] = text.replace("# OpInterface definitions", f"# Interfaces in {path.name}\n\n{source.rstrip()}", 1)
     return pages
 
 
