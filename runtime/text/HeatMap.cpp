@@ -1,72 +1,58 @@
 // Draws a matrix of weights from 0 to 1 as an SVG.
 #include "text/HeatMap.h"
 #include "support/Format.h"
-#include "text/Unicode.h"
+#include "support/Markup.h"
 #include <algorithm>
 #include <cmath>
 
 namespace xfc {
 namespace {
 
-size_t longest(const std::vector<std::string> &labels) {
-  size_t most = 1;
+int64_t widest(const std::vector<std::string> &labels) {
+  int64_t most = 1;
   for (const std::string &label : labels)
-    most = std::max(most, codePoints(label).size());
+    most = std::max(most, columnsOf(label));
   return most;
 }
 
 } // namespace
 
-std::string escapeMarkup(const std::string &text) {
-  std::string result;
-  for (char c : text)
-    switch (c) {
-    case '&':
-      result += "&amp;";
-      break;
-    case '<':
-      result += "&lt;";
-      break;
-    case '>':
-      result += "&gt;";
-      break;
-    case '"':
-      result += "&quot;";
-      break;
-    default:
-      result += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-    }
-  return result;
-}
-
 std::string heatMapSvg(const std::vector<double> &weights, const std::vector<std::string> &rows,
                        const std::vector<std::string> &columns) {
   constexpr double cell = 26, letter = 7.5;
-  double left = 16 + letter * longest(rows), top = 16 + letter * longest(columns);
-  double width = left + cell * columns.size() + 16, height = top + cell * rows.size() + 16;
+  const double left = 16 + letter * static_cast<double>(widest(rows)),
+               top = 16 + letter * static_cast<double>(widest(columns)),
+               across = cell * static_cast<double>(columns.size()), down = cell * static_cast<double>(rows.size()),
+               width = left + across + 16, height = top + down + 16;
   std::string svg =
       format("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" width=\"%.0f\" height=\"%.0f\" "
-             "font-family=\"sans-serif\" font-size=\"12\" fill=\"#222\">\n<rect width=\"100%%\" height=\"100%%\" "
-             "fill=\"#fff\"/>\n",
+             "font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" class=\"paper\" "
+             "fill=\"#fff\"/>\n<path class=\"rule\" stroke=\"#ddd\" d=\"",
              width, height, width, height);
-  for (size_t j = 0; j < columns.size(); ++j) {
-    double x = left + cell * (j + 0.5) + 4;
-    svg += format("<text transform=\"translate(%.1f %.1f) rotate(-90)\">", x, top - 6) + escapeMarkup(columns[j]) +
-           "</text>\n";
-  }
+  for (size_t i = 0; i <= rows.size(); ++i)
+    svg += format("M%.1f %.1fh%.1f", left, top + cell * static_cast<double>(i), across);
+  for (size_t j = 0; j <= columns.size(); ++j)
+    svg += format("M%.1f %.1fv%.1f", left + cell * static_cast<double>(j), top, down);
+  svg += "\"/>\n";
+  for (size_t j = 0; j < columns.size(); ++j)
+    svg += format("<text class=\"ink\" fill=\"#222\" transform=\"translate(%.1f %.1f) rotate(-90)\">",
+                  left + cell * (static_cast<double>(j) + 0.5) + 4, top - 6) +
+           escapeMarkup(columns[j]) + "</text>\n";
   for (size_t i = 0; i < rows.size(); ++i) {
-    double y = top + cell * i;
-    svg += format("<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">", left - 6, y + cell / 2 + 4) +
+    const double y = top + cell * static_cast<double>(i);
+    svg += format("<text class=\"ink\" fill=\"#222\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">", left - 6,
+                  y + cell / 2 + 4) +
            escapeMarkup(rows[i]) + "</text>\n";
     for (size_t j = 0; j < columns.size(); ++j) {
-      double weight = weights[i * columns.size() + j];
-      double shade = std::isfinite(weight) ? std::clamp(weight, 0.0, 1.0) : 0;
-      // From white to dark blue; a tooltip shows the number.
-      svg += format("<rect x=\"%.1f\" y=\"%.1f\" width=\"%.0f\" height=\"%.0f\" fill=\"rgb(%d,%d,%d)\" "
-                    "stroke=\"#ddd\"><title>",
-                    left + cell * j, y, cell, cell, static_cast<int>(255 - 247 * shade),
-                    static_cast<int>(255 - 207 * shade), static_cast<int>(255 - 148 * shade)) +
-             escapeMarkup(rows[i]) + " ← " + escapeMarkup(columns[j]) + format(": %.3f</title></rect>\n", weight);
+      const double weight = weights[i * columns.size() + j];
+      const double shade = std::isfinite(weight) ? std::clamp(weight, 0.0, 1.0) : 0;
+      if (shade < 0.0005)
+        continue;
+      // Opaque is dark blue; a tooltip shows the number.
+      svg += format("<rect x=\"%.1f\" y=\"%.1f\" width=\"%.0f\" height=\"%.0f\" class=\"mark\" fill=\"#08306b\" "
+                    "fill-opacity=\"%.3f\"><title>",
+                    left + cell * static_cast<double>(j), y, cell, cell, shade) +
+             escapeMarkup(rows[i]) + " ← " + escapeMarkup(columns[j]) + format(": %.3f</title></rect>\n", shade);
     }
   }
   return svg + "</svg>\n";

@@ -17,7 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   fuzz::expectOnlyErrors([&] { formatOf(configuration); });
   fuzz::expectOnlyErrors([&] {
     fuzz::expect(sampleToDraw(records).size() <= 80, "what is drawn fits on the page");
-    const std::string page = reportPage("run", records, configuration, "");
+    const std::string page = reportPage({{"run", records, configuration}}, {});
     fuzz::expect(page.find("<script") == page.npos, "nothing of a log becomes a script");
     fuzz::expect(page.size() < 100000 + 100 * size, "a page is not much larger than its log");
   });

@@ -9,7 +9,6 @@
 #include "train/Checkpoint.h"
 #include "train/Log.h"
 #include "train/Prepare.h"
-#include "train/Report.h"
 #include "train/Trainer.h"
 #include <cmath>
 #include <csignal>
@@ -1325,61 +1324,6 @@ TEST_F(TrainRun, FilesSayWhatTheyAre) {
   EXPECT_EQ(metadata["model_hash"], "1");
   EXPECT_EQ(metadata["model"], "table");
   EXPECT_EQ(metadata["crc32c.table.weight"].size(), 8u);
-}
-
-TEST(Report, OfAnyNumbers) {
-  for (const std::vector<double> &losses : std::vector<std::vector<double>>{{1, std::nextafter(1.0, 2)},
-                                                                            {1e300, std::nextafter(1e300, INFINITY)},
-                                                                            {-1e308, 1e308},
-                                                                            {5e-324, 1e-323},
-                                                                            {NAN, INFINITY},
-                                                                            {3}}) {
-    Series series{"loss", {}};
-    for (size_t i = 0; i < losses.size(); ++i)
-      series.points.emplace_back(static_cast<double>(i), losses[i]);
-    EXPECT_LT(chartSvg({series}).size(), 10000u) << losses[0];
-  }
-  EXPECT_LT(chartSvg({{"x", {{1e17, 1}, {std::nextafter(1e17, 1e18), 2}}}}).size(), 10000u);
-}
-
-TEST(Report, DrawsTheLongestSampleThatFits) {
-  const auto source = [](size_t length) { return nlohmann::json{{"source", std::string(length, 'a')}}; };
-  EXPECT_EQ(sampleToDraw({{{"samples", {source(3), source(80)}}}, {{"samples", {source(81), source(5)}}}}).size(), 80u);
-  // Records whose samples have another form than those that a run writes are skipped.
-  for (const char *samples : {"5", "[5]", "[\"x\"]", "[{\"source\": 5}]", "[{}]", "null", "{\"source\": \"x\"}"})
-    EXPECT_EQ(sampleToDraw({{{"samples", nlohmann::json::parse(samples)}}, {{"samples", {source(3)}}}}), "aaa")
-        << samples;
-}
-
-TEST(Report, FormatIsAString) {
-  EXPECT_EQ(formatOf(nlohmann::json::object()), Format::Text);
-  EXPECT_EQ(formatOf({{"format", "ids"}}), Format::Ids);
-  EXPECT_THROW(formatOf({{"format", 5}}), Error);
-}
-
-TEST(Report, StepsAreText) {
-  const std::string page =
-      reportPage("run", {{{"step", "<script>alert(1)</script>"}, {"samples", nlohmann::json::array()}}}, {}, "");
-  EXPECT_EQ(page.find("<script"), std::string::npos);
-  EXPECT_NE(page.find("&lt;script"), std::string::npos);
-}
-
-TEST(Report, HasCurvesSamplesAndNothingFromOutside) {
-  std::vector<nlohmann::json> records = {
-      {{"step", 1}, {"loss", 5.0}, {"lr", 0.1}, {"wps", 100.0}, {"gnorm", 1.0}, {"wall", 1.0}},
-      {{"step", 2}, {"loss", 4.0}, {"lr", 0.2}, {"wps", 110.0}, {"gnorm", 1.0}, {"wall", 2.0}},
-      {{"step", 2},
-       {"valid_loss", 4.5},
-       {"bleu", 12.5},
-       {"chrf", 30.0},
-       {"samples", {{{"source", "<a> & b"}, {"hypothesis", "x"}, {"reference", "y"}}}}}};
-  std::string page = reportPage("run", records, {{"steps", 2}}, "<svg id=\"attention\"></svg>");
-  for (const char *part : {"Loss per target token", "Learning rate", "Target tokens per second", "12.50",
-                           "&lt;a&gt; &amp; b", "id=\"attention\""})
-    EXPECT_NE(page.find(part), std::string::npos) << part;
-  EXPECT_EQ(page.find("<script"), std::string::npos);
-  EXPECT_EQ(page.find("src="), std::string::npos);
-  EXPECT_EQ(page.find("<a> & b"), std::string::npos);
 }
 
 TEST(Duration, HoursMinutesSeconds) {
