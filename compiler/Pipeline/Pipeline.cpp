@@ -3,6 +3,7 @@
 #include "CPU/InstructionSet.h"
 #include "CPU/Object.h"
 #include "Import/Import.h"
+#include "PassHistory.h"
 #include "Plan/PlanDialect.h"
 #include "Schedule/Passes.h"
 #include "Targets.h"
@@ -74,6 +75,7 @@ public:
     stage.disabled = std::vector<std::string>(options.disabled.begin(), options.disabled.end());
 
     OwningOpRef<ModuleOp> module = model.clone();
+    note("imported", *module);
     if (phase >= Phase::Fused)
       run("fused", target, *module, [&](OpPassManager &manager) { addStage(Stage::Fused, manager, stage); });
     if (phase >= Phase::Differentiated)
@@ -107,7 +109,12 @@ public:
     if (isPlan(*module))
       return std::move(module);
     TimingScope timing = timed("schedule");
-    return scheduled(*module, image.backend());
+    OwningOpRef<ModuleOp> plan = scheduled(*module, image.backend(), [&](PassManager &manager) {
+      if (options.history)
+        options.history->record(manager, "scheduled");
+    });
+    note("scheduled", *plan);
+    return plan;
   }
 
   // Serializes a plan for the runtime. A plan that was read from a file may have been edited, so it is also read back,
@@ -145,6 +152,8 @@ private:
   void run(StringRef stage, Target target, ModuleOp module, llvm::function_ref<void(OpPassManager &)> fill) {
     PassManager manager(&context, ModuleOp::getOperationName());
     fill(manager);
+    if (options.history)
+      options.history->record(manager, stage.str());
     // Verifying after every pass takes a third of the time that a deep model takes. Once is enough for what leaves the
     // stage; after each pass only if modules are dumped, to find the pass that makes an invalid one.
     manager.enableVerifier(!options.dumpDirectory.empty());
@@ -166,6 +175,13 @@ private:
       throw Error("compile: a pass of the stage '" + stage.str() + "' failed; see the message above" +
                   (reproducer.empty() ? "; add --dump-ir-dir for a reproducer"
                                       : "; `xfc-opt --run-reproducer " + reproducer + "` repeats it"));
+    note(stage, module);
+  }
+
+  // Records the module after a stage.
+  void note(StringRef stage, ModuleOp module) const {
+    if (options.history)
+      options.history->stages.push_back({stage.str(), textOf(module)});
   }
 
   const PipelineOptions &options;

@@ -13,6 +13,8 @@
 
 namespace xfc {
 
+struct PassHistory;
+
 // The phases after which the program can be inspected, in order. `xfc phases` lists them; `--emit` stops after one.
 enum class Phase { Imported, Fused, Differentiated, Scheduled, Lowered };
 struct PhaseInfo {
@@ -40,6 +42,7 @@ struct PipelineOptions {
   std::string cacheDirectory; // caches the kernels' objects; empty: no cache
   bool checkBounds = false;   // whether CPU code checks each memory access
   mlir::TimingScope *timing = nullptr; // measures stages and passes; may be null
+  PassHistory *history = nullptr;      // receives what each pass changes, in a context without threads; may be null
 };
 
 // The functions below take a module as Import/ creates it, and change a copy. They throw Error for incompatible options

@@ -37,8 +37,9 @@ void addSchedulingPasses(mlir::OpPassManager &manager, const Backend &backend);
 
 // A copy of the module after the scheduling passes. The module must describe its model (xfc::attr::model), and every op
 // of its functions must be a kernel or a view. Otherwise a diagnostic names the op and Error is thrown: the compiler
-// has a bug, or the module was written by hand.
-mlir::OwningOpRef<mlir::ModuleOp> scheduled(mlir::ModuleOp module, const Backend &backend);
+// has a bug, or the module was written by hand. `prepare` is given the manager of the passes before they run.
+mlir::OwningOpRef<mlir::ModuleOp> scheduled(mlir::ModuleOp module, const Backend &backend,
+                                            llvm::function_ref<void(mlir::PassManager &)> prepare);
 
 // The scheduled module in the form that the runtime reads. Fails with a diagnostic if the module does not describe its
 // model or is not scheduled.

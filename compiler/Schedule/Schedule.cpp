@@ -20,11 +20,13 @@ void addSchedulingPasses(OpPassManager &manager, const Backend &backend) {
   manager.addPass(createPackWeights());
 }
 
-OwningOpRef<ModuleOp> scheduled(ModuleOp module, const Backend &backend) {
+OwningOpRef<ModuleOp> scheduled(ModuleOp module, const Backend &backend,
+                                llvm::function_ref<void(PassManager &)> prepare) {
   OwningOpRef<ModuleOp> plan = module.clone();
   PassManager manager(module.getContext());
   addSchedulingPasses(manager, backend);
   manager.enableVerifier(false); // once, after all passes
+  prepare(manager);
   if (failed(manager.run(*plan)) || failed(verify(*plan)))
     throw Error("compile: the program cannot be scheduled; see the message above");
   return plan;

@@ -1,7 +1,8 @@
 // `xfc inspect`: prints a model's parameters, its floating-point operations and bytes per token, the memory that it
-// will need, and its graph.
+// will need, and its graph; and shows what each pass does to it.
 #include "InspectCommand.h"
 #include "Drawing.h"
+#include "IRPage.h"
 #include "ModelArguments.h"
 #include "Pipeline/Pipeline.h"
 #include "Plan/PlanText.h"
@@ -25,7 +26,7 @@ struct InspectOptions {
   ModelArguments model;
   FusionArguments noFuse;
   RecomputeArgument recompute;
-  std::string svg, target = "cpu", cpu = "native", cudaArch = "sm_80", dtype = "f32";
+  std::string svg, html, target = "cpu", cpu = "native", cudaArch = "sm_80", dtype = "f32";
   int64_t batchTokens = 4096, length = 32, sentences = 64, beam = 5;
   int threads = 2;
   bool json = false, plan = false;
@@ -83,11 +84,19 @@ nlohmann::ordered_json launchesOf(const Module &module, const std::vector<std::s
 
 // The plan of an executable for the target that the options choose, or that of a model.
 Module planToInspect(const InspectOptions &options, PipelineOptions &pipeline, mlir::MLIRContext &context) {
-  if (isExecutable(options.model.given))
+  const std::string planned =
+      "--html: " + options.model.given + " is planned already; give a model, whose passes can be shown";
+  if (isExecutable(options.model.given)) {
+    if (pipeline.history)
+      throw Error(planned);
     return planIn(options.model.given, pipeline.targets.front());
+  }
   mlir::OwningOpRef<mlir::ModuleOp> model = options.model.load({.f64 = options.dtype == "f64"}, context);
-  if (isPlan(*model))
+  if (isPlan(*model)) {
+    if (pipeline.history)
+      throw Error(planned);
     takeFromPlan(pipeline, *model);
+  }
   return planOf(*model, pipeline);
 }
 
@@ -98,8 +107,9 @@ std::string megabytes(int64_t bytes) {
 }
 
 void inspect(const InspectOptions &options) {
-  if (!options.svg.empty())
-    checkWritable(options.svg);
+  for (const std::string &output : {options.svg, options.html})
+    if (!output.empty())
+      checkWritable(output);
   PipelineOptions pipeline;
   check("--target", options.target, {"cpu", "cuda"});
   pipeline.targets = {options.target == "cuda" ? Target::CUDA : Target::CPU};
@@ -109,11 +119,16 @@ void inspect(const InspectOptions &options) {
   pipeline.dtype = options.dtype;
   pipeline.disabled = options.noFuse.disabled();
   pipeline.recompute = options.recompute.level();
+  PassHistory history;
+  if (!options.html.empty())
+    pipeline.history = &history;
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
   llvm::SourceMgr sources;
   mlir::SourceMgrDiagnosticHandler diagnostics(sources, &context);
   const Module module = planToInspect(options, pipeline, context);
   const bool cuda = pipeline.targets.front() == Target::CUDA;
+  if (!options.html.empty())
+    writeFile(options.html, irPage("The passes of " + module.model, history));
   if (options.plan) {
     const std::string text = planText(module);
     std::fwrite(text.data(), 1, text.size(), stdout);
@@ -208,12 +223,16 @@ void addInspect(Command app) {
   auto options = std::make_shared<InspectOptions>();
   Command command =
       app.addVerb("inspect", "show the parameters, operations, memory and graph of a model or an executable",
-                  "xfc inspect tiny --svg graph.svg");
+                  "xfc inspect tiny --svg graph.svg --html passes.html");
   options->model.addTo(command);
   command.setSubject("What is planned");
   options->noFuse.addTo(command);
   options->recompute.addTo(command);
   command.addOption("--svg", options->svg, "also draw the graph to this file").subject("Options");
+  command
+      .addOption("--html", options->html,
+                 "also show what each pass does to the program, in a page that can be searched")
+      .subject("Options");
   command.addOption("--target", options->target, "what to plan for: cpu or cuda").showDefault();
   command.addOption("--cpu", options->cpu, "the instruction set to plan for").showDefault();
   command.addOption("--cuda-arch", options->cudaArch, "the GPU architecture to plan for").showDefault();

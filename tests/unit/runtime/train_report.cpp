@@ -81,8 +81,9 @@ TEST(FlameGraph, PartsLieWithinTheirWholeSideBySide) {
     EXPECT_GE(box.x, box.within->x - 1e-9);
     EXPECT_LE(box.x + box.width, box.within->x + box.within->width + 1e-9);
     for (size_t j = i + 1; j < boxes.size(); ++j)
-      if (boxes[j].depth == box.depth)
+      if (boxes[j].depth == box.depth) {
         EXPECT_GE(boxes[j].x, box.x + box.width - 1e-9);
+      }
   }
   EXPECT_NEAR(bottom, 960, 1e-6) << "kernels fill the drawing";
   EXPECT_LT(flameBoxes(profile.all, 960, 5).size(), boxes.size());
