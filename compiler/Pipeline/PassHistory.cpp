@@ -27,23 +27,6 @@ std::string printed(Operation *op, AsmState &state) {
   return text;
 }
 
-// `state` has numbered the values of the outermost module once, for all of its ops.
-void addTexts(Operation *module, const std::string &prefix, AsmState &state, ModuleText &texts) {
-  std::string unnamed;
-  for (NamedAttribute attribute : module->getDiscardableAttrs())
-    llvm::raw_string_ostream(unnamed) << attribute.getName().getValue() << " = " << attribute.getValue() << "\n";
-  texts[prefix + unnamedSymbol.str()] = unnamed;
-  for (Operation &op : module->getRegion(0).front()) {
-    auto name = op.getAttrOfType<StringAttr>(SymbolTable::getSymbolAttrName());
-    if (isa<ModuleOp>(op))
-      addTexts(&op, prefix + (name ? name.str() : "module") + ".", state, texts);
-    else if (name)
-      texts[prefix + name.str()] += printed(&op, state);
-    else
-      texts[prefix + unnamedSymbol.str()] += printed(&op, state);
-  }
-}
-
 class PassRecorder : public PassInstrumentation {
 public:
   PassRecorder(PassHistory &history, std::string stage) : history(history), stage(std::move(stage)) {}
@@ -87,9 +70,18 @@ private:
 } // namespace
 
 ModuleText textOf(ModuleOp module) {
-  AsmState state(module, printingFlags());
+  AsmState state(module, printingFlags()); // numbers the values of all ops once
   ModuleText texts;
-  addTexts(module, "", state, texts);
+  std::string unnamed;
+  for (NamedAttribute attribute : module->getDiscardableAttrs())
+    llvm::raw_string_ostream(unnamed) << attribute.getName().getValue() << " = " << attribute.getValue() << "\n";
+  texts[unnamedSymbol.str()] = unnamed;
+  for (Operation &op : *module.getBody()) {
+    if (isa<ModuleOp>(op)) // the kernels' code, of millions of characters
+      continue;
+    auto name = op.getAttrOfType<StringAttr>(SymbolTable::getSymbolAttrName());
+    texts[name ? name.str() : unnamedSymbol.str()] += printed(&op, state);
+  }
   return texts;
 }
 

@@ -13,8 +13,8 @@ class PassManager;
 
 namespace xfc {
 
-// The text of each function and other symbol of a module by its name, in order; those of a module within are named
-// MODULE.NAME. What has no name, and the module's own attributes, stand under "module".
+// The text of each function and other symbol of a module by its name, in order, but not the code of kernels, which is
+// the module within a plan. What has no name, and the module's own attributes, stand under "module".
 using ModuleText = llvm::MapVector<std::string, std::string, std::map<std::string, unsigned>>;
 ModuleText textOf(mlir::ModuleOp module);
 

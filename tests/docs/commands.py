@@ -41,6 +41,7 @@ ELSEWHERE = [
     (r"\./packed serve --direction en-fr", SERVE, 'program=folder / "packed"'),
     (r"curl .* http://127\.0\.0\.1:5000/translate", SERVE, 'server.post("/translate"'),
     (r"translator selfcheck --promises", "tests/lit/EndToEnd/promises.test", "selfcheck --promises"),
+    (r"translator report run other .*", "tests/lit/EndToEnd/text.test", "report %t/run --line 3 --trace"),
     (r"translator forward .*", "tests/lit/EndToEnd/reference-encoder-block.test", "forward --weights"),
     (r"python3 -c \"from transformers import MarianMTModel .*", "tests/lit/EndToEnd/Inputs/check_import.py", ".from_pretrained(exported"),
     (r"tests/promises/sums\.py build/bin/xfc", "tests/lit/EndToEnd/promises.test", "promises/sums.py %xfc"),

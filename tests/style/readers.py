@@ -65,6 +65,7 @@ WEIGHERS = {
     "runtime/train/Checkpoint.cpp": "compares model and vocabularies with a run's state",
     "compiler/Foreign/OurModel.cpp": "compares model and vocabularies with the weights beside them",
     "compiler/Foreign/Weights.cpp": "reads foreign weights, which name no model",
+    "runtime/app/ReportCommand.cpp": "compares the weights of a run with the model, and reads no numbers",
 }
 
 # Quotation marks put round a value, in the folders that read names from foreign files.
