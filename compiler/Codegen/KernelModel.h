@@ -1,4 +1,4 @@
-// What the emitters of all targets need: how an op gets a target's kernel interface, and the sizes of its values.
+// Used by the emitters of all targets: attaching a target's kernel interface to an op, and the width of rows.
 #pragma once
 
 #include "Dialect/XFC.h"
@@ -14,7 +14,7 @@ struct KernelModel<Interface, emitter> : Interface::template ExternalModel<Kerne
   static void attach(mlir::MLIRContext &context) { Op::template attachInterface<KernelModel>(context); }
 };
 
-// The features of each of these rows.
+// The number of features in each row.
 inline int64_t widthOf(mlir::Value rows) { return mlir::cast<RowsType>(rows.getType()).getFeatures(); }
 
 } // namespace xfc

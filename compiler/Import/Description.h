@@ -14,7 +14,7 @@
 
 namespace xfc {
 
-// What model.json calls its two stacks.
+// The keys of the two stacks in model.json.
 inline constexpr const char *stackNames[2] = {"encoder", "decoder"};
 
 struct StackDescription {

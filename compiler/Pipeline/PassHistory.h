@@ -18,11 +18,11 @@ namespace xfc {
 using ModuleText = llvm::MapVector<std::string, std::string, std::map<std::string, unsigned>>;
 ModuleText textOf(mlir::ModuleOp module);
 
-// What a pass made of a symbol: a text is empty where there is none.
+// The text of a symbol before and after a pass. A text is empty if the symbol did not exist then.
 struct SymbolChange {
   std::string symbol, before, after;
 };
-// What a pass changed. A pass that works on functions, one after the other, is one record.
+// Everything that a pass changed. A pass that runs on each function in turn has one record for all of them.
 struct PassRecord {
   std::string stage, pass; // as `xfc compile --timing` and xfc-opt name them
   std::vector<SymbolChange> changes;

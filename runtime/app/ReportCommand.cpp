@@ -10,6 +10,7 @@
 #include "plan/Optimizers.h"
 #include "plan/Programs.h"
 #include "support/Files.h"
+#include "support/Format.h"
 #include "support/Json.h"
 #include "support/Markup.h"
 #include "support/Quoted.h"
@@ -132,7 +133,7 @@ std::optional<ReportedFigure> attentionFigure(const ReportOptions &options, cons
                         heatMapSvg(attention.weights, rows, columns)};
 }
 
-// What decides where the buffers of a run's steps lie.
+// The settings of a run that determine how the buffers of its steps are laid out.
 struct StepMemory {
   int64_t batchTokens = 4096;
   std::string optimizer = std::string(optimizers().front().name);
@@ -166,10 +167,7 @@ StepMemory stepMemoryOf(const ReportedRun &run) {
 }
 
 std::string shownMegabytes(int64_t bytes) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.1f MB (%lld bytes)", static_cast<double>(bytes) / 1e6,
-                static_cast<long long>(bytes));
-  return text;
+  return format("%.1f MB (%lld bytes)", static_cast<double>(bytes) / 1e6, static_cast<long long>(bytes));
 }
 
 ReportedFigure memoryFigure(const Module &module, const StepMemory &step, const std::string &heading) {

@@ -10,10 +10,10 @@ namespace xfc {
 // `text` with the reserved characters of HTML and SVG written as entities, and control characters as blanks.
 std::string escapeMarkup(std::string_view text);
 
-// A text, escaped, of at most `most` columns: its end, behind an ellipsis, if it is longer. Characters from U+1100 on
-// count as two columns, which is what the widest of them take.
+// `text`, escaped and shortened to `most` columns: of a longer text, an ellipsis and its last characters. Characters
+// from U+1100 on count as two columns, the width of the widest of them.
 std::string escapedEnd(std::string_view text, int64_t most);
-// The columns of a text, counted likewise.
+// The number of columns of a text, counted in the same way.
 int64_t columnsOf(std::string_view text);
 
 // A page. `title` is text; `style`, `body` and `script` (empty: none) are CSS, HTML and JavaScript. The page's own

@@ -139,7 +139,8 @@ std::string samplesOf(const ReportedRun &run, bool named) {
   return text + "</table>\n";
 }
 
-// The settings of all runs: those that differ in a table with a column for each run, the others behind a click.
+// The settings of all runs: those that differ in a table with a column for each run, the others in one that opens on a
+// click.
 std::string settingsOf(const std::vector<ReportedRun> &runs) {
   std::set<std::string> keys;
   for (const ReportedRun &run : runs)
