@@ -20,7 +20,7 @@ left_out=(
   # They load a library before the sanitizer's, which has to be the first: interposers and the emulator of tiles.
   amx faults litter out-of-memory
   # They load MPI, or a driver and an NCCL, that are not instrumented.
-  cuda-archs gpu-pack ranks
+  cuda-archs gpu-pack overlap ranks
   # They run kernels, which are not instrumented, of many models that the other tests' models resemble.
   random-models
 )
