@@ -24,9 +24,8 @@ private:
     static State of(const Values &flat);
   };
   void queryBlock(HeadOfSequence &at, Value start);
-  Values scoresOf(HeadOfSequence &at, Value firstKey);
-  void copyKeysIn(HeadOfSequence &at, Value firstKey, Value count);
-  void step(HeadOfSequence &at, Value firstKey, Value count, State &state);
+  Values scoresOf(HeadOfSequence &at, const Tile &keyTile, Value firstKey);
+  void step(HeadOfSequence &at, Value firstKey, Value stage, State &state);
   void finish(HeadOfSequence &at, State &state);
   void writeWeights(HeadOfSequence &at, const std::array<Value, 2> &logSums);
 
@@ -42,7 +41,8 @@ private:
   // that a row's sums have a fixed order.
   static constexpr int64_t queries = 64;
   const int64_t keys;
-  Tile queryTile, keyTile, valueTile, room;
+  int64_t stages = 1; // of the tiles of keys and values
+  Tile queryTile, keyTiles, valueTiles, room;
   std::optional<PairBias> bias;
   // The current block of queries.
   Value rowsLeft, start;
@@ -77,9 +77,12 @@ AttentionKernel::State AttentionKernel::State::of(const Values &flat) {
 Backend::KernelInfo AttentionKernel::emit() {
   k.threads = queries / AttentionTiles::warpRows * KernelBuilder::warpSize;
   k.registers = std::max(keyDim, valueDim) > 64 ? 232 : 168; // two blocks, or three, on a multiprocessor
+  // Two stages where rows are copied asynchronously and narrow enough that blocks still share a multiprocessor.
+  if (tiles.isDirect(key, keyDim) && tiles.isDirect(value, valueDim) && std::max(keyDim, valueDim) <= 64)
+    stages = 2;
   queryTile = tiles.tile(queries, keyDim);
-  keyTile = tiles.tile(keys, keyDim);
-  valueTile = tiles.tile(keys, valueDim);
+  keyTiles = tiles.tiles(stages, keys, keyDim);
+  valueTiles = tiles.tiles(stages, keys, valueDim);
   if (!bf16)
     room = tiles.tile(queries, keys);
   bias.emplace(k, tiles, DistanceTable::of(k, op), PairBias::Rows::queries, queries, keys);
@@ -108,37 +111,36 @@ void AttentionKernel::queryBlock(HeadOfSequence &at, Value first) {
   if (at.reach)
     largestFirst = tiles.largestOfRows(firsts);
   k.barrier(); // the tiles may still be in use for the previous block
-               // Scores are scaled by log2(e), so that exponentials are powers of two.
-  Value scale = k.scalar(op.getScale().convertToDouble() * std::numbers::log2e);
-  tiles.copyIn(queryTile, at.rows(k, q, keyDim, start), rowsLeft, q, keyDim, scale);
-  State state{tiles.zeros(valueTile.width), {k.scalar(lowest), k.scalar(lowest)}, {k.scalar(0), k.scalar(0)}};
-  state = State::of(
-      k.loop(at.firstBlock(k, start, keys), largestLimit, keys, state.flat(), [&](Value j, const Values &flat) {
-        State now = State::of(flat);
-        Value count = k.min(k.sub(at.keys, j), keys);
-        k.barrier();
-        copyKeysIn(at, j, count);
-        tiles.copyIn(valueTile, at.listedRows(k, value, valueDim, j), count, value, valueDim);
-        k.barrier();
+  tiles.startCopy(queryTile, at.rows(k, q, keyDim, start), rowsLeft, q, keyDim);
+  auto keysFrom = [&](Value j) { return k.min(k.sub(at.keys, j), keys); };
+  State state{tiles.zeros(valueTiles.width), {k.scalar(lowest), k.scalar(lowest)}, {k.scalar(0), k.scalar(0)}};
+  state = State::of(tiles.eachBlock(
+      at.firstBlock(k, start, keys), largestLimit, keys, stages, state.flat(),
+      [&](Value j, Value stage) {
+        tiles.startCopy(tiles.ofStage(keyTiles, stage), at.listedRows(k, key, keyDim, j), keysFrom(j), key, keyDim);
+        tiles.startCopy(tiles.ofStage(valueTiles, stage), at.listedRows(k, value, valueDim, j), keysFrom(j), value,
+                        valueDim);
+      },
+      [&](Value j, Value stage, const Values &flat) {
+        bias->copyIn(at, start, j, keysFrom(j));
         return k.choose(
             k.less(j, warpLimit),
             [&] {
-              State next = now;
-              step(at, j, count, next);
+              State next = State::of(flat);
+              step(at, j, stage, next);
               return next.flat();
             },
-            [&] { return now.flat(); });
+            [&] { return flat; });
       }));
   finish(at, state);
 }
 
-void AttentionKernel::copyKeysIn(HeadOfSequence &at, Value firstKey, Value count) {
-  tiles.copyIn(keyTile, at.listedRows(k, key, keyDim, firstKey), count, key, keyDim);
-  bias->copyIn(at, start, firstKey, count);
-}
-
-Values AttentionKernel::scoresOf(HeadOfSequence &at, Value firstKey) {
+// Scores are scaled by log2(e), so that exponentials are powers of two.
+Values AttentionKernel::scoresOf(HeadOfSequence &at, const Tile &keyTile, Value firstKey) {
   Values scores = tiles.productTransposed(tiles.zeros(keys), queryTile, keyTile);
+  Value scale = k.scalar(op.getScale().convertToDouble() * std::numbers::log2e);
+  for (Value &score : scores)
+    score = k.mulf(score, scale);
   bias->add(at, scores);
   // Most blocks of keys are seen in full by every row of the warp, and need no mask.
   Value seenByAll = k.less(k.add(firstKey, keys - 1), smallestLimit);
@@ -162,8 +164,9 @@ Values AttentionKernel::scoresOf(HeadOfSequence &at, Value firstKey) {
 }
 
 // One step of the online softmax (Milakov and Gimelshein, 2018).
-void AttentionKernel::step(HeadOfSequence &at, Value firstKey, Value count, State &state) {
-  Values p = scoresOf(at, firstKey);
+void AttentionKernel::step(HeadOfSequence &at, Value firstKey, Value stage, State &state) {
+  Value count = k.min(k.sub(at.keys, firstKey), keys);
+  Values p = scoresOf(at, tiles.ofStage(keyTiles, stage), firstKey);
   std::array<Value, 2> largest = state.maxima, shrink, reference;
   for (int64_t i = 0; i < static_cast<int64_t>(p.size()); ++i)
     largest[AttentionTiles::rowOf(i)] = k.maxf(largest[AttentionTiles::rowOf(i)], p[i]);
@@ -185,7 +188,7 @@ void AttentionKernel::step(HeadOfSequence &at, Value firstKey, Value count, Stat
     p[i] = dropout.dropped(p[i], kept, i);
   for (size_t i = 0; i < state.outputs.size(); ++i)
     state.outputs[i] = k.mulf(state.outputs[i], shrink[AttentionTiles::rowOf(i)]);
-  state.outputs = tiles.product(state.outputs, tiles.rowsOf(p, room), valueTile, count);
+  state.outputs = tiles.product(state.outputs, tiles.rowsOf(p, room), tiles.ofStage(valueTiles, stage), count);
 }
 
 // Writes the normalized outputs, and lse and the weights if they are wanted.
@@ -218,12 +221,14 @@ void AttentionKernel::finish(HeadOfSequence &at, State &state) {
 // Computes the scores once more, now that the sums of their exponentials are known.
 void AttentionKernel::writeWeights(HeadOfSequence &at, const std::array<Value, 2> &logSums) {
   View block = at.pairs(k, op.getWeights(), heads);
+  Tile keyTile = tiles.ofStage(keyTiles, k.i32Of(0));
   k.loop(0, at.keys, keys, [&](Value j) {
     Value count = k.min(k.sub(at.keys, j), keys);
     k.barrier();
-    copyKeysIn(at, j, count);
-    k.barrier();
-    Values scores = scoresOf(at, j);
+    tiles.startCopy(keyTile, at.listedRows(k, key, keyDim, j), count, key, keyDim);
+    tiles.finishCopies();
+    bias->copyIn(at, start, j, count);
+    Values scores = scoresOf(at, keyTile, j);
     for (size_t i = 0; i < scores.size(); ++i)
       scores[i] = k.exp2(k.subf(scores[i], logSums[AttentionTiles::rowOf(i)]));
     tiles.copyOutPairs(block.row(k.i64Of(start)) + j, scores, rowsLeft, count);

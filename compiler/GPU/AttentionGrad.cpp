@@ -16,6 +16,10 @@ namespace {
 // a block of keys and walks over the queries with transposed scores, so that dk and dv are sums over columns, as dq is.
 // This takes two more products, but nothing has to be accumulated in memory. With a bias there is a third kind, which
 // owns a block of distances and walks over the pairs at those distances, for dbias: the sums of ds.
+//
+// In bf16, a sequence whose queries and keys each fit into one tile needs neither walk nor a second look: one block of
+// threads computes all of its gradients with five products. Blocks of either of the first two kinds take such sequences
+// in turns.
 class AttentionGradKernel {
 public:
   AttentionGradKernel(KernelBuilder &k, AttentionGradOp op);
@@ -24,7 +28,7 @@ public:
 private:
   // A block of queries and the current block of keys: tiles, and a lane's state for its two queries.
   struct Pairs {
-    Tile queries, dOutputs, keys, values;
+    Tile queries, dOutputs, keys, values; // keys and values of the first stage
     std::optional<PairBias> bias;
     Value start, left; // the first query, and how many there are
     std::array<Value, 2> rows, firsts, limits, logSums, deltas;
@@ -32,12 +36,21 @@ private:
   };
   Pairs makeTiles();
   void copyQueriesIn(HeadOfSequence &at, Pairs &pairs, Value start);
-  void copyKeysIn(HeadOfSequence &at, Pairs &pairs, Value start, Value count);
-  Values scoreGradients(HeadOfSequence &at, Pairs &pairs, Value firstKey, Value count);
+  void copyKeysIn(HeadOfSequence &at, const Pairs &pairs, Value stage, Value start);
+  Values scaled(Values scores);
+  // For the pairs in the tiles: ds, and the probabilities that were not dropped, both 0 where the query does not see
+  // the key.
+  struct OfPairs {
+    Values scores, probabilities;
+  };
+  OfPairs gradientsOf(HeadOfSequence &at, Pairs &pairs, Value stage, Value firstKey, Value count);
+  void ofRows(HeadOfSequence &at, const Pairs &pairs, const Values &dQueries);
+  void sequence(HeadOfSequence &at);
   void queryBlock(HeadOfSequence &at, Value start);
   void keyBlocks(HeadOfSequence &at, Value start);
   void keyBlock(HeadOfSequence &at, Value start, Value count);
   void distanceBlock(HeadOfSequence &at, Value start);
+  SmallVector<std::pair<BufferIndex, int64_t>> keyResults(); // and their features for a head
   Value deltaOf(HeadOfSequence &at, Value query, int64_t lanes);
 
   KernelBuilder &k;
@@ -50,6 +63,8 @@ private:
   const BufferIndex dOutput, q, key, value, output, lse;
   // The rows that a block owns, and the rows that it walks over at a time.
   int64_t own, passing;
+  int64_t stages = 1;          // of the tiles of keys and values
+  bool takesSequences = false; // one block of threads takes a whole sequence, if that fits
 };
 
 AttentionGradKernel::AttentionGradKernel(KernelBuilder &k, AttentionGradOp op)
@@ -70,6 +85,11 @@ AttentionGradKernel::AttentionGradKernel(KernelBuilder &k, AttentionGradOp op)
   const bool wide = std::max(keyDim, valueDim) > 64;
   own = bf16 || !wide ? 64 : 32;
   passing = bf16 && !wide ? 64 : 32;
+  if (bf16 && !wide) {
+    if (tiles.isDirect(key, keyDim) && tiles.isDirect(value, valueDim))
+      stages = 2;
+    takesSequences = wantsQ && wantsK && wantsV && !wantsBias && heads == keyHeads;
+  }
 }
 
 Backend::KernelInfo AttentionGradKernel::emit() {
@@ -106,7 +126,32 @@ Backend::KernelInfo AttentionGradKernel::emit() {
       return first();
     k.when(k.less(rest, before + kind.heads), first, [&] { choose(kinds.drop_front(), before + kind.heads); });
   };
-  choose(kinds, 0);
+  if (!takesSequences) {
+    choose(kinds, 0);
+    return {{Partition::Unit::Rows, own, parts}};
+  }
+  eachQueryBlockOfRows(k, part, k.rem(rest, heads), own, [&](HeadOfSequence &at, Value start) {
+    at.setReach(k, op.getReach(), /*cached=*/false);
+    Value isOfKeys = k.less(heads - 1, rest), few = k.less(k.max(at.queries, at.keys), own + 1);
+    k.when(
+        k.both(few, k.less(0, at.keys)),
+        [&] {
+          Value isOdd = k.equal(k.rem(at.sequence, 2), 1);
+          k.when(k.equal(isOdd, isOfKeys), [&] { sequence(at); });
+        },
+        [&] {
+          k.when(
+              isOfKeys,
+              [&] {
+                k.releaseShared(mark);
+                keyBlocks(at, start);
+              },
+              [&] {
+                k.releaseShared(mark);
+                queryBlock(at, start);
+              });
+        });
+  });
   return {{Partition::Unit::Rows, own, parts}};
 }
 
@@ -114,6 +159,19 @@ Backend::KernelInfo AttentionGradKernel::emit() {
 Value AttentionGradKernel::deltaOf(HeadOfSequence &at, Value query, int64_t lanes) {
   const View d = at.rows(k, dOutput, valueDim, k.i32Of(0))(query), o = at.rows(k, output, valueDim, k.i32Of(0))(query);
   Value first = k.bitAnd(k.thread(), lanes - 1);
+  if (tiles.isDirect(dOutput, valueDim) && tiles.isDirect(output, valueDim) && valueDim % (4 * lanes) == 0) {
+    SmallVector<Values> ds, os; // all loads are in flight before the first is used
+    for (int64_t f = 0; f < valueDim; f += 4 * lanes) {
+      Value own = k.add(k.mul(first, 4), f);
+      ds.push_back(k.load(d + own, 4));
+      os.push_back(k.load(o + own, 4));
+    }
+    Value sum = k.scalar(0);
+    for (auto [d4, o4] : llvm::zip_equal(ds, os))
+      for (auto [x, y] : llvm::zip_equal(d4, o4))
+        sum = k.fma(x, y, sum);
+    return k.warpSum(sum, lanes);
+  }
   Value sum = k.loop(first, valueDim, lanes, ValueRange{k.scalar(0)}, [&](Value f, Values s) -> Values {
     Value y = k.load(o + f);
     return {k.fma(k.load(d + f), y, s[0])};
@@ -125,16 +183,19 @@ AttentionGradKernel::Pairs AttentionGradKernel::makeTiles() {
   Pairs pairs;
   pairs.queries = tiles.tile(own, keyDim);
   pairs.dOutputs = tiles.tile(own, valueDim);
-  pairs.keys = tiles.tile(passing, keyDim);
-  pairs.values = tiles.tile(passing, valueDim);
+  pairs.keys = tiles.tiles(stages, passing, keyDim);
+  pairs.values = tiles.tiles(stages, passing, valueDim);
   pairs.bias.emplace(k, tiles, DistanceTable::of(k, op), PairBias::Rows::queries, own, passing);
   return pairs;
 }
 
-// Loads the block of queries from `start` on, after a barrier.
+// Begins to load the block of queries from `start` on, after a barrier.
 void AttentionGradKernel::copyQueriesIn(HeadOfSequence &at, Pairs &pairs, Value start) {
   pairs.start = start;
   pairs.left = k.min(k.sub(at.queries, start), own);
+  k.barrier(); // the tiles may still be in use for the previous block
+  tiles.startCopy(pairs.queries, at.rows(k, q, keyDim, start), pairs.left, q, keyDim);
+  tiles.startCopy(pairs.dOutputs, at.rows(k, dOutput, valueDim, start), pairs.left, dOutput, valueDim);
   Value last = k.sub(pairs.left, 1);
   RowAt lseAt = at.rows(k, lse, 1, k.i32Of(0));
   for (int64_t r = 0; r < 2; ++r) {
@@ -148,38 +209,101 @@ void AttentionGradKernel::copyQueriesIn(HeadOfSequence &at, Pairs &pairs, Value 
   }
   pairs.largestLimit = at.largestLimit(k, start, pairs.left, own);
   pairs.warpLimit = tiles.largestOfRows(pairs.limits);
-  k.barrier(); // the tiles may still be in use for the previous block
+}
+
+// Begins to load keys and values from `start` on.
+void AttentionGradKernel::copyKeysIn(HeadOfSequence &at, const Pairs &pairs, Value stage, Value start) {
+  Value count = k.min(k.sub(at.keys, start), passing);
+  tiles.startCopy(tiles.ofStage(pairs.keys, stage), at.listedRows(k, key, keyDim, start), count, key, keyDim);
+  tiles.startCopy(tiles.ofStage(pairs.values, stage), at.listedRows(k, value, valueDim, start), count, value, valueDim);
+}
+
+// Scores times log2(e), so that exponentials are powers of two.
+Values AttentionGradKernel::scaled(Values scores) {
   Value factor = k.scalar(scale * std::numbers::log2e);
-  tiles.copyIn(pairs.queries, at.rows(k, q, keyDim, start), pairs.left, q, keyDim, factor);
-  tiles.copyIn(pairs.dOutputs, at.rows(k, dOutput, valueDim, start), pairs.left, dOutput, valueDim);
+  for (Value &score : scores)
+    score = k.mulf(score, factor);
+  return scores;
 }
 
-void AttentionGradKernel::copyKeysIn(HeadOfSequence &at, Pairs &pairs, Value start, Value count) {
-  tiles.copyIn(pairs.keys, at.listedRows(k, key, keyDim, start), count, key, keyDim);
-  tiles.copyIn(pairs.values, at.listedRows(k, value, valueDim, start), count, value, valueDim);
-  pairs.bias->copyIn(at, pairs.start, start, count);
-}
-
-// ds of the queries and keys in the tiles; 0 where the query does not see the key.
-Values AttentionGradKernel::scoreGradients(HeadOfSequence &at, Pairs &pairs, Value firstKey, Value count) {
-  Values s = tiles.productTransposed(tiles.zeros(passing), pairs.queries, pairs.keys);
+AttentionGradKernel::OfPairs AttentionGradKernel::gradientsOf(HeadOfSequence &at, Pairs &pairs, Value stage,
+                                                              Value firstKey, Value count) {
+  Values s = scaled(tiles.productTransposed(tiles.zeros(passing), pairs.queries, tiles.ofStage(pairs.keys, stage)));
   pairs.bias->add(at, s);
-  Values d = tiles.productTransposed(tiles.zeros(passing), pairs.dOutputs, pairs.values);
+  Values d = tiles.productTransposed(tiles.zeros(passing), pairs.dOutputs, tiles.ofStage(pairs.values, stage));
   PairDropout dropout(k, tiles, at, rate);
   Value kept = dropout.ofQueries(pairs.rows, firstKey, count, passing), factor = dropout.scale();
   Value first = k.add(firstKey, tiles.column(0));
   const Value seen[2] = {k.sub(pairs.limits[0], first), k.sub(pairs.limits[1], first)};
   const Value before[2] = {k.sub(pairs.firsts[0], first), k.sub(pairs.firsts[1], first)};
+  OfPairs of;
   for (size_t i = 0; i < s.size(); ++i) {
     const int64_t r = AttentionTiles::rowOf(i);
-    Value p = k.exp2(k.subf(s[i], pairs.logSums[r]));
-    Value ds = k.mulf(p, k.subf(k.mulf(dropout.dropped(d[i], kept, i), factor), pairs.deltas[r]));
-    Value column = k.i32Of(static_cast<int32_t>(AttentionTiles::columnOf(i)));
-    s[i] = k.select(k.less(column, seen[r]), ds, 0);
+    const int64_t column = AttentionTiles::columnOf(i);
+    Value isSeen = k.less(column, seen[r]);
     if (at.reach)
-      s[i] = k.select(k.less(column, before[r]), 0, s[i]);
+      isSeen = k.both(isSeen, k.less(before[r], column + 1));
+    Value p = k.select(isSeen, k.exp2(k.subf(s[i], pairs.logSums[r])), 0);
+    of.scores.push_back(k.mulf(p, k.subf(k.mulf(dropout.dropped(d[i], kept, i), factor), pairs.deltas[r])));
+    of.probabilities.push_back(dropout.dropped(p, kept, i));
   }
-  return s;
+  return of;
+}
+
+// Writes the gradients of the queries, which are still to be scaled.
+void AttentionGradKernel::ofRows(HeadOfSequence &at, const Pairs &pairs, const Values &dQueries) {
+  Value factor = k.scalar(scale);
+  tiles.copyOut(at.rows(k, op.getDq(), keyDim, pairs.start), dQueries, pairs.left, op.getDq(), keyDim,
+                {factor, factor});
+}
+
+SmallVector<std::pair<BufferIndex, int64_t>> AttentionGradKernel::keyResults() {
+  SmallVector<std::pair<BufferIndex, int64_t>> results;
+  if (wantsK)
+    results.push_back({op.getDk(), keyDim});
+  if (wantsV)
+    results.push_back({op.getDv(), valueDim});
+  return results;
+}
+
+// All gradients of a sequence that has a key, and fits into one tile. The warps have 16 queries each until they have
+// stored m p and ds in shared memory, whose columns are then the rows of the products for 16 keys each.
+void AttentionGradKernel::sequence(HeadOfSequence &at) {
+  Pairs pairs = makeTiles();
+  Tile ofScores = tiles.tile(own, passing), ofProbabilities = tiles.tile(own, passing);
+  Value zero = k.i32Of(0);
+  copyQueriesIn(at, pairs, zero);
+  copyKeysIn(at, pairs, zero, zero);
+  at.clearRowsThatAreNoKeys(k, zero, at.keys, keyResults());
+  tiles.finishCopies();
+  pairs.bias->copyIn(at, zero, zero, at.keys);
+  k.when(
+      k.less(0, pairs.warpLimit),
+      [&] {
+        OfPairs of = gradientsOf(at, pairs, zero, zero, at.keys);
+        tiles.store(of.scores, ofScores);
+        tiles.store(of.probabilities, ofProbabilities);
+        ofRows(at, pairs,
+               tiles.product(tiles.zeros(pairs.queries.width), tiles.rowsOf(of.scores, {}), pairs.keys, zero));
+      },
+      [&] {
+        const Values none = tiles.zeros(passing);
+        tiles.store(none, ofScores);
+        tiles.store(none, ofProbabilities);
+        ofRows(at, pairs, tiles.zeros(pairs.queries.width));
+      });
+  k.barrier();
+  k.when(k.less(tiles.firstRow(), at.keys), [&] {
+    Value keyFactor = k.scalar(scale), valueFactor = PairDropout(k, tiles, at, rate).scale();
+    Values dKeys =
+        tiles.product(tiles.zeros(pairs.keys.width), AttentionTiles::Left::columnsOf(ofScores), pairs.queries, zero);
+    tiles.copyOut(at.listedRows(k, op.getDk(), keyDim, zero), dKeys, at.keys, op.getDk(), keyDim,
+                  {keyFactor, keyFactor});
+    Values dValues = tiles.product(tiles.zeros(pairs.values.width), AttentionTiles::Left::columnsOf(ofProbabilities),
+                                   pairs.dOutputs, zero);
+    tiles.copyOut(at.listedRows(k, op.getDv(), valueDim, zero), dValues, at.keys, op.getDv(), valueDim,
+                  {valueFactor, valueFactor});
+  });
 }
 
 void AttentionGradKernel::queryBlock(HeadOfSequence &at, Value start) {
@@ -190,22 +314,21 @@ void AttentionGradKernel::queryBlock(HeadOfSequence &at, Value start) {
     room = tiles.tile(own, passing);
   copyQueriesIn(at, pairs, start);
   const Values none = tiles.zeros(pairs.queries.width);
-  Values sums =
-      k.loop(at.firstBlock(k, start, passing), pairs.largestLimit, passing, none, [&](Value j, Values dQueries) {
+  Values sums = tiles.eachBlock(
+      at.firstBlock(k, start, passing), pairs.largestLimit, passing, stages, none,
+      [&](Value j, Value stage) { copyKeysIn(at, pairs, stage, j); },
+      [&](Value j, Value stage, const Values &dQueries) {
         Value count = k.min(k.sub(at.keys, j), passing);
-        k.barrier();
-        copyKeysIn(at, pairs, j, count);
-        k.barrier();
+        pairs.bias->copyIn(at, start, j, count);
         return k.choose(
             k.less(j, pairs.warpLimit),
             [&] {
-              Values ds = scoreGradients(at, pairs, j, count);
-              return tiles.product(dQueries, tiles.rowsOf(ds, room), pairs.keys, count);
+              Values ds = gradientsOf(at, pairs, stage, j, count).scores;
+              return tiles.product(dQueries, tiles.rowsOf(ds, room), tiles.ofStage(pairs.keys, stage), count);
             },
             [&] { return dQueries; });
       });
-  Value factor = k.scalar(scale);
-  tiles.copyOut(at.rows(k, op.getDq(), keyDim, start), sums, pairs.left, op.getDq(), keyDim, {factor, factor});
+  ofRows(at, pairs, sums);
 }
 
 // A thread owns one of the distances from `start` on, in one direction, at which a query has at most one key. It adds
@@ -244,14 +367,15 @@ void AttentionGradKernel::distanceBlock(HeadOfSequence &at, Value start) {
             return k.loop(k.mul(k.div(begin, passing), passing), end, passing, sum, [&](Value j, const Values &sum) {
               Value count = k.min(k.sub(at.keys, j), passing);
               k.barrier();
-              copyKeysIn(at, pairs, j, count);
+              copyKeysIn(at, pairs, zero, j);
               k.acrossThreads(count, [&](Value c) {
                 const View place = positions + c;
                 k.store(at.keyPosition(k, k.add(j, c)), place);
               });
-              k.barrier();
+              tiles.finishCopies();
+              pairs.bias->copyIn(at, pairs.start, j, count);
               Values ds = k.choose(
-                  k.less(j, pairs.warpLimit), [&] { return scoreGradients(at, pairs, j, count); },
+                  k.less(j, pairs.warpLimit), [&] { return gradientsOf(at, pairs, zero, j, count).scores; },
                   [&] { return tiles.zeros(passing); });
               for (int64_t r = 0; r < 2; ++r) {
                 Value column = tiles.column(0);
@@ -290,11 +414,7 @@ void AttentionGradKernel::keyBlocks(HeadOfSequence &at, Value start) {
   Value count = k.max(k.sub(k.max(at.keys, 1), start), 0);
   // ceil(count / step)
   Value times = k.ptx("div.u32 $0, $1, $2;", {k.add(count, k.sub(step, 1)), step}, {k.i32}, /*pure=*/true)[0];
-  SmallVector<std::pair<BufferIndex, int64_t>> results;
-  if (wantsK)
-    results.push_back({op.getDk(), keyDim});
-  if (wantsV)
-    results.push_back({op.getDv(), valueDim});
+  const auto results = keyResults();
   k.loop(0, times, 1, [&](Value i) {
     Value first = k.add(start, k.mul(i, step)), count = k.max(k.min(k.sub(at.keys, first), own), 0);
     at.clearRowsThatAreNoKeys(k, first, count, results);
@@ -320,8 +440,8 @@ void AttentionGradKernel::keyBlock(HeadOfSequence &at, Value start, Value count)
     rows[r] = k.add(start, k.min(tiles.row(r), last));
   Value firstOfWarp = k.add(start, tiles.firstRow());
   k.barrier(); // the tiles may still be in use for the previous block
-  tiles.copyIn(keyTile, at.listedRows(k, key, keyDim, start), count, key, keyDim);
-  tiles.copyIn(valueTile, at.listedRows(k, value, valueDim, start), count, value, valueDim);
+  tiles.startCopy(keyTile, at.listedRows(k, key, keyDim, start), count, key, keyDim);
+  tiles.startCopy(valueTile, at.listedRows(k, value, valueDim, start), count, value, valueDim);
   const int64_t keyNumbers = tiles.zeros(keyTile.width).size();
   Values sums = tiles.zeros(keyTile.width + valueTile.width);
   sums = at.eachSharing(k, heads / keyHeads, sums, [&](const Values &sums) {
@@ -338,10 +458,8 @@ void AttentionGradKernel::keyBlock(HeadOfSequence &at, Value start, Value count)
           any,
           [&] {
             k.barrier();
-            Value factor = k.scalar(scale * std::numbers::log2e);
-            tiles.copyIn(queryTile, at.rows(k, q, keyDim, i), left, q, keyDim, factor);
-            tiles.copyIn(dOutputTile, at.rows(k, dOutput, valueDim, i), left, dOutput, valueDim);
-            bias.copyIn(at, i, start, count);
+            tiles.startCopy(queryTile, at.rows(k, q, keyDim, i), left, q, keyDim);
+            tiles.startCopy(dOutputTile, at.rows(k, dOutput, valueDim, i), left, dOutput, valueDim);
             const int64_t lanes = k.threads / passing;
             Value mine = k.div(k.thread(), lanes), query = k.add(i, k.min(mine, k.sub(left, 1))),
                   delta = deltaOf(at, query, lanes);
@@ -357,11 +475,12 @@ void AttentionGradKernel::keyBlock(HeadOfSequence &at, Value start, Value count)
                 k.store(at.first(k, query), first);
               }
             });
-            k.barrier();
+            tiles.finishCopies();
+            bias.copyIn(at, i, start, count);
             return k.choose(
                 k.less(firstOfWarp, largest),
                 [&] {
-                  Values s = tiles.productTransposed(tiles.zeros(passing), keyTile, queryTile);
+                  Values s = scaled(tiles.productTransposed(tiles.zeros(passing), keyTile, queryTile));
                   bias.add(at, s);
                   Values d = tiles.productTransposed(tiles.zeros(passing), valueTile, dOutputTile);
                   Value kept = dropout.ofKeys(rows, i, left, passing), factor = dropout.scale();
@@ -396,8 +515,8 @@ void AttentionGradKernel::keyBlock(HeadOfSequence &at, Value start, Value count)
           [&] { return sums; });
     });
   });
-  // The query tile has scale and log2(e) in it; ln(2) takes the latter out again.
-  Value keyFactor = k.scalar(std::numbers::ln2), valueFactor = PairDropout(k, tiles, at, rate).scale();
+  tiles.waitForCopies(); // those of the keys, if no query has seen one
+  Value keyFactor = k.scalar(scale), valueFactor = PairDropout(k, tiles, at, rate).scale();
   if (wantsK)
     tiles.copyOut(at.listedRows(k, op.getDk(), keyDim, start), Values(sums.begin(), sums.begin() + keyNumbers), count,
                   op.getDk(), keyDim, {keyFactor, keyFactor});

@@ -195,6 +195,17 @@ Tile AttentionTiles::tile(int64_t rows, int64_t features) const {
 int64_t AttentionTiles::bytesOf(int64_t rows, int64_t features) const {
   return rows * (padded(features) + (bf16 ? 8 : 4)) * (bf16 ? 2 : 4);
 }
+Tile AttentionTiles::tiles(int64_t stages, int64_t rows, int64_t features) const {
+  Tile first = tile(rows, features);
+  if (stages > 1)
+    k.shared((stages - 1) * bytesOf(rows, features));
+  return first;
+}
+Tile AttentionTiles::ofStage(const Tile &first, Value stage) const {
+  Tile own = first;
+  own.data = first.data + k.mul(stage, first.rows * first.stride);
+  return own;
+}
 
 View AttentionTiles::at(const Tile &tile, Value row, Value column) const {
   return tile.data + k.add(k.mul(row, tile.stride), column);
@@ -204,8 +215,86 @@ View AttentionTiles::further(const Tile &tile, const View &from, int64_t rows, i
 }
 Type AttentionTiles::elementType() const { return bf16 ? Type(k.b.getI16Type()) : k.element; }
 
-void AttentionTiles::copyIn(const Tile &tile, const RowAt &rowAt, Value count, BufferIndex buffer, int64_t features,
-                            Value factor) {
+bool AttentionTiles::isDirect(BufferIndex buffer, int64_t features) const {
+  return bf16 && k.buffer(buffer).element.isBF16() && features % 8 == 0;
+}
+
+void AttentionTiles::startCopy(const Tile &tile, const RowAt &rowAt, Value count, BufferIndex buffer,
+                               int64_t features) {
+  if (!isDirect(buffer, features)) {
+    copyIn(tile, rowAt, count, buffer, features);
+    return;
+  }
+  const int64_t pieces = tile.width / 8, all = tile.rows * pieces; // of 16 bytes
+  Value last = k.sub(count, 1);
+  auto copy = [&](Value i) {
+    Value row = k.div(i, pieces), first = k.mul(k.rem(i, pieces), 8), valid = k.less(row, count);
+    if (features < tile.width)
+      valid = k.both(valid, k.less(first, features));
+    copyAsync(k, at(tile, row, first), rowAt(k.min(row, last)) + first, valid);
+  };
+  if (all % k.threads || k.threads % pieces) {
+    k.acrossThreads(all, copy);
+    return;
+  }
+  // A thread's pieces are whole rows apart, and the numbers of all of its rows are loaded before the first copy.
+  const int64_t times = all / k.threads, rowsBetween = k.threads / pieces;
+  Value firstRow = k.div(k.thread(), pieces), feature = k.mul(k.rem(k.thread(), pieces), 8);
+  const View to = at(tile, firstRow, feature);
+  Value isFeature = features < tile.width ? k.less(feature, features) : Value();
+  SmallVector<View> from;
+  SmallVector<Value> valid;
+  for (int64_t u = 0; u < times; ++u) {
+    Value row = k.add(firstRow, u * rowsBetween), isRow = k.less(row, count);
+    from.push_back(rowAt(k.min(row, last)) + feature);
+    valid.push_back(isFeature ? k.both(isRow, isFeature) : isRow);
+  }
+  for (int64_t u = 0; u < times; ++u)
+    copyAsync(k, further(tile, to, u * rowsBetween, 0), from[u], valid[u]);
+}
+
+Values AttentionTiles::eachBlock(Value from, Value end, int64_t size, int64_t stages, const Values &state,
+                                 const std::function<void(Value, Value)> &copy,
+                                 const std::function<Values(Value, Value, Values)> &use) {
+  Value zero = i32(k, 0);
+  if (stages == 1) {
+    Values last = k.loop(from, end, size, state, [&](Value first, Values now) {
+      k.barrier();
+      copy(first, zero);
+      finishCopies();
+      return use(first, zero, std::move(now));
+    });
+    waitForCopies(); // those from before, if there was no block
+    return last;
+  }
+  k.when(k.less(from, end), [&] { copy(from, zero); });
+  Values withStage = state;
+  withStage.push_back(zero);
+  Values last = k.loop(from, end, size, withStage, [&](Value first, const Values &now) {
+    finishCopies(); // the block has been copied, and the one before it is not used any more
+    Value stage = now.back(), other = k.sub(1, stage), next = k.add(first, size);
+    k.when(k.less(next, end), [&] { copy(next, other); });
+    Values result = use(first, stage, Values(now.begin(), now.end() - 1));
+    result.push_back(other);
+    return result;
+  });
+  waitForCopies();
+  last.pop_back();
+  return last;
+}
+
+void AttentionTiles::waitForCopies() {
+  if (!bf16)
+    return;
+  commitCopies(k);
+  gpu::waitForCopies(k, 0);
+}
+void AttentionTiles::finishCopies() {
+  waitForCopies();
+  k.barrier();
+}
+
+void AttentionTiles::copyIn(const Tile &tile, const RowAt &rowAt, Value count, BufferIndex buffer, int64_t features) {
   const int64_t groups = tile.width / 4, all = tile.rows * groups;
   // The number of loads in flight at a time, once the row numbers that they depend on have been loaded.
   const int64_t together = std::min<int64_t>(8, llvm::divideCeil(all, k.threads));
@@ -237,10 +326,7 @@ void AttentionTiles::copyIn(const Tile &tile, const RowAt &rowAt, Value count, B
           }
       }
       for (int64_t u = 0; u < together; ++u) {
-        Values &xs = loaded[u];
-        if (factor)
-          for (Value &x : xs)
-            x = k.mulf(x, factor);
+        const Values &xs = loaded[u];
         auto write = [&] {
           const View to = rowsBetween ? further(tile, start, u * rowsBetween, 0) : at(tile, rows[u], firsts[u]),
                      pairs = to.as(k.i32);
@@ -344,6 +430,13 @@ AttentionTiles::Left AttentionTiles::rowsOf(const Values &product, const Tile &r
   return room;
 }
 
+void AttentionTiles::store(const Values &product, const Tile &tile) {
+  Value first = column(0);
+  const View rows[2] = {at(tile, row(0), first), at(tile, row(1), first)};
+  for (int64_t i = 0; i < static_cast<int64_t>(product.size()); i += 2)
+    k.store({k.pairOfBF16(product[i], product[i + 1])}, (rows[rowOf(i)] + columnOf(i)).as(k.i32));
+}
+
 Values AttentionTiles::productTransposed(Values c, const Left &a, const Tile &b) {
   return multiply(std::move(c), a, b, /*transposed=*/true, i32(k, b.width));
 }
@@ -359,15 +452,24 @@ Values AttentionTiles::multiply(Values c, const Left &a, const Tile &b, bool tra
     // ldmatrix reads four 8x8 matrices; lane l gives the address of row l % 8 of matrix l / 8.
     Value inner = k.bitAnd(lane, 7), second = k.bitAnd(k.shiftRight(lane, 3), 1), third = k.shiftRight(lane, 4);
     View leftStart;
-    if (a.packed.empty()) {
+    if (a.transposed) {
+      Value row = k.add(inner, k.mul(third, 8)), right = k.mul(second, rowsApart);
+      leftStart = at(a.tile, row, k.add(firstRow(), right));
+    } else if (a.packed.empty()) {
       Value column = k.mul(third, 8), lower = k.mul(second, rowsApart);
       leftStart = at(a.tile, k.add(k.add(firstRow(), inner), lower), column);
     }
+    auto leftOf = [&](int64_t step) {
+      if (!a.packed.empty())
+        return Values(a.packed.begin() + step * 4, a.packed.begin() + step * 4 + 4);
+      return loadMatrices(
+          k, a.transposed ? further(a.tile, leftStart, step * 16, 0) : further(a.tile, leftStart, 0, step * 16),
+          a.transposed);
+    };
     Value rightColumn = k.mul(transposed ? second : third, 8);
     const View rightStart = at(b, k.add(inner, k.mul(transposed ? third : second, 8)), rightColumn);
     for (int64_t step = 0; step < steps; ++step) {
-      Values left = a.packed.empty() ? loadMatrices(k, further(a.tile, leftStart, 0, step * 16), false)
-                                     : Values(a.packed.begin() + step * 4, a.packed.begin() + step * 4 + 4);
+      Values left = leftOf(step);
       for (int64_t n = 0; n < tiles; n += 2) {
         Values right = loadMatrices(
             k, transposed ? further(b, rightStart, n * 8, step * 16) : further(b, rightStart, step * 16, n * 8),
@@ -445,6 +547,7 @@ void PairBias::copyIn(HeadOfSequence &at, Value query, Value key, Value count) {
     const View place = line + i;
     k.store(table->entry(at, distance), place);
   });
+  k.barrier();
 }
 
 void PairBias::add(HeadOfSequence &at, Values &scores) {

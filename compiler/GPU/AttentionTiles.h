@@ -93,11 +93,29 @@ public:
   int64_t padded(int64_t features) const;
   Tile tile(int64_t rows, int64_t features) const;
   int64_t bytesOf(int64_t rows, int64_t features) const;
+  Tile tiles(int64_t stages, int64_t rows, int64_t features) const; // the first of `stages` (ofStage)
 
-  // Fills rows 0 .. count - 1 of the tile from `row`, times `factor` if given, and the rest with zeros. `buffer` is the
-  // buffer that `row` points into. All threads of the block take part.
-  void copyIn(const Tile &tile, const RowAt &row, mlir::Value count, BufferIndex buffer, int64_t features,
-              mlir::Value factor = {});
+  // Fills rows 0 .. count - 1 of the tile from `row`, and the rest with zeros. `buffer` is the buffer that `row` points
+  // into. All threads of the block take part.
+  void copyIn(const Tile &tile, const RowAt &row, mlir::Value count, BufferIndex buffer, int64_t features);
+
+  // Whether the rows of the buffer are what a tile holds, so that they need not pass through registers.
+  bool isDirect(BufferIndex buffer, int64_t features) const;
+  // The same as copyIn(), but if the rows are direct, the tile has them only after finishCopies(), which waits for all
+  // copies that the block's threads have started and ends with a barrier.
+  void startCopy(const Tile &tile, const RowAt &row, mlir::Value count, BufferIndex buffer, int64_t features);
+  void finishCopies();
+  void waitForCopies(); // of this thread
+
+  // Walks over the blocks of `size` at from, from + size, .. < end (i32): copy(first, stage) fills the tiles of a stage
+  // by startCopy(), and use(first, stage, state) returns the next state. With two `stages` (i32 0 and 1), the next
+  // block is being copied while one is used. Copies that were started before the walk are complete when it uses its
+  // first block. The caller's barrier ends earlier uses of the tiles, which are free again after a barrier.
+  Values eachBlock(mlir::Value from, mlir::Value end, int64_t size, int64_t stages, const Values &state,
+                   const std::function<void(mlir::Value, mlir::Value)> &copy,
+                   const std::function<Values(mlir::Value, mlir::Value, Values)> &use);
+  // A tile of a stage, of tiles that follow each other in memory.
+  Tile ofStage(const Tile &first, mlir::Value stage) const;
 
   // Fills the tile from a block of a pairs value, or from its transpose, and the rest with zeros. The block has `rows`
   // and `columns` (i32). f32 only.
@@ -107,12 +125,21 @@ public:
   struct Left {
     Left(const Tile &tile) : tile(tile) {}
     Left(Values packed) : packed(std::move(packed)) {}
+    // The warp's columns of a tile, as rows. bf16 only.
+    static Left columnsOf(const Tile &tile) {
+      Left left(tile);
+      left.transposed = true;
+      return left;
+    }
     Tile tile;
     Values packed; // if not empty, registers for mma.sync in place of the tile
+    bool transposed = false;
   };
 
   // In f32, the warp stores the product in its own rows of the tile `room`; bf16 does not use it.
   Left rowsOf(const Values &product, const Tile &room);
+  // Stores the warp's rows of a product in a tile. bf16 only.
+  void store(const Values &product, const Tile &tile);
 
   Values zeros(int64_t columns) const { return Values(columns / 8 * 4, k.scalar(0)); }
   // c += a b^T, where b's rows are the columns of c.
@@ -186,7 +213,7 @@ public:
            int64_t columns);
 
   // Loads the entries for the block that begins at this query and key and has `count` keys (i32). All threads of the
-  // block take part. A barrier must come before add(), and another one after it.
+  // block take part. A barrier must separate it from add() for the block before; it ends with one if there is a table.
   void copyIn(HeadOfSequence &at, mlir::Value query, mlir::Value key, mlir::Value count);
   // Adds log2(e) times the bias to scores, which are scaled by log2(e), too.
   void add(HeadOfSequence &at, Values &scores);

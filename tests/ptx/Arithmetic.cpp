@@ -150,9 +150,15 @@ void minMax(Decoder &d) {
   if (isFloat(t))
     return decodeFloatArithmetic(d, t);
   bool isMax = d.s.opcode == "max";
-  if (d.take("relu"))
-    d.fail(".relu is not supported");
+  bool relu = d.take("relu");
+  if (relu && t != Type::S32)
+    d.fail(".relu is supported for s32 only");
   d.all(t, {t, t});
+  if (relu) {
+    d.set(isMax ? onLanes<[](int32_t a, int32_t b) -> int32_t { return std::max({a, b, 0}); }>
+                : onLanes<[](int32_t a, int32_t b) -> int32_t { return std::max(std::min(a, b), 0); }>);
+    return;
+  }
   d.set(ofInteger(d, t, [&]<class T>() {
     return isMax ? onLanes<[](T a, T b) -> T { return std::max(a, b); }>
                  : onLanes<[](T a, T b) -> T { return std::min(a, b); }>;

@@ -105,6 +105,32 @@ func.func @grad_wide_bf16(%q: !rows128, %lse: !lse128) -> (!rows128, !rows128, !
   return %dq, %dk, %dv : !rows128, !rows128, !rows128
 }
 
+// Rows of bf16, which what is neither an argument nor a result has, are copied as they are, and all copies of a block are under way before the first wait.
+// CHECK-LABEL: .visible .entry attention_512_bf16{{(_[0-9]+)?}}(
+// CHECK:       .maxnreg 168
+// CHECK-NOT:   cvt.rn.bf16x2
+// CHECK-COUNT-12: cp.async.cg.shared.global
+// CHECK:       cp.async.wait_group 0
+// CHECK:       bar.sync
+func.func @bf16_rows(%x: !rows64, %w: tensor<512xf32>) -> (!rows64, !lse) {
+  %q, %sq = xfc.norm %x, %w {eps = 1.0e-5 : f64} : (!rows64, tensor<512xf32>) -> (!rows64, !xfc.rows<source, 2xf32>)
+  %o, %lse = xfc.attention %q, %q, %q in bf16 {heads = 8 : i64, scale = 0.125, padding} : (!rows64, !rows64, !rows64) -> (!rows64, !lse)
+  %n, %sn = xfc.norm %o, %w {eps = 1.0e-5 : f64} : (!rows64, tensor<512xf32>) -> (!rows64, !xfc.rows<source, 2xf32>)
+  return %n, %lse : !rows64, !lse
+}
+
+// A sequence that fits into one tile is computed by one block, which passes two operands of bf16 through shared memory and reads their
+// columns as rows.
+// CHECK-LABEL: .visible .entry attention_grad_512_bf16{{(_[0-9]+)?}}(
+// CHECK-DAG:   cp.async.cg.shared.global
+// CHECK-DAG:   st.shared.b32
+// CHECK-DAG:   ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16
+func.func @grad_bf16_rows(%x: !rows64, %w: tensor<512xf32>, %lse: !lse) -> (!rows64, !rows64, !rows64) {
+  %q, %sq = xfc.norm %x, %w {eps = 1.0e-5 : f64} : (!rows64, tensor<512xf32>) -> (!rows64, !xfc.rows<source, 2xf32>)
+  %dq, %dk, %dv = xfc.attention_grad %q, %q, %q, %q, %q, %lse in bf16 {heads = 8 : i64, scale = 0.125, padding, causal, rate = 0.1, id = 3 : i64} : (!rows64, !rows64, !rows64, !rows64, !rows64, !lse) -> (!rows64, !rows64, !rows64)
+  return %dq, %dk, %dv : !rows64, !rows64, !rows64
+}
+
 // With a distance bias, the entries for a block of pairs are in shared memory, and each sum of the bias gradient has one owner.
 // CHECK-LABEL: .visible .entry attention_512{{[_a-z0-9]*}}(
 // CHECK:       .reqntid 128

@@ -12,8 +12,8 @@ namespace {
 class Attention : public testing::TestWithParam<Target> {
 protected:
   const std::string in = GetParam().compute.empty() ? "" : " in " + GetParam().compute;
-  static std::string rows(const std::string &set, int features) {
-    return "!xfc.rows<" + set + ", " + std::to_string(features) + "xf32>";
+  static std::string rows(const std::string &set, int features, const std::string &element = "f32") {
+    return "!xfc.rows<" + set + ", " + std::to_string(features) + "x" + element + ">";
   }
 
   void SetUp() override {
@@ -40,16 +40,17 @@ protected:
     int distances = 0; // entries of the bias by distance, if any
     int sharing = 1;   // query heads per head of keys
     double scale = 0;
+    std::string element = "f32"; // of rows, but lse
 
     std::string attributes() const {
       return " {heads = " + std::to_string(heads) +
              " : i64, scale = " + std::to_string(scale ? scale : 1 / std::sqrt(keyDim)) +
              (flags.empty() ? "" : ", " + flags) + (dropout ? ", rate = 0.3, id = 9 : i64}" : "}");
     }
-    std::string q() const { return rows(queries, heads * keyDim); }
-    std::string k() const { return rows(keys, heads / sharing * keyDim); }
-    std::string v() const { return rows(keys, heads / sharing * valueDim); }
-    std::string o() const { return rows(queries, heads * valueDim); }
+    std::string q() const { return rows(queries, heads * keyDim, element); }
+    std::string k() const { return rows(keys, heads / sharing * keyDim, element); }
+    std::string v() const { return rows(keys, heads / sharing * valueDim, element); }
+    std::string o() const { return rows(queries, heads * valueDim, element); }
     std::string lse() const { return rows(queries, heads); }
     std::string bias() const {
       return "tensor<" + std::to_string(distances) + "x" + std::to_string(2 * heads) + "xf32>";
@@ -129,6 +130,33 @@ TEST_P(Attention, LongSequences) {
   check(batch, {"target", "source", "", 1, 64, 32}, 0);
 }
 
+// Queries and keys that fit into one tile, of which one block of threads computes all gradients on a GPU: tiles that
+// are full, and one row more on either side.
+TEST_P(Attention, ShortSequences) {
+  const Batch batch({64, 1, 20, 65, 64, 3}, {64, 5, 33, 64, 65, 1});
+  check(batch, {"target", "source", "padding", 2, 16, 16, true}, 0);
+  check(batch, {"target", "target", "padding, causal", 2, 5, 7, true}, 3);
+  check(batch, {"source", "source", "reach = 9 : i64", 1, 64, 32, true}, 0);
+}
+
+// Rows that are stored in bf16 are copied to the tiles as they are, the next block of keys while one is used.
+TEST_P(Attention, NarrowRows) {
+  if (GetParam().device != Device::GPU || GetParam().compute.empty())
+    GTEST_SKIP() << "only GPUs have rows of bf16, for products in bf16";
+  auto narrow = [&](const Batch &batch, Case c) {
+    c.element = "bf16";
+    check(batch, c, 8);
+  };
+  const Batch shorter({64, 1, 20, 65, 64}, {64, 5, 33, 64, 65}), longer({200, 3}, {150, 70});
+  for (const Batch *batch : {&shorter, &longer}) {
+    narrow(*batch, {"target", "source", "padding", 2, 64, 64, true});
+    narrow(*batch, {"target", "target", "padding, causal", 2, 24, 8, true});
+  }
+  narrow(longer, {"source", "source", "reach = 70 : i64", 2, 16, 16, false, false, 200});
+  narrow(longer, {"target", "source", "", 1, 128, 80, true});
+  narrow(shorter, {"source", "source", "causal", 4, 16, 16, true, false, 0, 2});
+}
+
 // All forms of distance bias: narrow and wide heads, any size of the last block of distances, pads in between, keys
 // within reach, heads that share keys. Its gradient consists of sums for each sequence.
 TEST_P(Attention, Bias) {
@@ -177,7 +205,7 @@ TEST_P(Attention, ReturnedWeights) {
 
 // Unused results are null, and the others have the same bits.
 TEST_P(Attention, UnusedResults) {
-  const Batch batch({70, 3}, {20, 66});
+  const Batch batch({70, 3, 30}, {20, 66, 40});
   const Case c{"target", "source", "padding", 2, 16, 16, true};
   const Options all = on({.immediates = {9}, .evaluate = false});
   auto without = [&](std::vector<int> unused) {
@@ -278,6 +306,31 @@ TEST_P(Attention, BitsOfASequence) {
   const Outcome g = gradient(many), h = gradient(alone);
   for (int i = 0; i < 3; ++i)
     EXPECT_TRUE(endsWith(g.kernel[i], h.kernel[i])) << "gradient " << i;
+}
+
+// The same for a sequence that fits into one tile, and that two kinds of blocks compute, as the second or the first of
+// its batch.
+TEST_P(Attention, BitsOfAShortSequence) {
+  const bool narrow = GetParam().device == Device::GPU && !GetParam().compute.empty();
+  const Batch many({7, 31}, {5, 20}, 40, true, 0), alone({31}, {20}, 40, true, 1);
+  Case c{"target", "source", "padding", 3, 8, 8, true};
+  c.element = narrow ? "bf16" : "f32";
+  auto gradient = [&](const Batch &batch) {
+    const std::vector<int64_t> last = {20, 20, 31, 31, 20, 20};
+    auto numbers = [&](int64_t operand, Tensor &t) {
+      const int64_t n = t.shape[0], f = t.features(), from = n - last[operand];
+      for (int64_t i = from; i < n; ++i)
+        for (int64_t j = 0; j < f; ++j)
+          t.data[i * f + j] = std::sin((i - from) * 31.7 + j * 1.3 + operand);
+    };
+    return runKernel(batch, c.gradient(in), c.gradientOperands(),
+                     on({.extraStride = narrow ? 8 : 1, .immediates = {9}, .evaluate = false, .set = numbers}));
+  };
+  const Outcome a = gradient(many), b = gradient(alone);
+  for (int i = 0; i < 3; ++i) {
+    const std::vector<double> &all = a.kernel[i].data, &one = b.kernel[i].data;
+    EXPECT_TRUE(std::equal(one.begin(), one.end(), all.end() - one.size())) << "gradient " << i;
+  }
 }
 
 // Attention with a bias, whose gradient consists of sums for each sequence.

@@ -57,6 +57,8 @@ TEST(Integers, AddSubMul) {
   EXPECT_EQ(apply("rem.s32", {32, 32, 32}, {list(0xfffffff9, 7), list(2, 0xfffffffe)}), list(0xffffffff, 1));
   EXPECT_EQ(apply("div.u64", {64, 64, 64}, {V{uint64_t(-1)}, V{10}}), V{1844674407370955161u});
   EXPECT_EQ(apply("min.s16", {16, 16, 16}, {list(0xffff, 3), list(1, 2)}), list(0xffff, 2));
+  EXPECT_EQ(apply("min.relu.s32", {32, 32, 32}, {list(~0u, 3, 5), list(1, 2, 7)}), list(0, 2, 5));
+  EXPECT_EQ(apply("max.relu.s32", {32, 32, 32}, {list(~0u, 3), list(~1u, 2)}), list(0, 3));
   EXPECT_EQ(apply("max.u16", {16, 16, 16}, {list(0xffff, 3), list(1, 2)}), list(0xffff, 3));
   EXPECT_EQ(apply("neg.s32", {32, 32}, {list(5, 0x80000000)}), list(0xfffffffb, 0x80000000));
   EXPECT_EQ(apply("abs.s64", {64, 64}, {V{uint64_t(-9)}}), V{9});
