@@ -427,7 +427,7 @@ def XFC_NormGradWithPartsOp : XFC_Op<"norm_grad_with_parts", [NoGradient, Kernel
 }
 
 def XFC_SumPartsOp : XFC_Op<"sum_parts", [NoGradient, Kernel, Fused]> {
-  let summary = "the sum [n] of each operand's rows [P, n], in ascending order";
+  let summary = "the sum [n] of each operand's rows [P, n], in an order that depends on P and n alone";
   let arguments = (ins Variadic<XFC_Tensor>:$parts);
   let results = (outs Variadic<XFC_Tensor>:$sums);
   let hasVerifier = 1;
@@ -731,6 +731,10 @@ def XFC_LinearCrossEntropyOp : XFC_Op<"linear_cross_entropy", [Differentiable, K
 
 def XFC_LinearCrossEntropyWithGradOp : XFC_Op<"linear_cross_entropy_with_grad", [NoGradient, Kernel, Fused, ProductOpInterface]> {
   let summary = "linear_cross_entropy that turns the logits into their gradient (cross_entropy_grad) while they are in cache";
+  let description = [{
+    If dlogits is stored in a narrower type than f32, the logits are rounded to that type first: the statistics of the softmax, the loss
+    and the gradient are those of the rounded logits, and the gradient is rounded once more when it is stored.
+  }];
   let arguments = (ins XFC_FloatRows:$x, XFC_Tensor:$weight, Optional<XFC_Tensor>:$bias, XFC_LabelRows:$labels, XFC_Smoothing:$smoothing,
                        XFC_FloatRows:$dloss, OptionalAttr<XFC_ComputeType>:$compute);
   let results = (outs XFC_FloatRows:$loss, XFC_FloatRows:$nll, XFC_FloatRows:$dlogits);

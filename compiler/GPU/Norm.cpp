@@ -177,57 +177,45 @@ static Backend::KernelInfo emitNormGradWithParts(KernelBuilder &k, NormGradWithP
   return {{Partition::Unit::One, 1, parts}};
 }
 
-// A block owns 8 columns (32 bytes of each part) of all sums. All threads load parts, and one thread per column of a
-// sum adds them in ascending order.
+// A block owns 8 columns (32 bytes of each part) of all sums. A thread adds up every 32nd part of its column, and one
+// thread per column of a sum adds up what those threads have, both in ascending order.
 static Backend::KernelInfo emitSumParts(KernelBuilder &k, SumPartsOp op) {
-  constexpr int64_t columns = 8, together = 512; // parts in shared memory at once
+  constexpr int64_t columns = 8, together = 16; // loads in flight
   auto type = cast<RankedTensorType>(op.getParts().front().getType());
   const int64_t parts = type.getDimSize(0), width = type.getDimSize(1), chunks = (width + columns - 1) / columns;
   SmallVector<OpResult> wanted;
   for (OpResult result : op.getSums())
     if (!result.use_empty())
       wanted.push_back(result);
-  const int64_t sums = wanted.size(), room = std::min(parts, together);
-  View shared = k.at(k.shared(sums * room * columns * k.bytes()));
-  Value number = k.rem(k.thread(), columns), own = k.div(k.thread(), columns), ofThread = k.i64Of(number),
-        column = k.add(k.mul(k.chunk, columns), ofThread), within = k.less(column, width);
-  // The place in shared memory of this thread's column of a part.
-  auto place = [&](Value sum, Value part) {
-    return shared + k.add(k.mul(k.add(k.mul(sum, room), part), columns), number);
+  const int64_t sums = wanted.size(), step = k.threads / columns;
+  View shared = k.at(k.shared(sums * step * columns * k.bytes()));
+  Value number = k.rem(k.thread(), columns), own = k.div(k.thread(), columns),
+        column = k.add(k.mul(k.chunk, columns), k.i64Of(number)), within = k.less(column, width);
+  // The place in shared memory of a thread's share of a sum.
+  auto place = [&](Value sum, Value share) {
+    return shared + k.add(k.mul(k.add(k.mul(sum, step), share), columns), number);
   };
-  // The thread adds up its column of sum number `own`, if there are that many sums.
-  Value adds = k.both(within, k.less(k.thread(), sums * columns));
-  Value total = k.scalar(0);
-  const int64_t step = k.threads / columns;
-  for (int64_t first = 0; first < parts; first += together) {
-    const int64_t count = std::min(parts - first, together);
-    for (int64_t s = 0; s < sums; ++s) {
+  for (int64_t s = 0; s < sums; ++s) {
+    const View partials = k.buffer(op->getOpOperand(wanted[s].getResultNumber())) + column;
+    Value total = k.scalar(0);
+    for (int64_t first = 0; first < parts; first += step * together) {
       Values loaded;
-      auto part = [&](int64_t i) { return k.add(own, i); };
-      auto isPart = [&](int64_t i) { return k.less(part(i), count); };
-      for (int64_t i = 0; i < count; i += step) {
-        Value before = k.add(k.mul(k.i64Of(k.add(part(i), first)), width), column);
-        View number = k.buffer(op->getOpOperand(wanted[s].getResultNumber())) + before;
-        loaded.push_back(k.loadIf(k.both(within, isPart(i)), number, 1)[0]);
+      for (int64_t i = first; i < std::min(parts, first + step * together); i += step) {
+        Value part = k.add(own, i), isPart = k.both(within, k.less(part, parts));
+        loaded.push_back(k.loadIf(isPart, partials + k.mul(k.i64Of(part), width), 1)[0]);
       }
-      for (int64_t i = 0; i < count; i += step)
-        k.when(isPart(i), [&] {
-          Value which = part(i);
-          k.store(loaded[i / step], place(k.i32Of(static_cast<int32_t>(s)), which));
-        });
+      for (Value x : loaded)
+        total = k.addf(total, x);
     }
-    k.barrier();
-    total = k.choose(
-        adds,
-        [&] {
-          return k.loop(k.i32Of(0), count, 1, {total},
-                        [&](Value part, Values s) -> Values { return {k.addf(s[0], k.load(place(own, part)))}; });
-        },
-        [&] { return Values{total}; })[0];
-    k.barrier();
+    k.store(total, place(k.i32Of(static_cast<int32_t>(s)), own));
   }
-  for (int64_t s = 0; s < sums; ++s)
-    k.when(k.both(adds, k.equal(own, s)), [&] { k.store(total, k.buffer(wanted[s]) + column); });
+  k.barrier();
+  k.when(k.both(within, k.less(k.thread(), sums * columns)), [&] {
+    Values total = k.loop(k.i32Of(0), step, 1, ValueRange{k.scalar(0)},
+                          [&](Value share, Values s) -> Values { return {k.addf(s[0], k.load(place(own, share)))}; });
+    for (int64_t s = 0; s < sums; ++s)
+      k.when(k.equal(own, s), [&] { k.store(total[0], k.buffer(wanted[s]) + column); });
+  });
   return {{Partition::Unit::One, 1, chunks}};
 }
 
