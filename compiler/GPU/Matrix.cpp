@@ -88,6 +88,9 @@ struct Terms {
   int64_t columns() const { return type.getDimSize(along ? 0 : 1); }
 };
 
+// The most registers of a thread for an epilogue's operands that have been loaded ahead of their use.
+constexpr int64_t registersAhead = 32;
+
 // Adds the bias to the sums of the tile at (row, column) of a product, applies the epilogue, and stores the results.
 void finish(KernelBuilder &k, const ThreadSums &product, ArrayRef<Value> sums, Value row, Value column,
             const Terms &terms) {
@@ -106,29 +109,46 @@ void finish(KernelBuilder &k, const ThreadSums &product, ArrayRef<Value> sums, V
 
   Value rows = k.truncated(k.rowCount()), firstColumn = k.add(column, product.firstColumn());
   Dropout dropout{k, dropoutOf(terms.epilogue)};
-  // 64 columns at a time, so that what they need beside the sums fits into registers.
+  // 64 columns of a row at a time, so that what is computed of them fits into registers beside the sums.
   const int64_t together = std::min<int64_t>(8, product.pairsOfThread());
-  for (int64_t begin = 0; begin < product.pairsOfThread(); begin += together) {
-    Value f = k.add(firstColumn, 8 * begin);
-    // Two numbers of each pair: of the bias here, and of each extra and each result below.
-    Values bias;
-    if (terms.bias) {
-      const View all = k.buffer(*terms.bias);
-      bias = access.load(all, k.boolean(true), f, together);
-    }
+  struct Part {
+    int64_t row, begin;
+    Value f, number, isRow, at;
+    SmallVector<Values> fetched; // for each extra
+  };
+  SmallVector<Part> parts;
+  for (int64_t begin = 0; begin < product.pairsOfThread(); begin += together)
     for (int64_t r = 0; r < product.rowsOfThread(); ++r) {
       Value number = k.add(k.add(row, product.firstRow()), 8 * r), isRow = k.less(number, rows);
-      Value at = k.i64Of(number);
+      parts.push_back({r, begin, k.add(firstColumn, 8 * begin), number, isRow, k.i64Of(number), {}});
+    }
+  // ptxas lets no load pass a store before it. So as many parts as fit into registers are loaded before the results of
+  // the first are stored, and wait for memory together.
+  int64_t words = 0;
+  for (BufferIndex extra : extras)
+    words += together * (k.buffer(extra).element.isBF16() ? 1 : 2);
+  Values bias; // of the part's columns: two numbers of each pair, as of each extra and each result
+  const size_t ahead = words ? std::max<int64_t>(1, registersAhead / words) : 1;
+  for (size_t first = 0; first < parts.size(); first += ahead) {
+    const MutableArrayRef<Part> batch =
+        MutableArrayRef<Part>(parts).slice(first, std::min(ahead, parts.size() - first));
+    for (Part &part : batch)
+      for (BufferIndex extra : extras)
+        part.fetched.push_back(access.fetch(k.rowOf(extra, part.at), part.isRow, part.f, together));
+    for (const Part &part : batch) {
+      if (terms.bias && part.row == 0) {
+        const View all = k.buffer(*terms.bias);
+        bias = access.load(all, k.boolean(true), part.f, together);
+      }
       Values factors;
       if (dropout.op)
-        factors = dropout.factors(k.i64Of(k.min(number, k.sub(rows, 1))), f, together);
-      // All are loaded before the first store, which ptxas would let no later load pass: they wait for memory together.
+        factors = dropout.factors(k.i64Of(k.min(part.number, k.sub(rows, 1))), part.f, together);
       SmallVector<Values> loaded;
-      for (BufferIndex extra : extras)
-        loaded.push_back(access.load(k.rowOf(extra, at), isRow, f, together));
+      for (auto [extra, fetched] : llvm::zip_equal(extras, part.fetched))
+        loaded.push_back(access.numbersOf(k.rowOf(extra, part.at), fetched));
       SmallVector<Values> computed(op->getNumResults());
       for (int64_t i = 0; i < 2 * together; ++i) {
-        Value y = product.sum(sums, r, begin + i / 2, i % 2);
+        Value y = product.sum(sums, part.row, part.begin + i / 2, i % 2);
         if (terms.bias)
           y = k.addf(y, bias[i]);
         SmallVector<Value> values = {y};
@@ -141,7 +161,7 @@ void finish(KernelBuilder &k, const ThreadSums &product, ArrayRef<Value> sums, V
       }
       for (auto [result, numbers] : llvm::zip(op->getResults(), computed))
         if (!result.use_empty())
-          access.store(numbers, k.rowOf(result, at), isRow, f);
+          access.store(numbers, k.rowOf(result, part.at), part.isRow, part.f);
     }
   }
 }
@@ -173,7 +193,12 @@ Backend::KernelInfo emitByWarpgroups(KernelBuilder &k, const Terms &terms) {
   k.when(k.less(first, k.rowCount()), [&] {
     const BlockedWeight weight(k, terms.weight, terms.type, terms.along);
     Product product(k, columns, rowsOperand(k, terms.rows, inner, /*along=*/true), weight);
-    product.multiply(row, column, inner, [&](ArrayRef<Value> sums) { finish(k, product, sums, row, column, terms); });
+    product.multiply(
+        row, column, inner, [&](ArrayRef<Value> sums) { finish(k, product, sums, row, column, terms); },
+        [&] {
+          for (OpOperand &extra : terms.op->getOpOperands().take_back(terms.extras))
+            product.prefetch(extra, row, column, terms.columns());
+        });
   });
   return {{Partition::Unit::Rows, cluster * Product::rows, cluster * across}};
 }

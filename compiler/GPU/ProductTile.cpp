@@ -66,12 +66,21 @@ static Values exchanged(KernelBuilder &k, Values own) {
   return own;
 }
 
-Values PairAccess::load(const View &line, Value isLine, Value column, int64_t pairs) const {
+Values PairAccess::numbersOf(const View &line, ArrayRef<Value> fetched) const {
+  if (!line.element.isBF16())
+    return Values(fetched);
+  Values numbers;
+  for (size_t i = 0; i < fetched.size(); i += 4)
+    llvm::append_range(numbers, k.halvesOf(exchanged(k, Values(fetched.slice(i, 4)))));
+  return numbers;
+}
+
+Values PairAccess::fetch(const View &line, Value isLine, Value column, int64_t pairs) const {
   Values numbers;
   if (line.element.isBF16()) {
     for (int64_t pair = 0; pair < pairs; pair += 4) {
       const auto [place, isThere] = piece(line, isLine, k.add(column, 8 * pair));
-      llvm::append_range(numbers, k.halvesOf(exchanged(k, k.loadIf(isThere, place, 4))));
+      llvm::append_range(numbers, k.loadIf(isThere, place, 4));
     }
     return numbers;
   }

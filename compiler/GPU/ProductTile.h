@@ -117,7 +117,12 @@ public:
   void include(BufferIndex i);
   // Two numbers of each of `pairs` pairs, the first of which is at `column` (i32), of a line that exists if `isLine`
   // (i1). What does not exist is loaded as 0, and not stored.
-  Values load(const View &line, mlir::Value isLine, mlir::Value column, int64_t pairs) const;
+  Values load(const View &line, mlir::Value isLine, mlir::Value column, int64_t pairs) const {
+    return numbersOf(line, fetch(line, isLine, column, pairs));
+  }
+  // The same in two steps: what lanes load from memory, and the lanes' own numbers, which they exchange.
+  Values fetch(const View &line, mlir::Value isLine, mlir::Value column, int64_t pairs) const;
+  Values numbersOf(const View &line, llvm::ArrayRef<mlir::Value> fetched) const;
   void store(llvm::ArrayRef<mlir::Value> numbers, const View &line, mlir::Value isLine, mlir::Value column) const;
 
 private:

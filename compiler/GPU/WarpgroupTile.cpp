@@ -200,16 +200,31 @@ void WarpgroupTile::produce(Value row, Value column, const Term &inner, Turn &tu
 }
 
 void WarpgroupTile::multiply(Value row, Value column, const Term &inner,
-                             const std::function<void(ArrayRef<Value>)> &use) {
+                             const std::function<void(ArrayRef<Value>)> &use, const std::function<void()> &prefetch) {
   inRoles(
       [&] {
         Turn turn = firstTurn();
         use(consume(inner, turn));
       },
       [&] {
+        if (prefetch)
+          prefetch();
         Turn turn = firstTurn();
         produce(row, column, inner, turn);
       });
+}
+
+void WarpgroupTile::prefetch(BufferIndex buffer, Value row, Value column, int64_t width) {
+  static_assert(producers == rows); // a thread takes a row
+  const View all = k.rowsOf(buffer);
+  if (!all.element.isBF16())
+    return;
+  Value own = k.add(row, k.sub(k.thread(), consumers)), isRow = k.less(k.i64Of(own), k.rowCount());
+  const View line = all.row(k.i64Of(own)) + k.i64Of(column);
+  for (int64_t i = 0; i < columns; i += 64) { // 128 bytes, a line of the cache
+    Value isThere = k.both(isRow, k.less(k.add(column, i), width));
+    k.ptx("@$0 prefetch.global.L2 [$1];", {isThere, (line + i).data}, {});
+  }
 }
 
 void WarpgroupTile::multiplyEach(Value row, int64_t end, int64_t inner, const std::function<Values()> &begin,

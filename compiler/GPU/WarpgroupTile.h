@@ -40,9 +40,13 @@ public:
 
   // The sums of the tile at `row` and `column` (i32, multiples of the tile's size; the same column in all of the
   // cluster) over k < inner, in ascending k. All threads of the cluster take part, once in a kernel. Only the threads
-  // that have sums run use(sums), so it must not contain barriers of the block.
+  // that have sums run use(sums), so it must not contain barriers of the block. The others begin with prefetch().
   void multiply(mlir::Value row, mlir::Value column, const Term &inner,
-                const std::function<void(llvm::ArrayRef<mlir::Value>)> &use);
+                const std::function<void(llvm::ArrayRef<mlir::Value>)> &use,
+                const std::function<void()> &prefetch = {});
+  // Within multiply's prefetch(): has the L2 cache fetch the tile at `row` and `column` of bf16 rows of this width, so
+  // that use() need not wait for memory. Does nothing for other rows.
+  void prefetch(BufferIndex rows, mlir::Value row, mlir::Value column, int64_t width);
 
   // The same for tiles in the same rows at the columns 0, `columns`, .. < `end`, in order. The threads that have the
   // sums begin with the state begin(); after each tile they run use(column, sums, state), which returns the next state,
