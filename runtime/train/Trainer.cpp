@@ -41,6 +41,7 @@ using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t recordEvery = 10; // steps between records of the log
+constexpr int unloggedSignal = 255; // in place of a signal: the log cannot be written
 
 std::string megabytes(int64_t bytes) { return format("%.0f MB", static_cast<double>(bytes) / 1e6); }
 
@@ -172,7 +173,8 @@ private:
   Clock::time_point started = Clock::now();
   int64_t savedStep = -1; // of the state on disk
   bool changed = true;    // whether there was progress since then
-  int stopping = 0;       // the signal that ends the run
+  int stopping = 0;       // the signal that ends the run, or unloggedSignal
+  std::string unlogged;   // why a record could not be written; "" if all were
   bool timeIsUp = false, saveWanted = false;
   int64_t keptWeights() const { return std::max(options.keep, options.average); }
 
@@ -887,12 +889,13 @@ double Trainer::fractionDone() const {
   return fraction;
 }
 
-// Decides whether a signal or the time limit ends the run, and whether a signal asks for a save. Ranks notice these at
-// different times but must stop at the same step: all take the maximum over the ranks of one number that encodes
-// signal, time limit and save. A run that ends saves anyway.
+// Decides whether a signal, a log that cannot be written or the time limit ends the run, and whether a signal asks for
+// a save. Ranks notice these at different times but must stop at the same step: all take the maximum over the ranks of
+// one number that encodes signal, time limit and save. A run that ends saves anyway.
 void Trainer::decide() {
   const bool late = writes() && options.minutes >= 0 && seconds() >= 60 * options.minutes;
-  const int decision = ranks.largest(4 * interrupted() + 2 * late + saveRequested());
+  const int signal = interrupted() || unlogged.empty() ? interrupted() : unloggedSignal;
+  const int decision = ranks.largest(4 * signal + 2 * late + saveRequested());
   stopping = decision / 4;
   timeIsUp = decision / 2 % 2;
   saveWanted |= decision % 2 != 0;
@@ -1113,11 +1116,16 @@ void Trainer::fallBack(const Fault &fault) {
   window = {};
 }
 
-void Trainer::write(const Json &record) {
+// What cannot be logged, because the disk is full or a limit reached, ends the run, but only once it has been saved: a
+// state may still find room.
+void Trainer::write(const Json &record) try {
   if (log)
     log->write(record);
   if (events)
     events->write(record, std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count());
+} catch (const Error &error) {
+  if (unlogged.empty())
+    unlogged = error.what();
 }
 
 void Trainer::record() {
@@ -1363,6 +1371,9 @@ void Trainer::run() {
   }
   finishTrace();
   end();
+  if (const std::string why = ranks.broadcast(unlogged); !why.empty())
+    throw CommonError(why + format("; stopped at step %lld and saved; continue with --resume once there is room for it",
+                                   static_cast<long long>(progress.step)));
   if (stopping)
     bar.say(format("stopped at step %lld and saved; continue with --resume", static_cast<long long>(progress.step)));
   else
