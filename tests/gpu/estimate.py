@@ -5,11 +5,12 @@ usage: estimate.py XFC MODEL.json [--arch sm_80,sm_90a] [--batch-tokens N] [--le
                                                       registers or blocks differ, or where a kernel is new or gone
 Plain Python; ptxas and nvdisasm on PATH or beside Python (its package triton). No GPU.
 
-The model. A kernel takes the longest of these, times what the last wave of blocks leaves idle, and at least LAUNCH:
+The model. A kernel takes LAUNCH and the longest of these, times what the last wave of blocks leaves idle:
 - memory: what the plan says its operands and results are, at the speed of a copy;
 - tensor cores, FFMA: the plan's operations at what the instruction of its loop can do;
 - issue: instructions of the loop for each of its operations, one a clock and scheduler;
 - L2: what the loop loads for each of its operations.
+A block that is alone on its processor waits for memory at its begin and its end, while nothing multiplies: there, memory's time is added.
 The loop is the innermost one with most of the kernel's products; that of warps which only fetch is counted with it. Paths for rows that are
 not aligned are left out. Attention's tiles are of 64 queries and keys: sentences of another length than a multiple of it take longer."""
 import argparse
@@ -33,7 +34,7 @@ MEMORY, L2 = 4.1e12, 9.1e12
 REGISTERS, SHARED, THREADS, BLOCKS = 65536, 227 << 10, 2048, 32
 LAUNCH = 2e-6
 # Floating-point operations per clock and processor: wgmma's, the part of it that mma.sync reaches, FFMA's.
-PEAK = {"HGMMA": 8192, "HMMA": 0.63 * 8192, "FFMA": 256}
+PEAK = {"HGMMA": 4096, "HMMA": 0.63 * 4096, "FFMA": 256}
 # Products that a kernel computes for each one in its operation count: the gradient of attention computes scores and dP twice.
 COMPUTED = {"attention_grad": 7 / 5}
 BULK = 4096  # bytes per bulk copy: half of a block of 64 x 64 of a weight in bf16, which goes to both blocks of a cluster
@@ -156,13 +157,18 @@ def row_of(entry, kernel):
         times[{"HGMMA": "tensor cores", "HMMA": "tensor cores", "FFMA": "FFMA"}[loop.kind]] = flops / (PEAK[loop.kind] * PROCESSORS * CLOCK)
         times["issue"] = flops * loop.issued / (PROCESSORS * SCHEDULERS * CLOCK)
         times["L2"] = flops * loop.loaded / L2
-    bound = max(times, key=times.get)
     # Blocks run in waves; the last one takes as long as a full one. Memory bandwidth is saturated once a wave is half full.
-    slots = PROCESSORS * resident
-    waves = entry["chunks"] / slots
-    each = times[bound] * (math.ceil(waves) / waves if bound != "memory" else max(1, 0.5 / min(waves, 1)))
-    if each < LAUNCH:
-        bound, each = "launch", LAUNCH
+    waves = entry["chunks"] / (PROCESSORS * resident)
+    for what in times:
+        times[what] *= math.ceil(waves) / waves if what != "memory" else max(1, 0.5 / min(waves, 1))
+    bound = max(times, key=times.get)
+    each = LAUNCH + times[bound]
+    if resident == 1 and loop.kind:
+        bound = max(times.keys() - {"memory"}, key=times.get)
+        each = LAUNCH + times["memory"] + times[bound]
+        bound += " + memory"
+    elif LAUNCH > times[bound]:
+        bound = "launch"
     return Row(entry["kernel"], launches, kernel.registers, resident, loop.mix, bound, each)
 
 
@@ -218,7 +224,7 @@ def report(options):
             f"## {arch}", "",
             f"{count} launches, {flops / 1e12:.1f} TFLOP, {moved / 1e9:.0f} GB: **{total * 1e3:.1f} ms**, of them bound by "
             + ", ".join(f"{what} {sum(row.each * row.launches for row in rows if row.bound == what) * 1e3:.1f}"
-                        for what in ("memory", "L2", "tensor cores", "issue", "FFMA", "launch") if any(row.bound == what for row in rows)) + ".",
+                        for what in dict.fromkeys(row.bound for row in rows)) + ".",
             "", HEADER, "|---|---:|---:|---:|---|---|---:|---:|", *[row.text() for row in rows], ""
         ]
     return "\n".join(lines).rstrip() + "\n"
