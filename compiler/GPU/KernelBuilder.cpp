@@ -48,6 +48,7 @@ void KernelBuilder::kernel(StringRef name, const std::function<void()> &body) {
 View KernelBuilder::numbers(Value record, size_t offset) { return at(field(record, offset, ptr), i32); }
 
 Value KernelBuilder::thread() { return NVVM::ThreadIdXOp::create(b, i32); }
+Value KernelBuilder::blocks() { return NVVM::GridDimXOp::create(b, i32); }
 Value KernelBuilder::lane() { return bitAnd(thread(), warpSize - 1); }
 Value KernelBuilder::warp() { return shiftRight(thread(), 5); }
 

@@ -30,6 +30,8 @@ public:
 
   // This thread's index in the block, its lane in the warp, and the warp's index in the block (i32).
   mlir::Value thread(), lane(), warp();
+  // The number of blocks that were launched (i32), which for a resident kernel may be less than that of the chunks.
+  mlir::Value blocks();
 
   // Allocates `bytes` of the block's shared memory, uninitialized, at a constant offset that is a multiple of
   // `alignment` (at most 1024). The peak, sharedBytes(), must not exceed what the architecture has. Pointers are in

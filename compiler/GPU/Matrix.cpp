@@ -180,27 +180,36 @@ Backend::KernelInfo emitProduct(KernelBuilder &k, const Terms &terms, const Tile
   return {{Partition::Unit::Rows, tile.rows, across}};
 }
 
-// Computes the product by warpgroups: the blocks of a cluster have the same columns and consecutive tiles of rows.
+// Computes the product by warpgroups: the blocks of a cluster have the same columns and consecutive tiles of rows. As
+// many clusters run as fit at once, and each takes every so many-th pair of tiles.
 Backend::KernelInfo emitByWarpgroups(KernelBuilder &k, const Terms &terms) {
   using Product = WarpgroupTile;
-  constexpr int64_t cluster = Product::clusterOfWeight;
+  constexpr int64_t cluster = Product::clusterOfWeight, rowsOfCluster = cluster * Product::rows;
   const int64_t inner = terms.inner(), columns = terms.columns() > 128 ? 256 : 128,
                 across = upTo(terms.columns(), columns);
   k.threads = Product::threads;
-  Value tile = k.div(k.chunk, cluster), first = k.mul(k.div(tile, across), cluster * Product::rows);
-  Value row = k.truncated(k.add(first, k.mul(k.rem(k.chunk, cluster), Product::rows)));
-  Value column = k.truncated(k.mul(k.rem(tile, across), columns));
-  k.when(k.less(first, k.rowCount()), [&] {
-    const BlockedWeight weight(k, terms.weight, terms.type, terms.along);
-    Product product(k, columns, rowsOperand(k, terms.rows, inner, /*along=*/true), weight);
-    product.multiply(
-        row, column, inner, [&](ArrayRef<Value> sums) { finish(k, product, sums, row, column, terms); },
-        [&] {
-          for (OpOperand &extra : terms.op->getOpOperands().take_back(terms.extras))
-            product.prefetch(extra, row, column, terms.columns());
-        });
-  });
-  return {{Partition::Unit::Rows, cluster * Product::rows, cluster * across}};
+  const BlockedWeight weight(k, terms.weight, terms.type, terms.along);
+  Product product(k, columns, rowsOperand(k, terms.rows, inner, /*along=*/true), weight);
+  Value first = k.truncated(k.div(k.chunk, cluster)), clusters = k.div(k.blocks(), cluster),
+        rowOfBlock = k.mul(k.truncated(k.rem(k.chunk, cluster)), Product::rows);
+  Value pairs = k.truncated(k.mul(k.div(k.add(k.rowCount(), rowsOfCluster - 1), rowsOfCluster), across));
+  // ceil((pairs - first) / clusters), where no cluster begins beyond the last pair
+  Value count = k.ptx("div.u32 $0, $1, $2;", {k.add(k.max(k.sub(pairs, first), 0), k.sub(clusters, 1)), clusters},
+                      {k.i32}, /*pure=*/true)[0];
+  product.multiplyAll(
+      count, inner,
+      [&](Value i) {
+        Value pair = k.add(first, k.mul(i, clusters)), row = k.mul(k.div(pair, across), rowsOfCluster);
+        return Product::Place{k.add(row, rowOfBlock), k.mul(k.rem(pair, across), columns)};
+      },
+      [&](const Product::Place &place, ArrayRef<Value> sums) {
+        finish(k, product, sums, place.row, place.column, terms);
+      },
+      [&](const Product::Place &place) {
+        for (OpOperand &extra : terms.op->getOpOperands().take_back(terms.extras))
+          product.prefetch(extra, place, terms.columns());
+      });
+  return {.partition = {Partition::Unit::Rows, rowsOfCluster, cluster * across}, .resident = true};
 }
 
 // Whether the architecture has warpgroups, and their kernel suits the product's shape and type. With few columns, the

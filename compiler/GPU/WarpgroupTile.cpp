@@ -199,30 +199,65 @@ void WarpgroupTile::produce(Value row, Value column, const Term &inner, Turn &tu
   });
 }
 
+Values WarpgroupTile::eachTile(const Term &end, int64_t step, Values state,
+                               const std::function<Values(Value, Turn &, Values)> &body) {
+  const Turn first = firstTurn();
+  state.append({first.stage, first.parity});
+  state = k.loop(k.i32Of(0), end, step, state, [&](Value i, Values now) {
+    Turn turn{now[now.size() - 2], now.back()};
+    now.truncate(now.size() - 2);
+    now = body(i, turn, std::move(now));
+    now.append({turn.stage, turn.parity});
+    return now;
+  });
+  state.truncate(state.size() - 2);
+  return state;
+}
+
 void WarpgroupTile::multiply(Value row, Value column, const Term &inner,
-                             const std::function<void(ArrayRef<Value>)> &use, const std::function<void()> &prefetch) {
+                             const std::function<void(ArrayRef<Value>)> &use) {
   inRoles(
       [&] {
         Turn turn = firstTurn();
         use(consume(inner, turn));
       },
       [&] {
-        if (prefetch)
-          prefetch();
         Turn turn = firstTurn();
         produce(row, column, inner, turn);
       });
 }
 
-void WarpgroupTile::prefetch(BufferIndex buffer, Value row, Value column, int64_t width) {
+void WarpgroupTile::multiplyAll(Value count, int64_t inner, const std::function<Place(Value)> &place,
+                                const std::function<void(const Place &, ArrayRef<Value>)> &use,
+                                const std::function<void(const Place &)> &prefetch) {
+  Value depthOfTile = k.i32Of(static_cast<int32_t>(inner));
+  inRoles(
+      [&] {
+        eachTile(count, 1, {}, [&](Value i, Turn &turn, Values none) {
+          Values sums = consume(depthOfTile, turn);
+          use(place(i), sums);
+          return none;
+        });
+      },
+      [&] {
+        eachTile(count, 1, {}, [&](Value i, Turn &turn, Values none) {
+          const Place of = place(i);
+          prefetch(of);
+          produce(of.row, of.column, depthOfTile, turn);
+          return none;
+        });
+      });
+}
+
+void WarpgroupTile::prefetch(BufferIndex buffer, const Place &place, int64_t width) {
   static_assert(producers == rows); // a thread takes a row
   const View all = k.rowsOf(buffer);
   if (!all.element.isBF16())
     return;
-  Value own = k.add(row, k.sub(k.thread(), consumers)), isRow = k.less(k.i64Of(own), k.rowCount());
-  const View line = all.row(k.i64Of(own)) + k.i64Of(column);
+  Value row = k.i64Of(k.add(place.row, k.sub(k.thread(), consumers))), isRow = k.less(row, k.rowCount());
+  const View line = all.row(row) + k.i64Of(place.column);
   for (int64_t i = 0; i < columns; i += 64) { // 128 bytes, a line of the cache
-    Value isThere = k.both(isRow, k.less(k.add(column, i), width));
+    Value isThere = k.both(isRow, k.less(k.add(place.column, i), width));
     k.ptx("@$0 prefetch.global.L2 [$1];", {isThere, (line + i).data}, {});
   }
 }
@@ -231,29 +266,16 @@ void WarpgroupTile::multiplyEach(Value row, int64_t end, int64_t inner, const st
                                  const std::function<Values(Value, ArrayRef<Value>, Values)> &use,
                                  const std::function<void(Values)> &last) {
   Value depthOfTile = k.i32Of(static_cast<int32_t>(inner));
-  auto eachTile = [&](Values s, const std::function<Values(Value, Turn &, Values)> &body) {
-    const Turn first = firstTurn();
-    s.append({first.stage, first.parity});
-    Value all = k.i32Of(static_cast<int32_t>(end));
-    s = k.loop(0, all, columns, s, [&](Value column, Values now) {
-      Turn turn{now[now.size() - 2], now.back()};
-      now.truncate(now.size() - 2);
-      now = body(column, turn, now);
-      now.append({turn.stage, turn.parity});
-      return now;
-    });
-    s.truncate(s.size() - 2);
-    return s;
-  };
+  Value all = k.i32Of(static_cast<int32_t>(end));
   inRoles(
       [&] {
-        last(eachTile(begin(), [&](Value column, Turn &turn, Values now) {
+        last(eachTile(all, columns, begin(), [&](Value column, Turn &turn, Values now) {
           Values sums = consume(depthOfTile, turn);
           return use(column, sums, std::move(now));
         }));
       },
       [&] {
-        eachTile({}, [&](Value column, Turn &turn, Values now) {
+        eachTile(all, columns, {}, [&](Value column, Turn &turn, Values now) {
           produce(row, column, depthOfTile, turn);
           return now;
         });

@@ -40,13 +40,23 @@ public:
 
   // The sums of the tile at `row` and `column` (i32, multiples of the tile's size; the same column in all of the
   // cluster) over k < inner, in ascending k. All threads of the cluster take part, once in a kernel. Only the threads
-  // that have sums run use(sums), so it must not contain barriers of the block. The others begin with prefetch().
+  // that have sums run use(sums), so it must not contain barriers of the block.
   void multiply(mlir::Value row, mlir::Value column, const Term &inner,
-                const std::function<void(llvm::ArrayRef<mlir::Value>)> &use,
-                const std::function<void()> &prefetch = {});
-  // Within multiply's prefetch(): has the L2 cache fetch the tile at `row` and `column` of bf16 rows of this width, so
-  // that use() need not wait for memory. Does nothing for other rows.
-  void prefetch(BufferIndex rows, mlir::Value row, mlir::Value column, int64_t width);
+                const std::function<void(llvm::ArrayRef<mlir::Value>)> &use);
+
+  // A tile's first row and column, as above.
+  struct Place {
+    mlir::Value row, column;
+  };
+  // The same for the tiles at place(0), place(1), .. place(count - 1) (i32, the same in all of the cluster), of which
+  // the next is loaded while a thread still runs use(place, sums) for one. The threads that load begin each tile with
+  // prefetch(place).
+  void multiplyAll(mlir::Value count, int64_t inner, const std::function<Place(mlir::Value)> &place,
+                   const std::function<void(const Place &, llvm::ArrayRef<mlir::Value>)> &use,
+                   const std::function<void(const Place &)> &prefetch);
+  // Within prefetch(): has the L2 cache fetch this tile of bf16 rows of this width, so that use() need not wait for
+  // memory. Does nothing for other rows.
+  void prefetch(BufferIndex rows, const Place &place, int64_t width);
 
   // The same for tiles in the same rows at the columns 0, `columns`, .. < `end`, in order. The threads that have the
   // sums begin with the state begin(); after each tile they run use(column, sums, state), which returns the next state,
@@ -82,6 +92,10 @@ private:
   // Steps through k < inner by `depth`: body(k, turn, state). Returns the final state, and the next turn in `turn`.
   Values eachTurn(const Term &inner, Turn &turn, Values state,
                   const std::function<Values(mlir::Value, const Turn &, Values)> &body);
+  // Runs body(i, turn, state) for i = 0, step, .. < end (i32), each of which goes on with the turn after the last
+  // one's.
+  Values eachTile(const Term &end, int64_t step, Values state,
+                  const std::function<Values(mlir::Value, Turn &, Values)> &body);
   Values consume(const Term &inner, Turn &turn);                                    // a tile's sums
   void produce(mlir::Value row, mlir::Value column, const Term &inner, Turn &turn); // loads for a tile
   mlir::Value full(const Turn &turn), empty(const Turn &turn);                      // the barriers of a stage

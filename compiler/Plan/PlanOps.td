@@ -141,7 +141,8 @@ def Plan_KernelOp : Plan_Op<"kernel", [Symbol, IsolatedFromAbove, DeclareOpInter
   let description = [{
     The body holds the single op that the kernel computes; its arguments have the types of the op's operands, and it returns
     the results that are read. Code generation adds a function of the kernel's name to the module @code, the partition of the work, the `scratch` bytes per thread (on a GPU, per
-    block of `threads` threads), and the companion kernels, which have no body: `small` replaces the kernel in batches of at
+    block of `threads` threads; if the kernel is `resident`, a block goes on with further parts of the work until none is left), and
+    the companion kernels, which have no body: `small` replaces the kernel in batches of at
     most `small_rows` rows; `reduction` adds up the partial sums, `chunk_bytes` for each chunk, in batches of more than one
     chunk; `packing` names the kernel that packs each operand, or is unit for operands that are not packed. `decoding` marks
     an op of a decoding step, where each target row is a sequence of its own.
@@ -155,7 +156,7 @@ def Plan_KernelOp : Plan_Op<"kernel", [Symbol, IsolatedFromAbove, DeclareOpInter
     ```
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, UnitAttr:$decoding, OptionalAttr<Plan_PartitionAttr>:$partition,
-                       DefaultValuedAttr<I64Attr, "0">:$scratch, DefaultValuedAttr<I64Attr, "0">:$threads,
+                       DefaultValuedAttr<I64Attr, "0">:$scratch, DefaultValuedAttr<I64Attr, "0">:$threads, UnitAttr:$resident,
                        OptionalAttr<FlatSymbolRefAttr>:$small, DefaultValuedAttr<I64Attr, "0">:$small_rows,
                        OptionalAttr<FlatSymbolRefAttr>:$reduction, DefaultValuedAttr<I64Attr, "0">:$chunk_bytes,
                        OptionalAttr<ArrayAttr>:$packing);

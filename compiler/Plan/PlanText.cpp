@@ -71,6 +71,8 @@ private:
       out << ", small = @" << plan.kernels[kernel.few].name << ", small_rows = " << kernel.fewRows;
     if (kernel.merge >= 0)
       out << ", reduction = @" << plan.kernels[kernel.merge].name;
+    if (kernel.resident)
+      out << ", resident";
     out << "}\n";
   }
 

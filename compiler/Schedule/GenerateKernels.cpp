@@ -60,6 +60,7 @@ private:
     kernel.setScratch(info.scratch);
     kernel.setThreads(info.threads);
     kernel.setChunkBytes(info.chunkBytes);
+    kernel.setResident(info.resident);
   }
 
   void generate(KernelOp kernel, bool decoding) {

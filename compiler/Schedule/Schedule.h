@@ -17,6 +17,7 @@ public:
     int64_t scratch = 0;    // bytes per thread; on a GPU, per block
     int64_t threads = 0;    // per GPU block
     int64_t chunkBytes = 0; // of partial sums for the merge kernel, per chunk of chunkRows rows; 0: no merge kernel
+    bool resident = false;  // whether a GPU block goes on with further chunks (Kernel::resident)
   };
   // The form of a packed weight: W^T (transposed) or W, rounded to a compute type if one is given, in the target's
   // default layout or in its block layout.

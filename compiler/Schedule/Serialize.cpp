@@ -133,6 +133,7 @@ private:
       }
       if (FlatSymbolRefAttr reduction = kernel.getReductionAttr())
         entry.merge = kernels.lookup(reduction.getAttr());
+      entry.resident = kernel.getResident();
     }
   }
 

@@ -338,7 +338,7 @@ template <typename Direction> void fields(Archive<Direction> &archive, Table &ta
 
 template <typename Direction> void fields(Archive<Direction> &archive, Kernel &kernel) {
   archive(kernel.name, kernel.partition.unit, kernel.partition.per, kernel.partition.times, kernel.scratch,
-          kernel.threads, kernel.few, kernel.fewRows, kernel.merge);
+          kernel.threads, kernel.few, kernel.fewRows, kernel.merge, kernel.resident);
 }
 
 // All but the programs.

@@ -15,7 +15,7 @@
 namespace xfc {
 
 // Raised whenever the serialized plan changes its form or meaning.
-constexpr int planVersion = 8;
+constexpr int planVersion = 9;
 
 // Sums over rows may be split into chunks of this many rows, counted from row 0 of any batch, whose partial sums are
 // then added in order.
@@ -80,6 +80,8 @@ struct Kernel {
   int64_t fewRows = 0;
   int32_t merge =
       -1; // on a GPU, the kernel that runs after this one, with the same call, in batches of more than chunkRows rows
+  bool resident = false; // on a GPU, a block goes on with further chunks until none is left: as many blocks are
+                         // launched as multiprocessors, but no more than chunks
 };
 
 // Floating-point numbers that a step computes.

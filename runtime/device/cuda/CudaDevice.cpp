@@ -244,6 +244,12 @@ struct CudaDevice::State {
   DeviceNumber device = 0;
   int major = 0, minor = 0, version = 0;
   int64_t mostShared = 0;
+  int processors = 0; // multiprocessors
+
+  // The blocks to launch for the chunks of a resident kernel: an even number of them if that of the chunks is, because
+  // its clusters have up to two blocks.
+  int64_t residentBlocks(int64_t chunks) const { return std::min<int64_t>(chunks, std::max(2, processors / 2 * 2)); }
+
   std::string gpu; // the GPU's name
   const xfc_device_image *image = nullptr;
   Context context = nullptr;
@@ -316,6 +322,7 @@ struct CudaDevice::State {
     gpu = name;
     driver.getDeviceAttribute(&major, attribute::majorVersion, device);
     driver.getDeviceAttribute(&minor, attribute::minorVersion, device);
+    driver.getDeviceAttribute(&processors, attribute::multiprocessors, device);
     int shared = 0;
     driver.getDeviceAttribute(&shared, attribute::sharedMemoryPerBlock, device);
     mostShared = shared;
@@ -535,7 +542,8 @@ struct CudaDevice::State {
         // A sum over no rows is 0, which still has to be written.
         const int64_t fewest = kernel.merge >= 0 ? kernel.partition.times : 0;
         if (const int64_t chunks = std::max(chunksOf(kernel.partition, bucket, step), fewest))
-          part->list->launches.push_back({functions[number], &kernel, &step, call, chunks, merges});
+          part->list->launches.push_back(
+              {functions[number], &kernel, &step, call, kernel.resident ? residentBlocks(chunks) : chunks, merges});
       };
       launch(kernelOf(*module, bucket, step), false);
       if (const int32_t merge = mergeOf(*module, bucket, step); merge >= 0)

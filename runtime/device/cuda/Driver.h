@@ -43,8 +43,8 @@ constexpr Result outOfMemory = 2, noDevice = 100, noBinaryForGpu = 209, eccUncor
                  unsupportedPtxVersion = 222, notFound = 500, notReady = 600;
 } // namespace error
 namespace attribute {
-constexpr int sharedMemoryPerBlock = 97, majorVersion = 75, minorVersion = 76; // of a device
-constexpr int maxDynamicSharedMemory = 8;                                      // of a function
+constexpr int multiprocessors = 16, sharedMemoryPerBlock = 97, majorVersion = 75, minorVersion = 76; // of a device
+constexpr int maxDynamicSharedMemory = 8;                                                            // of a function
 } // namespace attribute
 namespace flag {
 constexpr unsigned streamNonBlocking = 1, eventDisableTiming = 2;

@@ -16,6 +16,8 @@
 // CHECK:       .reqntid 384
 // CHECK-NEXT:  .maxnreg 168
 // CHECK:       .reqnctapercluster 2, 1, 1
+// As many clusters as run at once share the tiles.
+// CHECK:       %nctaid.x
 // Each of four stages has two barriers, whose initialization the whole cluster sees before any of them is used.
 // CHECK-COUNT-8: mbarrier.init.shared::cta.b64
 // CHECK-NOT:   mbarrier.init

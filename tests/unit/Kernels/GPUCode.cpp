@@ -98,7 +98,9 @@ public:
     }
     // Launch some more blocks than the batch needs, like a grid sized for the largest batch.
     auto launchAll = [&](const std::string &name, const Backend::KernelInfo &kernel) {
-      launch(name, chunksOf(kernel.partition, call, elements, /*surplus=*/3), kernel.threads, kernel.scratch, all,
+      const int64_t chunks = chunksOf(kernel.partition, call, elements, /*surplus=*/3);
+      // Two clusters of two blocks, so that both take turns, and the second may have one turn less.
+      launch(name, kernel.resident ? std::min<int64_t>(chunks, 4) : chunks, kernel.threads, kernel.scratch, all,
              strides, immediates, call, &batch.shape);
     };
     const std::vector<std::string> before = contentsOf(blocks);

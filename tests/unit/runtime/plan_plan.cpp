@@ -283,6 +283,7 @@ TEST(Plan, ExtremesAndBack) {
   module.kernels[0].few = 1;
   module.kernels[0].fewRows = largest;
   module.kernels[0].merge = 2;
+  module.kernels[0].resident = true;
   module.kernels[0].partition = {Partition::Unit::Elements, 127, 128};
   module.tables = {{1, 2, 1e-300, -0.1, 12345.678, true}};
   Program &program = module.programs[0];
@@ -310,6 +311,7 @@ TEST(Plan, ExtremesAndBack) {
   EXPECT_EQ(back.kernels[0].few, 1);
   EXPECT_EQ(back.kernels[0].fewRows, largest);
   EXPECT_EQ(back.kernels[0].merge, 2);
+  EXPECT_TRUE(back.kernels[0].resident);
   EXPECT_EQ(back.kernels[0].partition.unit, Partition::Unit::Elements);
   EXPECT_EQ(back.kernels[0].partition.per, 127);
   EXPECT_EQ(back.kernels[0].partition.times, 128);
