@@ -1,11 +1,17 @@
 #!/usr/bin/env bash
-# pack.sh BUILD PACK.tar.xz [MODEL...]: packs what verify.py needs on a machine with a GPU: for each model (by default, all of them) an
-# executable with code for the CPU, sm_80 and sm_90a, and the scripts. That machine needs only python3 and NVIDIA's driver:
+# pack.sh [--cuda-arch LIST] BUILD PACK.tar.xz [MODEL...]: packs what verify.py needs on a machine with a GPU: for each model (by default, all
+# of them) an executable with code for the CPU, and for sm_80 and sm_90a or the architectures of LIST, and the scripts. As many models are
+# compiled at a time as there are processors. That machine needs only python3 and NVIDIA's driver:
 #   python3 -m tarfile -e PACK.tar.xz gpu && python3 gpu/verify.py
 set -euo pipefail
 limit=$((64 << 20)) # the most bytes that the archive may have
 names=(toy toy-bf16 odd-f32 odd-bf16 steps-f32 steps-bf16 base-f32 base-bf16 peer-base peer-big) # and peer-tiny, peer-small
-[ $# -ge 2 ] || { echo "usage: pack.sh BUILD PACK.tar.xz [MODEL...]   models: ${names[*]}" >&2; exit 2; }
+archs=sm_80,sm_90a
+if [ "${1:-}" = --cuda-arch ]; then
+  archs=${2:-}
+  shift 2
+fi
+[ $# -ge 2 ] || { echo "usage: pack.sh [--cuda-arch LIST] BUILD PACK.tar.xz [MODEL...]   models: ${names[*]}" >&2; exit 2; }
 here=$(cd "$(dirname "$0")" && pwd)
 build=$(cd "$1" && pwd)
 mkdir -p "$(dirname "$2")"
@@ -42,9 +48,11 @@ trap 'rm -rf "$work"' EXIT
 for name in "$@"; do
   flags=$(flags_of "$name")
   read -ra words <<<"$flags"
-  "$build/bin/xfc" compile "$models/${words[0]}.json" --target cpu,cuda --cpu x86-64-v3 --cuda-arch sm_80,sm_90a -o "$work/$name" "${words[@]:1}"
+  printf '%s\0' "$build/bin/xfc" compile "$models/${words[0]}.json" --target cpu,cuda --cpu x86-64-v3 --cuda-arch "$archs" -o "$work/$name" "${words[@]:1}" >"$work/$name.command"
 done
-cp "$here"/{verify,tables,peers}.py "$here/README.md" "$here/../lit/EndToEnd/Inputs/check_cuda.py" "$here/../lit/EndToEnd/Inputs/tensors.py" \
+# xargs ends with a status other than 0 if a command did.
+printf '%s\0' "${@/%/.command}" | (cd "$work" && xargs -0 -n 1 -P "$(nproc)" sh -c 'xargs -0 -a "$1" env -- && rm "$1"' sh)
+cp "$here"/{verify,tables,peers}.py "$here"/{README.md,minutes.sh} "$here/../lit/EndToEnd/Inputs/check_cuda.py" "$here/../lit/EndToEnd/Inputs/tensors.py" \
   "$bench"/{common,kernels,report,torch_model,torch_training,peer_train,ctranslate2_model}.py "$work"
 
 # One stream for all executables: they have much in common, and xz finds it at any distance.
