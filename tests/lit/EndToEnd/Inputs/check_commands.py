@@ -263,12 +263,19 @@ def check_inputs_are_kept():
             ("translate", "kept.safetensors", [*ids, "--weights", weights, "--input", path("a"), "--output", weights]),
             ("pack", "kept.safetensors", ["--weights", weights, "-o", weights]),
             ("average", "kept.safetensors", [weights, weights, "-o", weights]),
+            ("report", "whole/best.safetensors", [path("whole"), "-o", path("whole/best.safetensors")]),
+            ("report", "whole/state/training.safetensors", [path("whole"), "-o", path("whole/state/training.safetensors")]),
             ("train", "other-b", [*pairs, "--out", path("never"), "--steps", "1", "--trace", path("other-b"), "--trace-steps", "1:1"])):
         before = open(path(output), "rb").read()
         result = subprocess.run([translator, verb, *words], capture_output=True, text=True)
         expect(result.returncode == 1 and f"{path(output)}: is " in result.stderr and "an input of this command" in result.stderr,
                f"{verb} over its input {output}: {result.returncode}, {result.stderr}")
         expect(open(path(output), "rb").read() == before and not os.path.exists(path("never")), f"{verb} changed {output}")
+    own = path("own")
+    shutil.copy(translator, own)
+    result = subprocess.run([own, "translate", *ids, "--weights", weights, "--input", path("a"), "--output", own], capture_output=True, text=True)
+    expect(result.returncode == 1 and f"{own}: is the program that is running" in result.stderr and os.path.getsize(own) == os.path.getsize(translator),
+           f"translate over the program: {result.returncode}, {result.stderr}")
     with open(path("a")) as lines:
         result = subprocess.run([translator, "translate", *ids, "--weights", weights, "--output", path("a")], stdin=lines, capture_output=True, text=True)
     expect(result.returncode == 1 and "the same file as /dev/stdin" in result.stderr, f"translate over standard input: {result.stderr}")
