@@ -117,9 +117,10 @@ void AttentionKernel::queryBlock(HeadOfSequence &at, Value first) {
   state = State::of(tiles.eachBlock(
       at.firstBlock(k, start, keys), largestLimit, keys, stages, state.flat(),
       [&](Value j, Value stage) {
-        tiles.startCopy(tiles.ofStage(keyTiles, stage), at.listedRows(k, key, keyDim, j), keysFrom(j), key, keyDim);
-        tiles.startCopy(tiles.ofStage(valueTiles, stage), at.listedRows(k, value, valueDim, j), keysFrom(j), value,
-                        valueDim);
+        Value count = keysFrom(j);
+        const Tile keyTile = tiles.ofStage(keyTiles, stage), valueTile = tiles.ofStage(valueTiles, stage);
+        tiles.startCopy(keyTile, at.listedRows(k, key, keyDim, j), count, key, keyDim);
+        tiles.startCopy(valueTile, at.listedRows(k, value, valueDim, j), count, value, valueDim);
       },
       [&](Value j, Value stage, const Values &flat) {
         bias->copyIn(at, start, j, keysFrom(j));
@@ -188,7 +189,8 @@ void AttentionKernel::step(HeadOfSequence &at, Value firstKey, Value stage, Stat
     p[i] = dropout.dropped(p[i], kept, i);
   for (size_t i = 0; i < state.outputs.size(); ++i)
     state.outputs[i] = k.mulf(state.outputs[i], shrink[AttentionTiles::rowOf(i)]);
-  state.outputs = tiles.product(state.outputs, tiles.rowsOf(p, room), tiles.ofStage(valueTiles, stage), count);
+  const Tile valueTile = tiles.ofStage(valueTiles, stage);
+  state.outputs = tiles.product(state.outputs, tiles.rowsOf(p, room), valueTile, count);
 }
 
 // Writes the normalized outputs, and lse and the weights if they are wanted.

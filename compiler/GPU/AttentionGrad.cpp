@@ -214,8 +214,9 @@ void AttentionGradKernel::copyQueriesIn(HeadOfSequence &at, Pairs &pairs, Value 
 // Begins to load keys and values from `start` on.
 void AttentionGradKernel::copyKeysIn(HeadOfSequence &at, const Pairs &pairs, Value stage, Value start) {
   Value count = k.min(k.sub(at.keys, start), passing);
-  tiles.startCopy(tiles.ofStage(pairs.keys, stage), at.listedRows(k, key, keyDim, start), count, key, keyDim);
-  tiles.startCopy(tiles.ofStage(pairs.values, stage), at.listedRows(k, value, valueDim, start), count, value, valueDim);
+  const Tile keyTile = tiles.ofStage(pairs.keys, stage), valueTile = tiles.ofStage(pairs.values, stage);
+  tiles.startCopy(keyTile, at.listedRows(k, key, keyDim, start), count, key, keyDim);
+  tiles.startCopy(valueTile, at.listedRows(k, value, valueDim, start), count, value, valueDim);
 }
 
 // Scores times log2(e), so that exponentials are powers of two.
@@ -228,9 +229,10 @@ Values AttentionGradKernel::scaled(Values scores) {
 
 AttentionGradKernel::OfPairs AttentionGradKernel::gradientsOf(HeadOfSequence &at, Pairs &pairs, Value stage,
                                                               Value firstKey, Value count) {
-  Values s = scaled(tiles.productTransposed(tiles.zeros(passing), pairs.queries, tiles.ofStage(pairs.keys, stage)));
+  const Tile keyTile = tiles.ofStage(pairs.keys, stage), valueTile = tiles.ofStage(pairs.values, stage);
+  Values s = scaled(tiles.productTransposed(tiles.zeros(passing), pairs.queries, keyTile));
   pairs.bias->add(at, s);
-  Values d = tiles.productTransposed(tiles.zeros(passing), pairs.dOutputs, tiles.ofStage(pairs.values, stage));
+  Values d = tiles.productTransposed(tiles.zeros(passing), pairs.dOutputs, valueTile);
   PairDropout dropout(k, tiles, at, rate);
   Value kept = dropout.ofQueries(pairs.rows, firstKey, count, passing), factor = dropout.scale();
   Value first = k.add(firstKey, tiles.column(0));
@@ -283,8 +285,8 @@ void AttentionGradKernel::sequence(HeadOfSequence &at) {
         OfPairs of = gradientsOf(at, pairs, zero, zero, at.keys);
         tiles.store(of.scores, ofScores);
         tiles.store(of.probabilities, ofProbabilities);
-        ofRows(at, pairs,
-               tiles.product(tiles.zeros(pairs.queries.width), tiles.rowsOf(of.scores, {}), pairs.keys, zero));
+        const Values none = tiles.zeros(pairs.queries.width);
+        ofRows(at, pairs, tiles.product(none, tiles.rowsOf(of.scores, {}), pairs.keys, zero));
       },
       [&] {
         const Values none = tiles.zeros(passing);
@@ -324,7 +326,8 @@ void AttentionGradKernel::queryBlock(HeadOfSequence &at, Value start) {
             k.less(j, pairs.warpLimit),
             [&] {
               Values ds = gradientsOf(at, pairs, stage, j, count).scores;
-              return tiles.product(dQueries, tiles.rowsOf(ds, room), tiles.ofStage(pairs.keys, stage), count);
+              const Tile keyTile = tiles.ofStage(pairs.keys, stage);
+              return tiles.product(dQueries, tiles.rowsOf(ds, room), keyTile, count);
             },
             [&] { return dQueries; });
       });

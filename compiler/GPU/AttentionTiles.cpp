@@ -231,7 +231,8 @@ void AttentionTiles::startCopy(const Tile &tile, const RowAt &rowAt, Value count
     Value row = k.div(i, pieces), first = k.mul(k.rem(i, pieces), 8), valid = k.less(row, count);
     if (features < tile.width)
       valid = k.both(valid, k.less(first, features));
-    copyAsync(k, at(tile, row, first), rowAt(k.min(row, last)) + first, valid);
+    const View to = at(tile, row, first);
+    copyAsync(k, to, rowAt(k.min(row, last)) + first, valid);
   };
   if (all % k.threads || k.threads % pieces) {
     k.acrossThreads(all, copy);
@@ -433,8 +434,10 @@ AttentionTiles::Left AttentionTiles::rowsOf(const Values &product, const Tile &r
 void AttentionTiles::store(const Values &product, const Tile &tile) {
   Value first = column(0);
   const View rows[2] = {at(tile, row(0), first), at(tile, row(1), first)};
-  for (int64_t i = 0; i < static_cast<int64_t>(product.size()); i += 2)
-    k.store({k.pairOfBF16(product[i], product[i + 1])}, (rows[rowOf(i)] + columnOf(i)).as(k.i32));
+  for (int64_t i = 0; i < static_cast<int64_t>(product.size()); i += 2) {
+    const View to = (rows[rowOf(i)] + columnOf(i)).as(k.i32);
+    k.store({k.pairOfBF16(product[i], product[i + 1])}, to);
+  }
 }
 
 Values AttentionTiles::productTransposed(Values c, const Left &a, const Tile &b) {

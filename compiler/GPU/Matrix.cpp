@@ -194,8 +194,8 @@ Backend::KernelInfo emitByWarpgroups(KernelBuilder &k, const Terms &terms) {
         rowOfBlock = k.mul(k.truncated(k.rem(k.chunk, cluster)), Product::rows);
   Value pairs = k.truncated(k.mul(k.div(k.add(k.rowCount(), rowsOfCluster - 1), rowsOfCluster), across));
   // ceil((pairs - first) / clusters), where no cluster begins beyond the last pair
-  Value count = k.ptx("div.u32 $0, $1, $2;", {k.add(k.max(k.sub(pairs, first), 0), k.sub(clusters, 1)), clusters},
-                      {k.i32}, /*pure=*/true)[0];
+  Value left = k.max(k.sub(pairs, first), 0), withRest = k.add(left, k.sub(clusters, 1)),
+        count = k.ptx("div.u32 $0, $1, $2;", {withRest, clusters}, {k.i32}, /*pure=*/true)[0];
   product.multiplyAll(
       count, inner,
       [&](Value i) {

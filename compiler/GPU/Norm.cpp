@@ -189,8 +189,8 @@ static Backend::KernelInfo emitSumParts(KernelBuilder &k, SumPartsOp op) {
       wanted.push_back(result);
   const int64_t sums = wanted.size(), step = k.threads / columns;
   View shared = k.at(k.shared(sums * step * columns * k.bytes()));
-  Value number = k.rem(k.thread(), columns), own = k.div(k.thread(), columns),
-        column = k.add(k.mul(k.chunk, columns), k.i64Of(number)), within = k.less(column, width);
+  Value number = k.rem(k.thread(), columns), own = k.div(k.thread(), columns), ofThread = k.i64Of(number),
+        column = k.add(k.mul(k.chunk, columns), ofThread), within = k.less(column, width);
   // The place in shared memory of a thread's share of a sum.
   auto place = [&](Value sum, Value share) {
     return shared + k.add(k.mul(k.add(k.mul(sum, step), share), columns), number);
@@ -207,11 +207,13 @@ static Backend::KernelInfo emitSumParts(KernelBuilder &k, SumPartsOp op) {
       for (Value x : loaded)
         total = k.addf(total, x);
     }
-    k.store(total, place(k.i32Of(static_cast<int32_t>(s)), own));
+    const View to = place(k.i32Of(static_cast<int32_t>(s)), own);
+    k.store(total, to);
   }
   k.barrier();
   k.when(k.both(within, k.less(k.thread(), sums * columns)), [&] {
-    Values total = k.loop(k.i32Of(0), step, 1, ValueRange{k.scalar(0)},
+    Value none = k.scalar(0);
+    Values total = k.loop(k.i32Of(0), step, 1, {none},
                           [&](Value share, Values s) -> Values { return {k.addf(s[0], k.load(place(own, share)))}; });
     for (int64_t s = 0; s < sums; ++s)
       k.when(k.equal(own, s), [&] { k.store(total[0], k.buffer(wanted[s]) + column); });

@@ -255,7 +255,8 @@ void WarpgroupTile::prefetch(BufferIndex buffer, const Place &place, int64_t wid
   if (!all.element.isBF16())
     return;
   Value row = k.i64Of(k.add(place.row, k.sub(k.thread(), consumers))), isRow = k.less(row, k.rowCount());
-  const View line = all.row(row) + k.i64Of(place.column);
+  Value column = k.i64Of(place.column);
+  const View line = all.row(row) + column;
   for (int64_t i = 0; i < columns; i += 64) { // 128 bytes, a line of the cache
     Value isThere = k.both(isRow, k.less(k.add(place.column, i), width));
     k.ptx("@$0 prefetch.global.L2 [$1];", {isThere, (line + i).data}, {});
