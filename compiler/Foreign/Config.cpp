@@ -61,7 +61,7 @@ int64_t Config::requiredToken(const std::string &key, int64_t otherwise, int64_t
 }
 
 void Config::only(const std::string &key, const nlohmann::json &value, const std::string &why) const {
-  if (has(key) && json[key] != value)
+  if (given(key) && json[key] != value)
     fail(key, at(key, "").shown() + " cannot be imported: " + why + "; expected " + value.dump());
 }
 

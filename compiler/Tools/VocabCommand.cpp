@@ -36,12 +36,15 @@ int64_t numberAfter(const std::string &message, const std::string &marker) {
   return at == std::string::npos ? -1 : std::strtoll(message.c_str() + at + marker.size(), nullptr, 10);
 }
 
+constexpr size_t longestSentence = 1000000; // in bytes; SentencePiece leaves out longer ones
+
 void trainVocabulary(const VocabOptions &options) {
   checkWritable(options.output);
   std::vector<std::string> lines;
   for (const std::string &file : options.inputs) {
-    std::vector<std::string> more = readLines(file);
-    lines.insert(lines.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+    LineReader reader(file, longestSentence + 1); // a line of one byte more is too long already
+    for (std::string line; reader.next(line);)
+      lines.push_back(line);
   }
   if (std::all_of(lines.begin(), lines.end(), [](const std::string &line) { return line.empty(); }))
     throw Error(options.inputs.front() + (options.inputs.size() > 1 ? " and the other inputs hold" : ": holds") +
@@ -58,7 +61,7 @@ void trainVocabulary(const VocabOptions &options) {
       {"character_coverage", std::to_string(options.coverage)},
       {"normalization_rule_name", options.normalization},
       {"num_threads", "8"},
-      {"max_sentence_length", "1000000"},
+      {"max_sentence_length", std::to_string(longestSentence)},
       {"minloglevel", "2"}};
   Lines iterator(lines);
   std::string model;

@@ -11,6 +11,7 @@
 #include "plan/Programs.h"
 #include "support/Files.h"
 #include "support/Format.h"
+#include "support/Inputs.h"
 #include "support/Json.h"
 #include "support/Markup.h"
 #include "support/Quoted.h"
@@ -22,6 +23,7 @@
 #include "train/Report.h"
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <map>
 #include <thread>
 
@@ -42,6 +44,11 @@ ReportedRun runIn(const std::string &folder) {
   const std::string log = folder + "/train.jsonl", settings = folder + "/config.json";
   if (!exists(log))
     throw Error(folder + ": holds no train.jsonl; expected the --out folder of train");
+  // A page may be among the files of a run, but must not replace one of them, whether it is read or not.
+  for (const auto &entry : std::filesystem::recursive_directory_iterator(
+           folder, std::filesystem::directory_options::skip_permission_denied))
+    if (const std::filesystem::path kind = entry.path().extension(); kind == ".safetensors" || kind == ".json")
+      announceInput(entry.path().string());
   ReportedRun run{folder, readLog(log), nlohmann::json::object()};
   if (run.records.empty())
     throw Error(log + ": holds no record yet; let train run a few steps first");

@@ -14,6 +14,7 @@ namespace {
 struct Names {
   std::set<std::string> inputs, outputs, updated;
 };
+constexpr const char *runningProgram = "/proc/self/exe";
 std::optional<Names> names; // of the command that is run
 std::mutex accessing;
 
@@ -46,6 +47,9 @@ const std::string *sameAs(const std::string &file, const std::set<std::string> &
 }
 
 [[noreturn]] void refuse(const std::string &output, const std::string &input) {
+  if (input == runningProgram)
+    throw Error(output + ": is the program that is running, which writing the output would replace; name another file "
+                         "for the output");
   throw Error(output + ": is " + (input == output ? "" : "the same file as " + input + ", ") +
               "an input of this command, which writing the output would replace; name another file for the output");
 }
@@ -55,6 +59,7 @@ const std::string *sameAs(const std::string &file, const std::set<std::string> &
 InputsAreKept::InputsAreKept() {
   const std::lock_guard guard(accessing);
   names.emplace();
+  names->inputs.insert(runningProgram);
 }
 
 InputsAreKept::~InputsAreKept() {

@@ -59,7 +59,8 @@ class Gates(unittest.TestCase):
                             ("using Any = nlohmann::ordered_json;\n  Any::parse(text);", "parseJson"), ("nlohmann::json value;\n  value.sax_parse(text, &sax);", "parseJson"),
                             ("nlohmann::json::from_cbor(text);", "parseJson"), ("nlohmann::json::accept(text);", "parseJson"), ("std::ifstream in(file);", "readFile"),
                             ("FILE *in = fopen(name, mode);", "readFile"), ("llvm::MemoryBuffer::getFile(name);", "readFile"),
-                            ("int in = ::open(name.c_str(), O_RDONLY | O_CLOEXEC);", "readFile")):
+                            ("int in = ::open(name.c_str(), O_RDONLY | O_CLOEXEC);", "readFile"), ("int in = open(name, O_RDONLY);", "readFile"),
+                            ("mlir::parseSourceFile<ModuleOp>(name, &context);", "readFile")):
             self.write("compiler/b.cpp", f"  {line}\n")
             gate = self.run_gate("readers.py")
             self.assertEqual(gate.returncode, 1, line)
@@ -72,7 +73,9 @@ class Gates(unittest.TestCase):
         for line, found in (("std::ofstream out(file);", "FileWriter"), ("llvm::raw_fd_ostream out(file, error);", "FileWriter"),
                             ("mlir::openOutputFile(file);", "FileWriter"), ("std::filesystem::rename(from, to);", "FileWriter"),
                             ("fs::copy_file(from, to);", "FileWriter"), ("::rename(from, to);", "FileWriter"), ("::mkstemp(name);", "FileWriter"),
-                            ("int out = ::open(name, O_CLOEXEC | O_WRONLY, 0666);", "FileWriter"),
+                            ("int out = ::open(name, O_CLOEXEC | O_WRONLY, 0666);", "FileWriter"), ("int out = open(name, O_RDWR);", "FileWriter"),
+                            ("creat(name, 0666);", "FileWriter"), ("rename(from.c_str(), to.c_str());", "FileWriter"), ("::truncate(name, 0);", "FileWriter"),
+                            ("::link(from, to);", "FileWriter"), ("::symlink(from, to);", "FileWriter"), ("pthread_sigmask(SIG_BLOCK, &all, nullptr);", "Signals"),
                             ("std::signal(SIGTERM, handler);", "Signals"), ("signal(SIGTERM, handler);", "Signals"),
                             ("::sigaction(stopped.signal, &action, nullptr);", "Signals"), ("sigaction(number, &action, &before);", "Signals")):
             self.write("compiler/b.cpp", f"  {line}\n")

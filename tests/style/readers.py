@@ -19,7 +19,8 @@ COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|R"\(.*?\)"', re.DOTALL)
 PARSER = re.compile(r"\b(?:\w*[jJ]son\w*|nlohmann::\w+|Value|J)\s*::\s*(?:parse|accept|sax_parse|from_(?:cbor|msgpack|ubjson|bjdata|bson))\s*\("
                     r"|\bsax_parse\s*[(<]|\bjson_sax\w*|\bdetail::(?:parser|lexer)\b|>>\s*\w*[jJ]son\w*\b|\"_json\b")
 ALIAS = re.compile(r"\busing\s+(\w+)\s*=\s*nlohmann::(?:ordered_)?json\b|\bnlohmann::(?:ordered_)?json\s+(\w+)\s*;|\bnamespace\s+(\w+)\s*=\s*nlohmann\b")
-OPENING = re.compile(r"\b(?:std::)?(?:ifstream|fstream|filebuf)\b|\b(?:std::)?(?:fopen|freopen|fdopen)\s*\(|\bMemoryBuffer::getFile\w*|::open(?:at)?\s*\([^;]*?O_RDONLY")
+OPENING = re.compile(r"\b(?:std::)?(?:ifstream|fstream|filebuf)\b|\b(?:std::)?(?:fopen|freopen|fdopen)\s*\(|\bMemoryBuffer::getFile\w*|\bparseSourceFile\w*\s*[<(]"
+                     r"|(?:(?<![\w:.>])|(?<!\w)::)open(?:at)?\s*\([^;]*?O_RDONLY")
 
 PARSERS = {"runtime/support/Json.cpp"}
 # Who else opens files, and why the readers do not serve.
@@ -29,6 +30,8 @@ OPENERS = {
     "runtime/decode/Packed.cpp": "reads the executable that is running, part by part",
     "compiler/Foreign/Pickles.cpp": "looks at the first 512 bytes of a regular file",
     "compiler/Link/Link.cpp": "reads what the linker said into a file of ours",
+    "compiler/Tools/xfc-interpret.cpp": "reads a module of ours, for tests",
+    "compiler/Tools/xfc-ptx.cpp": "reads a module of ours, for tests",
     "runtime/device/cpu/AvailableMemory.cpp": "reads /proc and /sys line by line",
     "runtime/device/cpu/Features.cpp": "reads /proc line by line",
     "runtime/app/BenchCommand.cpp": "reads /proc line by line",
@@ -36,7 +39,8 @@ OPENERS = {
 
 # LLVM's streams write files, as the C++ library's do; a rename replaces a file, and so does a copy.
 WRITING = re.compile(r"\b(?:std::)?ofstream\b|\braw_fd_(?:ostream|stream)\b|\bToolOutputFile\b|\bopenOutputFile\b|\bFileOutputBuffer\b"
-                     r"|::(?:creat|mkostemps?|mkstemps?)\s*\(|::open(?:at)?\s*\([^;]*?\bO_(?:WRONLY|RDWR|CREAT)\b|(?:\bstd::|\bfs::|(?<!\w)::)rename(?:at2?)?\s*\("
+                     r"|(?<![\w:.>])(?:creat|truncate|symlink)\s*\(|(?<!\w)::(?:creat|truncate|link|linkat|symlink|symlinkat|mkostemps?|mkstemps?)\s*\("
+                     r"|(?:(?<![\w:.>])|(?<!\w)::)open(?:at)?\s*\([^;]*?\bO_(?:WRONLY|RDWR|CREAT)\b|(?:\bstd::|\bfs::|(?<!\w)::)rename(?:at2?)?\s*\(|(?<![\w:.>])rename\s*\(\s*\w+\.c_str"
                      r"|\bfs::(?:copy|copy_file)\s*\(|\bfilesystem::(?:rename|copy|copy_file)\s*\(")
 WRITERS = {
     "runtime/support/Files.cpp": "is the writer",
@@ -48,9 +52,11 @@ WRITERS = {
 }
 
 # Whoever says what a signal does.
-SIGNALS = re.compile(r"(?:\bstd::|(?<![\w:])::|(?<![\w:.>]))(?:signal|sigaction|bsd_signal|sysv_signal|sigset)\s*\(\s*(?:\w+\.)*\w+\s*,")
+SIGNALS = re.compile(r"\b(?:pthread_sigmask|sigprocmask)\s*\(|(?:\bstd::|(?<![\w:])::|(?<![\w:.>]))(?:signal|sigaction|bsd_signal|sysv_signal|sigset)\s*\(\s*(?:\w+\.)*\w+\s*,")
 SIGNALLERS = {
     "runtime/support/Signals.cpp": "has the table",
+    "runtime/support/Unfinished.cpp": "holds signals back while it notes what is to be removed",
+    "runtime/capi/Model.cpp": "leaves the host's signals to the host's threads",
     "runtime/support/Files.cpp": "handles SIGBUS for the table",
     "runtime/support/CommandLine.cpp": "ends a process by the signal that has stopped its work",
     "runtime/train/Distill.cpp": "lets a teacher ignore what is meant for its student",

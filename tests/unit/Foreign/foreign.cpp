@@ -656,6 +656,10 @@ TEST_F(Foreign, NullIsAValueOfTheConfig) {
       error(),
       "tiny-mt/config.json: encoder_attention_heads: expected a whole number from 1 to 1048576, found null, null");
   config["encoder_attention_heads"] = 2;
+  config["is_encoder_decoder"] = nullptr;
+  EXPECT_EQ(error(), "tiny-mt/config.json: is_encoder_decoder: null cannot be imported: it is not an encoder-decoder "
+                     "model; expected true");
+  config["is_encoder_decoder"] = true;
   config["pad_token_id"] = nullptr;
   EXPECT_EQ(error(),
             "tiny-mt/config.json: pad_token_id: null: expected a token id, which a model of this family needs");

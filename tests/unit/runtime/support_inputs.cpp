@@ -46,6 +46,15 @@ TEST_F(SupportInputs, WhatIsReadIsNotReplaced) {
   }
 }
 
+TEST_F(SupportInputs, TheProgramIsNotReplaced) {
+  const InputsAreKept kept;
+  fs::create_symlink("/proc/self/exe", in("program"));
+  EXPECT_EQ(errorOf([&] { checkWritable(in("program")); }),
+            in("program") +
+                ": is the program that is running, which writing the output would replace; name another file "
+                "for the output");
+}
+
 TEST_F(SupportInputs, WhatIsWrittenIsNotRead) {
   const InputsAreKept kept;
   {
