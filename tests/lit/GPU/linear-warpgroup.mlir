@@ -7,7 +7,7 @@
 // RUN: FileCheck %s --check-prefix=LAST < %t.ptx
 // RUN: %if ptxas %{ %python3 %S/Inputs/ptxas.py %t.ptx sm_90a %}
 // No loop flushes stores or invalidates the L1 cache, as barriers of cluster scope would (Warpgroup.cpp says why they do not need that scope).
-// RUN: %if nvdisasm %{ %python3 %S/Inputs/loops.py %t.ptx sm_90a HGMMA --without MEMBAR.ALL.GPU CCTL ERRBAR CGAERRBAR %}
+// RUN: %if nvdisasm %{ %python3 %S/Inputs/loops.py %t.ptx sm_90a HGMMA --without MEMBAR.ALL.GPU CCTL.IVALL ERRBAR CGAERRBAR %}
 
 // ALL-NOT: .local
 // ALL-NOT: mma.sync.aligned.m16
