@@ -136,12 +136,8 @@ void AttentionKernel::queryBlock(HeadOfSequence &at, Value first) {
   finish(at, state);
 }
 
-// Scores are scaled by log2(e), so that exponentials are powers of two.
 Values AttentionKernel::scoresOf(HeadOfSequence &at, const Tile &keyTile, Value firstKey) {
-  Values scores = tiles.productTransposed(tiles.zeros(keys), queryTile, keyTile);
-  Value scale = k.scalar(op.getScale().convertToDouble() * std::numbers::log2e);
-  for (Value &score : scores)
-    score = k.mulf(score, scale);
+  Values scores = tiles.scores(keys, queryTile, keyTile, op.getScale().convertToDouble());
   bias->add(at, scores);
   // Most blocks of keys are seen in full by every row of the warp, and need no mask.
   Value seenByAll = k.less(k.add(firstKey, keys - 1), smallestLimit);

@@ -37,14 +37,13 @@ private:
   Pairs makeTiles();
   void copyQueriesIn(HeadOfSequence &at, Pairs &pairs, Value start);
   void copyKeysIn(HeadOfSequence &at, const Pairs &pairs, Value stage, Value start);
-  Values scaled(Values scores);
   // For the pairs in the tiles: ds, and the probabilities that were not dropped, both 0 where the query does not see
   // the key.
   struct OfPairs {
     Values scores, probabilities;
   };
   OfPairs gradientsOf(HeadOfSequence &at, Pairs &pairs, Value stage, Value firstKey, Value count);
-  void ofRows(HeadOfSequence &at, const Pairs &pairs, const Values &dQueries);
+  void writeQueryGradients(HeadOfSequence &at, const Pairs &pairs, const Values &dQueries);
   void sequence(HeadOfSequence &at);
   void queryBlock(HeadOfSequence &at, Value start);
   void keyBlocks(HeadOfSequence &at, Value start);
@@ -219,18 +218,10 @@ void AttentionGradKernel::copyKeysIn(HeadOfSequence &at, const Pairs &pairs, Val
   tiles.startCopy(valueTile, at.listedRows(k, value, valueDim, start), count, value, valueDim);
 }
 
-// Scores times log2(e), so that exponentials are powers of two.
-Values AttentionGradKernel::scaled(Values scores) {
-  Value factor = k.scalar(scale * std::numbers::log2e);
-  for (Value &score : scores)
-    score = k.mulf(score, factor);
-  return scores;
-}
-
 AttentionGradKernel::OfPairs AttentionGradKernel::gradientsOf(HeadOfSequence &at, Pairs &pairs, Value stage,
                                                               Value firstKey, Value count) {
   const Tile keyTile = tiles.ofStage(pairs.keys, stage), valueTile = tiles.ofStage(pairs.values, stage);
-  Values s = scaled(tiles.productTransposed(tiles.zeros(passing), pairs.queries, keyTile));
+  Values s = tiles.scores(passing, pairs.queries, keyTile, scale);
   pairs.bias->add(at, s);
   Values d = tiles.productTransposed(tiles.zeros(passing), pairs.dOutputs, valueTile);
   PairDropout dropout(k, tiles, at, rate);
@@ -252,8 +243,8 @@ AttentionGradKernel::OfPairs AttentionGradKernel::gradientsOf(HeadOfSequence &at
   return of;
 }
 
-// Writes the gradients of the queries, which are still to be scaled.
-void AttentionGradKernel::ofRows(HeadOfSequence &at, const Pairs &pairs, const Values &dQueries) {
+// Writes the gradients of the queries, given what is still to be multiplied by the scale.
+void AttentionGradKernel::writeQueryGradients(HeadOfSequence &at, const Pairs &pairs, const Values &dQueries) {
   Value factor = k.scalar(scale);
   tiles.copyOut(at.rows(k, op.getDq(), keyDim, pairs.start), dQueries, pairs.left, op.getDq(), keyDim,
                 {factor, factor});
@@ -286,13 +277,13 @@ void AttentionGradKernel::sequence(HeadOfSequence &at) {
         tiles.store(of.scores, ofScores);
         tiles.store(of.probabilities, ofProbabilities);
         const Values none = tiles.zeros(pairs.queries.width);
-        ofRows(at, pairs, tiles.product(none, tiles.rowsOf(of.scores, {}), pairs.keys, zero));
+        writeQueryGradients(at, pairs, tiles.product(none, tiles.rowsOf(of.scores, {}), pairs.keys, zero));
       },
       [&] {
         const Values none = tiles.zeros(passing);
         tiles.store(none, ofScores);
         tiles.store(none, ofProbabilities);
-        ofRows(at, pairs, tiles.zeros(pairs.queries.width));
+        writeQueryGradients(at, pairs, tiles.zeros(pairs.queries.width));
       });
   k.barrier();
   k.when(k.less(tiles.firstRow(), at.keys), [&] {
@@ -331,7 +322,7 @@ void AttentionGradKernel::queryBlock(HeadOfSequence &at, Value start) {
             },
             [&] { return dQueries; });
       });
-  ofRows(at, pairs, sums);
+  writeQueryGradients(at, pairs, sums);
 }
 
 // A thread owns one of the distances from `start` on, in one direction, at which a query has at most one key. It adds
@@ -415,8 +406,7 @@ void AttentionGradKernel::keyBlocks(HeadOfSequence &at, Value start) {
   Value blocks = k.div(k.add(at.queries, own - 1), own), step = k.mul(blocks, own);
   // If there are no keys, the first block still clears the rows.
   Value count = k.max(k.sub(k.max(at.keys, 1), start), 0);
-  // ceil(count / step)
-  Value times = k.ptx("div.u32 $0, $1, $2;", {k.add(count, k.sub(step, 1)), step}, {k.i32}, /*pure=*/true)[0];
+  Value times = k.quotientUp(count, step);
   const auto results = keyResults();
   k.loop(0, times, 1, [&](Value i) {
     Value first = k.add(start, k.mul(i, step)), count = k.max(k.min(k.sub(at.keys, first), own), 0);
@@ -483,7 +473,7 @@ void AttentionGradKernel::keyBlock(HeadOfSequence &at, Value start, Value count)
             return k.choose(
                 k.less(firstOfWarp, largest),
                 [&] {
-                  Values s = scaled(tiles.productTransposed(tiles.zeros(passing), keyTile, queryTile));
+                  Values s = tiles.scores(passing, keyTile, queryTile, scale);
                   bias.add(at, s);
                   Values d = tiles.productTransposed(tiles.zeros(passing), valueTile, dOutputTile);
                   Value kept = dropout.ofKeys(rows, i, left, passing), factor = dropout.scale();

@@ -216,7 +216,7 @@ View AttentionTiles::further(const Tile &tile, const View &from, int64_t rows, i
 Type AttentionTiles::elementType() const { return bf16 ? Type(k.b.getI16Type()) : k.element; }
 
 bool AttentionTiles::isDirect(BufferIndex buffer, int64_t features) const {
-  return bf16 && k.buffer(buffer).element.isBF16() && features % 8 == 0;
+  return bf16 && buffer.element().isBF16() && features % 8 == 0;
 }
 
 void AttentionTiles::startCopy(const Tile &tile, const RowAt &rowAt, Value count, BufferIndex buffer,
@@ -442,6 +442,13 @@ void AttentionTiles::store(const Values &product, const Tile &tile) {
 
 Values AttentionTiles::productTransposed(Values c, const Left &a, const Tile &b) {
   return multiply(std::move(c), a, b, /*transposed=*/true, i32(k, b.width));
+}
+Values AttentionTiles::scores(int64_t columns, const Left &a, const Tile &b, double scale) {
+  Values scores = productTransposed(zeros(columns), a, b);
+  Value factor = k.scalar(scale * std::numbers::log2e);
+  for (Value &score : scores)
+    score = k.mulf(score, factor);
+  return scores;
 }
 Values AttentionTiles::product(Values c, const Left &a, const Tile &b, Value depth) {
   return multiply(std::move(c), a, b, /*transposed=*/false, depth);

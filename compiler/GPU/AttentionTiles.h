@@ -144,6 +144,8 @@ public:
   Values zeros(int64_t columns) const { return Values(columns / 8 * 4, k.scalar(0)); }
   // c += a b^T, where b's rows are the columns of c.
   Values productTransposed(Values c, const Left &a, const Tile &b);
+  // a b^T, for b of `columns` rows, times `scale` log2(e): scores of which exponentials are powers of two.
+  Values scores(int64_t columns, const Left &a, const Tile &b, double scale);
   // c += a b. Only the first `depth` rows (i32) of b matter; the others must be zeros.
   Values product(Values c, const Left &a, const Tile &b, mlir::Value depth);
 

@@ -48,6 +48,10 @@ void KernelBuilder::kernel(StringRef name, const std::function<void()> &body) {
 View KernelBuilder::numbers(Value record, size_t offset) { return at(field(record, offset, ptr), i32); }
 
 Value KernelBuilder::thread() { return NVVM::ThreadIdXOp::create(b, i32); }
+Value KernelBuilder::quotientUp(Value a, Value b) {
+  Value withRest = add(a, sub(b, 1));
+  return ptx("div.u32 $0, $1, $2;", {withRest, b}, {i32}, /*pure=*/true)[0];
+}
 Value KernelBuilder::blocks() { return NVVM::GridDimXOp::create(b, i32); }
 Value KernelBuilder::lane() { return bitAnd(thread(), warpSize - 1); }
 Value KernelBuilder::warp() { return shiftRight(thread(), 5); }

@@ -59,7 +59,8 @@ public:
   mlir::Value bitAnd(mlir::Value a, int64_t b), bitOr(mlir::Value a, mlir::Value b),
       bitXor(mlir::Value a, mlir::Value b);
   mlir::Value shiftLeft(mlir::Value a, int64_t b), shiftRight(mlir::Value a, int64_t b);
-  mlir::Value bits(mlir::Value a, mlir::Type type); // bitcast
+  mlir::Value quotientUp(mlir::Value a, mlir::Value b); // ceil(a / b) of two i32 that are not negative
+  mlir::Value bits(mlir::Value a, mlir::Type type);     // bitcast
 
   // Floats. exp and log use the GPU's ex2 and lg2, with scaling. Their relative error is 2^-21, plus 2^-24 |x| for exp;
   // near 1, the error of log is absolute.

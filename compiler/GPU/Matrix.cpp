@@ -126,7 +126,7 @@ void finish(KernelBuilder &k, const ThreadSums &product, ArrayRef<Value> sums, V
   // the first are stored, and wait for memory together.
   int64_t words = 0;
   for (BufferIndex extra : extras)
-    words += together * (k.buffer(extra).element.isBF16() ? 1 : 2);
+    words += together * (extra.element().isBF16() ? 1 : 2);
   Values bias; // of the part's columns: two numbers of each pair, as of each extra and each result
   const size_t ahead = words ? std::max<int64_t>(1, registersAhead / words) : 1;
   for (size_t first = 0; first < parts.size(); first += ahead) {
@@ -180,8 +180,8 @@ Backend::KernelInfo emitProduct(KernelBuilder &k, const Terms &terms, const Tile
   return {{Partition::Unit::Rows, tile.rows, across}};
 }
 
-// Computes the product by warpgroups: the blocks of a cluster have the same columns and consecutive tiles of rows. As
-// many clusters run as fit at once, and each takes every so many-th pair of tiles.
+// Computes the product by warpgroups: the blocks of a cluster have the same columns and consecutive tiles of rows. Of n
+// clusters that run at once, each takes every n-th pair of tiles.
 Backend::KernelInfo emitByWarpgroups(KernelBuilder &k, const Terms &terms) {
   using Product = WarpgroupTile;
   constexpr int64_t cluster = Product::clusterOfWeight, rowsOfCluster = cluster * Product::rows;
@@ -193,9 +193,7 @@ Backend::KernelInfo emitByWarpgroups(KernelBuilder &k, const Terms &terms) {
   Value first = k.truncated(k.div(k.chunk, cluster)), clusters = k.div(k.blocks(), cluster),
         rowOfBlock = k.mul(k.truncated(k.rem(k.chunk, cluster)), Product::rows);
   Value pairs = k.truncated(k.mul(k.div(k.add(k.rowCount(), rowsOfCluster - 1), rowsOfCluster), across));
-  // ceil((pairs - first) / clusters), where no cluster begins beyond the last pair
-  Value left = k.max(k.sub(pairs, first), 0), withRest = k.add(left, k.sub(clusters, 1)),
-        count = k.ptx("div.u32 $0, $1, $2;", {withRest, clusters}, {k.i32}, /*pure=*/true)[0];
+  Value left = k.max(k.sub(pairs, first), 0), count = k.quotientUp(left, clusters); // 0 beyond the last pair
   product.multiplyAll(
       count, inner,
       [&](Value i) {

@@ -251,9 +251,9 @@ void WarpgroupTile::multiplyAll(Value count, int64_t inner, const std::function<
 
 void WarpgroupTile::prefetch(BufferIndex buffer, const Place &place, int64_t width) {
   static_assert(producers == rows); // a thread takes a row
-  const View all = k.rowsOf(buffer);
-  if (!all.element.isBF16())
+  if (!buffer.element().isBF16())
     return;
+  const View all = k.rowsOf(buffer);
   Value row = k.i64Of(k.add(place.row, k.sub(k.thread(), consumers))), isRow = k.less(row, k.rowCount());
   Value column = k.i64Of(place.column);
   const View line = all.row(row) + column;

@@ -42,7 +42,7 @@ void trainVocabulary(const VocabOptions &options) {
   checkWritable(options.output);
   std::vector<std::string> lines;
   for (const std::string &file : options.inputs) {
-    LineReader reader(file, longestSentence + 1); // a line of one byte more is too long already
+    LineReader reader(file, longestSentence + 1); // a line that is cut there is left out as well
     for (std::string line; reader.next(line);)
       lines.push_back(line);
   }

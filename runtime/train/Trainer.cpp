@@ -41,7 +41,6 @@ using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t recordEvery = 10; // steps between records of the log
-constexpr int unloggedSignal = 255; // in place of a signal: the log cannot be written
 
 std::string megabytes(int64_t bytes) { return format("%.0f MB", static_cast<double>(bytes) / 1e6); }
 
@@ -173,8 +172,8 @@ private:
   Clock::time_point started = Clock::now();
   int64_t savedStep = -1; // of the state on disk
   bool changed = true;    // whether there was progress since then
-  int stopping = 0;       // the signal that ends the run, or unloggedSignal
   std::string unlogged;   // why a record could not be written; "" if all were
+  bool stopping = false;  // because of a signal, or of what could not be logged
   bool timeIsUp = false, saveWanted = false;
   int64_t keptWeights() const { return std::max(options.keep, options.average); }
 
@@ -891,12 +890,12 @@ double Trainer::fractionDone() const {
 
 // Decides whether a signal, a log that cannot be written or the time limit ends the run, and whether a signal asks for
 // a save. Ranks notice these at different times but must stop at the same step: all take the maximum over the ranks of
-// one number that encodes signal, time limit and save. A run that ends saves anyway.
+// one number that encodes stop, time limit and save. A run that ends saves anyway.
 void Trainer::decide() {
   const bool late = writes() && options.minutes >= 0 && seconds() >= 60 * options.minutes;
-  const int signal = interrupted() || unlogged.empty() ? interrupted() : unloggedSignal;
-  const int decision = ranks.largest(4 * signal + 2 * late + saveRequested());
-  stopping = decision / 4;
+  const bool stops = interrupted() || !unlogged.empty();
+  const int decision = ranks.largest(4 * stops + 2 * late + saveRequested());
+  stopping = decision / 4 != 0;
   timeIsUp = decision / 2 % 2;
   saveWanted |= decision % 2 != 0;
 }
@@ -1116,8 +1115,8 @@ void Trainer::fallBack(const Fault &fault) {
   window = {};
 }
 
-// What cannot be logged, because the disk is full or a limit reached, ends the run, but only once it has been saved: a
-// state may still find room.
+// If the record cannot be written, because the disk is full or the file may not grow, the run does not end here: it
+// saves first, since there may still be room for its state, and ends then.
 void Trainer::write(const Json &record) try {
   if (log)
     log->write(record);

@@ -245,12 +245,7 @@ struct CudaDevice::State {
   int major = 0, minor = 0, version = 0;
   int64_t mostShared = 0;
   int processors = 0; // multiprocessors
-
-  // The blocks to launch for the chunks of a resident kernel: an even number of them if that of the chunks is, because
-  // its clusters have up to two blocks.
-  int64_t residentBlocks(int64_t chunks) const { return std::min<int64_t>(chunks, std::max(2, processors / 2 * 2)); }
-
-  std::string gpu; // the GPU's name
+  std::string gpu;    // the GPU's name
   const xfc_device_image *image = nullptr;
   Context context = nullptr;
   Stream stream = nullptr; // everything that a run needs, in order
@@ -513,6 +508,10 @@ struct CudaDevice::State {
     driver.copyToDeviceAsync(to, bytes.data(), bytes.size(), stream);
     wait.forStream(stream);
   }
+
+  // The blocks to launch for the chunks of a resident kernel: an even number of them if that of the chunks is, because
+  // its clusters have up to two blocks.
+  int64_t residentBlocks(int64_t chunks) const { return std::min<int64_t>(chunks, std::max(2, processors / 2 * 2)); }
 
   std::vector<Prepared::Part> &launchesOf(Prepared &prepared, const ProgramRun &run, const Counts &bucket) {
     const std::span<const int64_t> stops = run.observer ? run.observer->stops() : std::span<const int64_t>();
