@@ -10,7 +10,7 @@ The model. A kernel takes LAUNCH and the longest of these, times what the last w
 - tensor cores, FFMA: the plan's operations at what the instruction of its loop can do;
 - issue: instructions of the loop for each of its operations, one a clock and scheduler;
 - L2: what the loop loads for each of its operations.
-A block that is alone on its processor waits for memory at its begin and its end, while nothing multiplies: there, memory's time is added.
+A block that is alone on its processor waits for memory at its beginning and its end, while nothing multiplies: there, memory's time is added.
 The loop is the innermost one with most of the kernel's products; that of warps which only fetch is counted with it. Paths for rows that are
 not aligned are left out. Attention's tiles are of 64 queries and keys: sentences of another length than a multiple of it take longer."""
 import argparse

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # minutes.sh [PART...]: what a few minutes of a GPU decide, in order of importance, in the folder of a pack that has toy-bf16, odd-bf16, steps-bf16
-# and peer-base. Each part prints as it goes and has a limit of time, about five minutes for all; without arguments, all of these run:
-#   kernels      each kernel of sm_90a beside the CPU's (20 s)
-#   products     products and output losses beside torch (40 s)
-#   attention    the same for attention (40 s)
-#   correctness  steps, losses, equal bits and NVIDIA's checkers (60 s)
-#   training     steps of 32,768 tokens beside torch.compile, which compiles for each row (170 s)
+# and peer-base. Each part prints as it goes and has a limit of time; without arguments, all of these run, with what they took on an H200 with
+# 16 cores:
+#   kernels      each kernel of sm_90a beside the CPU's (7 s, beside a profile)
+#   products     products and output losses beside torch (30 s)
+#   attention    the same for attention (35 s at most)
+#   correctness  steps, losses, equal bits and NVIDIA's checkers (18 s)
+#   training     steps of 32,768 tokens beside torch.compile, which compiles for each row (175 s, in which two of the rows were finished)
 # What verify.py records goes to $OUT, or to this folder; the kernels' answers to kernels.MODEL there.
 set -uo pipefail
 cd "$(dirname "$0")"

@@ -45,13 +45,18 @@ flags_of() { # MODEL: its file in models/, and the options to compile it with
 work=$(mktemp -d "$(dirname "$pack")/pack.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 [ $# -gt 0 ] || set -- "${names[@]}"
+running=()
 for name in "$@"; do
   flags=$(flags_of "$name")
   read -ra words <<<"$flags"
-  printf '%s\0' "$build/bin/xfc" compile "$models/${words[0]}.json" --target cpu,cuda --cpu x86-64-v3 --cuda-arch "$archs" -o "$work/$name" "${words[@]:1}" >"$work/$name.command"
+  if [ ${#running[@]} -ge "$(nproc)" ]; then
+    wait "${running[0]}"
+    running=("${running[@]:1}")
+  fi
+  "$build/bin/xfc" compile "$models/${words[0]}.json" --target cpu,cuda --cpu x86-64-v3 --cuda-arch "$archs" -o "$work/$name" "${words[@]:1}" &
+  running+=($!)
 done
-# xargs ends with a status other than 0 if a command did.
-printf '%s\0' "${@/%/.command}" | (cd "$work" && xargs -0 -n 1 -P "$(nproc)" sh -c 'xargs -0 -a "$1" env -- && rm "$1"' sh)
+for compilation in "${running[@]}"; do wait "$compilation"; done
 cp "$here"/{verify,tables,peers}.py "$here"/{README.md,minutes.sh} "$here/../lit/EndToEnd/Inputs/check_cuda.py" "$here/../lit/EndToEnd/Inputs/tensors.py" \
   "$bench"/{common,kernels,report,torch_model,torch_training,peer_train,ctranslate2_model}.py "$work"
 

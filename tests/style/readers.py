@@ -51,11 +51,11 @@ WRITERS = {
     "compiler/Link/Link.cpp": "writes objects for the linker into a folder that it has made",
 }
 
-# Whoever says what a signal does.
+# Whoever says what a signal does, or holds signals back.
 SIGNALS = re.compile(r"\b(?:pthread_sigmask|sigprocmask)\s*\(|(?:\bstd::|(?<![\w:])::|(?<![\w:.>]))(?:signal|sigaction|bsd_signal|sysv_signal|sigset)\s*\(\s*(?:\w+\.)*\w+\s*,")
 SIGNALLERS = {
     "runtime/support/Signals.cpp": "has the table",
-    "runtime/support/Unfinished.cpp": "holds signals back while it notes what is to be removed",
+    "runtime/support/Unfinished.cpp": "holds signals back while it removes what is unfinished",
     "runtime/capi/Model.cpp": "leaves the host's signals to the host's threads",
     "runtime/support/Files.cpp": "handles SIGBUS for the table",
     "runtime/support/CommandLine.cpp": "ends a process by the signal that has stopped its work",
