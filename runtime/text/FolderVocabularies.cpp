@@ -54,12 +54,73 @@ std::vector<std::string> words(std::string_view text) {
   return words;
 }
 
+// Of tokenizer_config.json and special_tokens_map.json, what changes nothing here: tokens that no sentence to translate
+// contains, other kinds of input, how texts are cut or padded (which translating does by itself), how transformers
+// finds its classes and files, and the languages that --normalize-punctuation asks for elsewhere.
+constexpr std::initializer_list<const char *> withoutEffect = {"sep_token",
+                                                               "cls_token",
+                                                               "mask_token",
+                                                               "pad_token_type_id",
+                                                               "token_type_ids_pattern",
+                                                               "model_input_names",
+                                                               "chat_template",
+                                                               "response_schema",
+                                                               "model_max_length",
+                                                               "max_length",
+                                                               "max_target_length",
+                                                               "max_len",
+                                                               "stride",
+                                                               "padding",
+                                                               "padding_side",
+                                                               "pad_to_multiple_of",
+                                                               "truncation",
+                                                               "truncation_side",
+                                                               "truncation_strategy",
+                                                               "num_madeup_words",
+                                                               "legacy",
+                                                               "errors",
+                                                               "trim_offsets",
+                                                               "verbose",
+                                                               "use_fast",
+                                                               "from_slow",
+                                                               "backend",
+                                                               "is_local",
+                                                               "local_files_only",
+                                                               "files_loaded",
+                                                               "fast_tokenizer_files",
+                                                               "name_or_path",
+                                                               "special_tokens_map_file",
+                                                               "tokenizer_file",
+                                                               "vocab_file",
+                                                               "merges_file",
+                                                               "auto_map",
+                                                               "processor_class",
+                                                               "transformers_version",
+                                                               "source_lang",
+                                                               "target_lang"};
+
+// Values without an effect, of settings whose other values have one that is lacking here.
+const nlohmann::json &neutralSettings() {
+  static const nlohmann::json settings = {{"clean_up_tokenization_spaces", false},
+                                          {"do_lower_case", false},
+                                          {"split_special_tokens", false},
+                                          {"sp_model_kwargs", nlohmann::json::object()},
+                                          {"language_codes", "m2m100"},
+                                          {"add_bos_token", false},
+                                          {"add_eos_token", true}};
+  return settings;
+}
+
 class Folder {
 public:
   Folder(const std::string &folder, const std::string &modelType) : folder(folder), modelType(modelType) {
     for (const char *file : {"special_tokens_map.json", "tokenizer_config.json"})
       if (has(file))
-        within(file, [&] { readSettings(JsonFields::parsed(readFile(path(file), mostLargeBytes))); });
+        within(file, [&] {
+          const JsonFields fields = JsonFields::parsed(readFile(path(file), mostLargeBytes));
+          readSettings(fields);
+          tellIgnored(file, fields.unknown());
+        });
     kind = kindOfTokenizer();
   }
 
@@ -149,7 +210,14 @@ private:
     }
   }
 
+  void tellIgnored(const std::string &file, const std::vector<std::string> &members) {
+    for (const std::string &member : members)
+      notes.push_back(path(file) + ": " + member);
+  }
+
   void readSettings(const JsonFields &file) {
+    file.ignore(withoutEffect);
+    file.ignoreIf(neutralSettings());
     for (const char *key :
          {"src_lang", "tgt_lang", "tokenizer_class", "unk_token", "eos_token", "pad_token", "bos_token"})
       if (file.has(key))
@@ -334,6 +402,7 @@ private:
 
   FolderVocabularies inLanguages(const std::string &contents, const std::string &file) {
     std::unique_ptr<Tokenizer> tokenizer = makeTokenizer(contents, path(file));
+    tellIgnored(file, tokenizer->ignored());
     const auto knows = [&](const std::string &language) {
       const int32_t id = tokenizer->idOf(language);
       return id >= 0 && id != tokenizer->special().unk;

@@ -187,6 +187,22 @@ LoadedVocabularies loadVocabularies(const std::string &file, const std::string &
   return loaded;
 }
 
+std::vector<std::string> Vocabulary::notes() const {
+  std::vector<std::string> notes;
+  if (state->tokenizer)
+    for (const std::string &member : state->tokenizer->ignored())
+      notes.push_back("note: " + state->name + ": " + member);
+  return notes;
+}
+
+std::vector<std::string> VocabularyPair::notes() const {
+  std::vector<std::string> notes = source.notes();
+  if (&target != &source)
+    for (std::string &note : target.notes())
+      notes.push_back(std::move(note));
+  return notes;
+}
+
 std::string Vocabulary::hash() const { return vocabularyHash(state->bytes); }
 
 } // namespace xfc

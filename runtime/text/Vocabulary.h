@@ -37,11 +37,12 @@ public:
   Frame sourceFrame(const Module &module, Format format) const;
   std::vector<int32_t> targetPrefix(Format format) const;
   std::string decode(const std::vector<int32_t> &ids, Format format) const;
-  std::string piece(int32_t id) const; // without a tokenizer, the id itself
-  int64_t size() const;                // one more than the largest id
-  SpecialTokens special() const;       // all -1 without a tokenizer
-  const std::string &name() const;     // its file
-  const std::string &bytes() const;    // the file's contents, to be copied next to a checkpoint
+  std::string piece(int32_t id) const;    // without a tokenizer, the id itself
+  int64_t size() const;                   // one more than the largest id
+  SpecialTokens special() const;          // all -1 without a tokenizer
+  std::vector<std::string> notes() const; // what the file says that has no effect here
+  const std::string &name() const;        // its file
+  const std::string &bytes() const;       // the file's contents, to be copied next to a checkpoint
   std::string hash() const;
   // Throws Error if pad or eos, as far as the file defines them, differ from the ids that the model was compiled for.
   void checkTokens(const Module &module) const;
@@ -64,6 +65,8 @@ inline constexpr const char *folderTargetVocabulary = "target-vocab.model";
 // The vocabularies of the two languages.
 struct VocabularyPair {
   const Vocabulary &source, &target;
+  // A note for each thing that their files say and that has no effect here.
+  std::vector<std::string> notes() const;
 };
 
 // Loads the files given by --vocab and --target-vocab for this model: one for both languages if only one is given and

@@ -117,8 +117,10 @@ std::vector<Decoder> readDecoders(const JsonFields &decoder) {
     });
     return steps;
   }
-  if (type == "ByteLevel")
+  if (type == "ByteLevel") {
+    decoder.ignore({"add_prefix_space", "trim_offsets", "use_regex"}); // they are the pre-tokenizer's
     return {byteLevel};
+  }
   if (type == "Metaspace")
     return {metaspaceDecoder(decoder)};
   if (type == "ByteFallback")

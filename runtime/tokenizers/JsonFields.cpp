@@ -6,14 +6,46 @@
 namespace xfc {
 
 JsonFields JsonFields::parsed(std::string_view text) {
-  auto root = std::make_shared<nlohmann::json>(parseJson(text, "", mostLargeBytes));
-  const nlohmann::json *here = root.get();
+  auto root = std::make_shared<Root>();
+  root->value = parseJson(text, "", mostLargeBytes);
+  const nlohmann::json *here = &root->value;
   return {std::move(root), here, ""};
+}
+
+void JsonFields::ask(const char *key) const {
+  const auto [asked, first] = root->asked.try_emplace(here, Asked{path, {}});
+  if (first)
+    root->order.push_back(here);
+  asked->second.keys.emplace(key);
+}
+
+void JsonFields::ignore(std::initializer_list<const char *> keys) const {
+  for (const char *key : keys)
+    ask(key);
+}
+
+void JsonFields::ignoreIf(const nlohmann::json &values) const {
+  for (const auto &[key, member] : values.items())
+    if (const auto found = value().find(key); found != value().end() && *found == member)
+      ask(key.c_str());
+}
+
+std::vector<std::string> JsonFields::unknown() const {
+  std::vector<std::string> lines;
+  for (const nlohmann::json *object : root->order) {
+    const Asked &asked = root->asked.at(object);
+    for (const auto &[key, member] : object->items())
+      if (!asked.keys.contains(key) && !member.is_null())
+        lines.push_back(escaped(asked.path.empty() ? key : asked.path + "." + key) + ": " + shownJson(member) +
+                        " is not known here and is ignored");
+  }
+  return lines;
 }
 
 bool JsonFields::has(const char *key) const {
   if (!value().is_object())
     refuse("expected an object");
+  ask(key);
   const auto found = value().find(key);
   return found != value().end() && !found->is_null();
 }

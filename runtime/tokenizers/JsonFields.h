@@ -1,12 +1,17 @@
 // Reads untrusted JSON member by member: a missing member, or one of the wrong type, is an Error that names its path.
+// It also keeps which members were asked for, so that a reader can tell what it did not look at.
 #pragma once
 
 #include "support/Error.h"
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <string_view>
+#include <unordered_map>
+#include <vector>
 
 namespace xfc {
 
@@ -44,13 +49,33 @@ public:
     for (const auto &[key, member] : value().items())
       use(key, JsonFields(root, &member, path.empty() ? key : path + "." + key));
   }
+  // Declares members that have no effect here, whatever their values are.
+  void ignore(std::initializer_list<const char *> keys) const;
+  // The same for members with exactly these values.
+  void ignoreIf(const nlohmann::json &values) const;
   [[noreturn]] void refuse(const std::string &what) const;
 
+  // A line for each member that was neither asked for nor declared, of all objects of the file in which some member
+  // was; those that are null are left out.
+  std::vector<std::string> unknown() const;
+
 private:
+  struct Asked {
+    std::string path;
+    std::set<std::string, std::less<>> keys;
+  };
+  struct Root {
+    nlohmann::json value;
+    std::vector<const nlohmann::json *> order; // of the first question to each object
+    std::unordered_map<const nlohmann::json *, Asked> asked;
+  };
+
   const nlohmann::json &value() const { return *here; }
-  JsonFields(std::shared_ptr<const nlohmann::json> root, const nlohmann::json *here, std::string path)
+  JsonFields(std::shared_ptr<Root> root, const nlohmann::json *here, std::string path)
       : root(std::move(root)), here(here), path(std::move(path)) {}
-  std::shared_ptr<const nlohmann::json> root;
+  void ask(const char *key) const;
+
+  std::shared_ptr<Root> root;
   const nlohmann::json *here;
   std::string path;
 };

@@ -7,6 +7,7 @@
 #include "tokenizers/TextSteps.h"
 #include "tokenizers/Utf8.h"
 #include <algorithm>
+#include <map>
 #include <optional>
 
 namespace xfc {
@@ -29,6 +30,8 @@ public:
     added.finish(normalize());
     if (file.has("post_processor"))
       readFrame(file.at("post_processor"));
+    file.ignore({"version", "truncation", "padding"}); // transformers sets the last two anew for each call
+    unknown = file.unknown();
   }
 
   int64_t size() const override { return std::max(model->tokens().size(), added.size()); }
@@ -92,6 +95,8 @@ public:
 
   const Frame *frame() const override { return around ? &*around : nullptr; }
 
+  std::vector<std::string> ignored() const override { return unknown; }
+
 private:
   void readModel(const JsonFields &description) {
     const std::string type = description.has("type")             ? description.string("type")
@@ -115,6 +120,7 @@ private:
     read.stripRight = token.boolean("rstrip", false);
     read.special = token.boolean("special", false);
     read.normalized = token.boolean("normalized", !read.special);
+    token.ignore({"id"}); // the model's own, if it has the token
     added.add(std::move(read));
   }
 
@@ -126,20 +132,35 @@ private:
     } else if (type == "TemplateProcessing") {
       Frame frame;
       bool behind = false;
+      std::map<std::string, std::vector<int32_t>> idsOf;
+      if (processor.has("special_tokens"))
+        processor.at("special_tokens").members([&](const std::string &name, const JsonFields &token) {
+          token.each("ids", [&](const JsonFields &id) { idsOf[name].push_back(idIn(id)); });
+          token.ignore({"id", "tokens"});
+        });
       processor.each("single", [&](const JsonFields &part) {
         if (part.has("Sequence")) {
           behind = true;
           return;
         }
-        const JsonFields tokens = processor.at("special_tokens").at(part.at("SpecialToken").string("id").c_str());
-        tokens.each("ids", [&](const JsonFields &id) { (behind ? frame.suffix : frame.prefix).push_back(idIn(id)); });
+        const JsonFields token = part.at("SpecialToken");
+        token.ignore({"type_id"});
+        const auto found = idsOf.find(token.string("id"));
+        if (found == idsOf.end())
+          token.at("id").refuse("not among the special_tokens");
+        std::vector<int32_t> &side = behind ? frame.suffix : frame.prefix;
+        side.insert(side.end(), found->second.begin(), found->second.end());
       });
+      processor.ignore({"pair"}); // of two texts
       if (!behind)
         processor.at("single").refuse("expected the line itself among its parts");
       surround(frame);
     } else if (type == "RobertaProcessing" || type == "BertProcessing") {
       surround({{idIn(processor.at("cls").element(1))}, {idIn(processor.at("sep").element(1))}});
-    } else if (type != "ByteLevel") { // ByteLevel only affects offsets
+      processor.ignore({"trim_offsets", "add_prefix_space"});
+    } else if (type == "ByteLevel") { // which changes offsets only
+      processor.ignore({"trim_offsets", "add_prefix_space", "use_regex"});
+    } else {
       processor.at("type").refuse("unknown post-processor; expected one of Sequence, TemplateProcessing, "
                                   "RobertaProcessing, BertProcessing, ByteLevel");
     }
@@ -169,6 +190,7 @@ private:
   std::optional<std::vector<Decoder>> decoders;
   AddedTokens added;
   std::optional<Frame> around;
+  std::vector<std::string> unknown;
 };
 
 } // namespace

@@ -21,6 +21,7 @@ struct Metaspace {
       settings.at("replacement").refuse("expected a character");
     if (scheme != "always" && scheme != "first" && scheme != "never")
       settings.at("prepend_scheme").refuse("expected always, first or never");
+    settings.ignore({"add_prefix_space", "str_rep"}); // which older versions wrote beside what is read here
     prepend = scheme == "always" ? Prepend::Always : scheme == "first" ? Prepend::First : Prepend::Never;
   }
 };

@@ -52,6 +52,7 @@ size_t endOfGpt2Word(const std::string &text, size_t begin) {
 }
 
 PreTokenizer byteLevel(const JsonFields &settings) {
+  settings.ignore({"trim_offsets"});
   return [blank = settings.boolean("add_prefix_space", true),
           cut = settings.boolean("use_regex", true)](std::vector<Word> &words) {
     if (blank)

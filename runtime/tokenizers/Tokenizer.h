@@ -53,6 +53,8 @@ public:
   virtual const Frame *frame() const { return nullptr; }
   // Whether `size()` must equal the size of the model's tables, which otherwise may have rows without a token.
   virtual bool fillsTables() const { return false; }
+  // What the file says that is not known here and has no effect, one line each.
+  virtual std::vector<std::string> ignored() const { return {}; }
 
 protected:
   virtual std::vector<int32_t> segment(std::string_view line, const SegmentationSampling *sampling) const = 0;

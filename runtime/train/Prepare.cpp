@@ -48,6 +48,8 @@ void preparePairs(const std::string &out, const PairFiles &text, const PairFilte
           skippedOf(totals));
   if (const std::string note = unalignedOf(reader.unalignedWords()); !note.empty())
     bar.say(note);
+  for (const std::string &note : vocabularies.notes())
+    bar.say(note);
 }
 
 void prepare(const PrepareOptions &options) {

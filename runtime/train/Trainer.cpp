@@ -487,6 +487,8 @@ void Trainer::readCorpora() {
           skippedOf(totals));
   if (const std::string note = unalignedOf(corpus->unalignedWords()); !note.empty())
     bar.say(note);
+  for (const std::string &note : VocabularyPair{*model.source, *model.target}.notes())
+    bar.say(note);
   if (mixes(options))
     mixCorpora();
   if (options.best != "loss" && !validSources)
