@@ -2,6 +2,7 @@
 #include "Kinds.h"
 #include "Pickles.h"
 #include "support/Error.h"
+#include "support/Files.h"
 #include <filesystem>
 
 namespace xfc {
@@ -19,11 +20,10 @@ const Kind &kindOf(const std::string &path) {
   std::string expected;
   for (const Kind &kind : known)
     expected += (expected.empty() ? "" : &kind == &known.back() ? ", or " : ", ") + kind.what;
-  const bool isFolder = std::filesystem::is_directory(path);
   throw Error(path +
-              (isFolder                        ? ": contains no model of a known kind"
-               : std::filesystem::exists(path) ? ": is not a model of a known kind"
-                                               : ": does not exist") +
+              (isFolder(path) ? ": contains no model of a known kind"
+               : exists(path) ? ": is not a model of a known kind"
+                              : ": does not exist") +
               "; expected " + expected);
 }
 

@@ -27,7 +27,7 @@ constexpr const char *optionsArray = "special:model.yml";
 
 // The archive at a path: the file itself, or in a folder model.npz or the only archive. Empty if there is none.
 std::string archiveOf(const std::string &path) {
-  if (!fs::is_directory(path))
+  if (!isFolder(path))
     return path;
   std::vector<std::string> found;
   for (const auto &entry : fs::directory_iterator(path)) {

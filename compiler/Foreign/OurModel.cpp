@@ -94,7 +94,7 @@ FoundDescription descriptionIn(const std::string &folder) {
 }
 
 OurModel readOurModel(const std::string &folder) {
-  if (!fs::is_directory(folder))
+  if (!isFolder(folder))
     throw Error(folder + ": is not a folder; expected the --out folder of train, or a folder made by `xfc import`");
   const std::string file = weightsOf(folder);
   OurModel model{file, file, MappedFile::readOnly(file), {}, {}, {}, vocabulariesIn(folder)};

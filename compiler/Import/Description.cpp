@@ -82,7 +82,7 @@ public:
 
 private:
   [[noreturn]] void failSetting(const Override &setting, const std::string &what) const {
-    throw Error(std::string(file) + ": --set " + setting.key + "=" + setting.value + ": " + what);
+    throw Error(std::string(file) + ": --set " + escaped(setting.key) + "=" + escaped(setting.value) + ": " + what);
   }
 
   //===-- values ------------------------------------------------------------------------------------------===//

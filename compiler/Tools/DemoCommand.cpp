@@ -45,7 +45,7 @@ private:
   using Words = std::vector<std::string>;
 
   void runStages() {
-    std::filesystem::create_directories(options.out);
+    makeFolder(options.out);
     stage(options.data.empty() ? "Make English sentences and their French translations" : "Find the sentences", 1);
     findSentences();
     stage("Train a joint vocabulary", 1 + static_cast<double>(sizeOf(in("train.en")) + sizeOf(in("train.fr"))) / 1e6);

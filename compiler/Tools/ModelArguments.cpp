@@ -61,7 +61,7 @@ static void addVocabulary(std::vector<Override> &overrides, const std::string &f
 static FoundDescription describedBy(const std::string &given) {
   if (given == "-")
     return {readFile("/dev/stdin"), "standard input"};
-  if (std::filesystem::is_directory(given))
+  if (isFolder(given))
     return descriptionIn(given);
   std::vector<std::string> names;
   if (!exists(given) && given.find_first_of("/.") == std::string::npos)
@@ -108,7 +108,7 @@ mlir::OwningOpRef<mlir::ModuleOp> ModelArguments::load(const ImportOptions &opti
   for (const std::string &setting : settings) {
     size_t equals = setting.find('=');
     if (equals == std::string::npos || equals == 0)
-      throw UsageError("--set", "expected KEY=VALUE, found '" + setting + "'");
+      throw UsageError("--set", "expected KEY=VALUE, found " + inQuotes(setting));
     overrides.push_back({setting.substr(0, equals), setting.substr(equals + 1)});
   }
   const FoundDescription found = describedBy(given);

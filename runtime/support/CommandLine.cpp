@@ -90,6 +90,11 @@ static std::string explained(const UsageError &wrong, Command program, const std
   std::string what = wrong.what();
   if (const auto *unknown = dynamic_cast<const UnexpectedError *>(&wrong))
     what = unexpected(*unknown, program.parsed().back(), words);
+  for (const std::string &word : words) {
+    const std::string_view value = std::string_view(word).substr(word.starts_with('-') ? word.find('=') + 1 : 0);
+    if (const size_t at = what.find(value); value.size() > mostShown && at != std::string::npos)
+      what.replace(at, value.size(), escaped(value));
+  }
   std::replace(what.begin(), what.end(), '\n', ' ');
   return oneLine(what);
 }

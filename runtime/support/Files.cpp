@@ -665,4 +665,9 @@ bool exists(const std::string &file) {
   return ::stat(file.c_str(), &info) == 0;
 }
 
+bool isFolder(const std::string &path) {
+  struct stat info{};
+  return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
 } // namespace xfc

@@ -165,5 +165,6 @@ bool isCompressed(const std::string &file);
 std::vector<std::string> readLines(const std::string &file);
 void makeFolder(const std::string &folder); // and its parents
 bool exists(const std::string &file);
+bool isFolder(const std::string &path);
 
 } // namespace xfc

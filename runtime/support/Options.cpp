@@ -27,6 +27,29 @@ std::string wrongIfNotPositive(const std::string &text) {
                                              : text + " is not a positive number that floating point can represent";
 }
 
+// "is not BOUNDS", for numbers that are outside.
+template <typename Number> std::string outside(Number least, Number most) {
+  std::ostringstream text;
+  text << "is not a " << (std::is_floating_point_v<Number> ? "" : "whole ") << "number ";
+  if (most < std::numeric_limits<Number>::max())
+    text << "from " << least << " to " << most;
+  else if (std::is_floating_point_v<Number> && least == std::numeric_limits<Number>::min())
+    text << "above 0 and below infinity";
+  else
+    text << "of at least " << least << (std::is_floating_point_v<Number> ? " and below infinity" : "");
+  return text.str();
+}
+
+// CLI11's own check lets nan pass, and its message prints bounds of 300 digits.
+template <typename Number> CLI::Validator between(Number least, Number most, const std::string &shown) {
+  return CLI::Validator(
+      [least, most, wrong = outside(least, most)](const std::string &text) -> std::string {
+        Number number{};
+        return CLI::detail::lexical_cast(text, number) && number >= least && number <= most ? "" : text + " " + wrong;
+      },
+      shown);
+}
+
 // CLI11 reads 010 as 8, wraps values that do not fit an unsigned type, and reads 1e3 as 1.
 template <typename Integer> std::string readExactly(std::string &text) {
   Integer number = 0;
@@ -89,13 +112,18 @@ CommandOption CommandOption::oneOf(const std::vector<std::string> &names) const 
   return CommandOption(option->check(CLI::Validator(wrong, "{" + CLI::detail::join(names, ",") + "}")));
 }
 template <typename Number> CommandOption CommandOption::within(Number least, Number most) const {
-  return CommandOption(option->check(CLI::Range(least, most)));
+  return CommandOption(option->check(between(least, most, CLI::Range(least, most).get_description())));
 }
 template CommandOption CommandOption::within(int, int) const;
 template CommandOption CommandOption::within(int64_t, int64_t) const;
 template CommandOption CommandOption::within(double, double) const;
-CommandOption CommandOption::notNegative() const { return CommandOption(option->check(CLI::NonNegativeNumber)); }
-CommandOption CommandOption::positive() const { return CommandOption(option->check(CLI::PositiveNumber)); }
+CommandOption CommandOption::notNegative() const {
+  return CommandOption(option->check(between(0.0, std::numeric_limits<double>::max(), "NONNEGATIVE")));
+}
+CommandOption CommandOption::positive() const {
+  constexpr double least = std::numeric_limits<double>::min(), most = std::numeric_limits<double>::max();
+  return CommandOption(option->check(between(least, most, "POSITIVE")));
+}
 CommandOption CommandOption::finite() const {
   return CommandOption(option->check(CLI::Validator(wrongIfNotFinite, "")));
 }

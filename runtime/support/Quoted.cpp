@@ -42,11 +42,27 @@ std::string listed(const std::vector<std::string> &names) {
   return text.empty() ? "none" : text;
 }
 
+// The text; of one that is longer than `most`, the beginning and the end.
+static std::string withoutMiddle(std::string_view text, size_t most) {
+  if (text.size() <= most)
+    return std::string(text);
+  const size_t half = most / 2;
+  return std::string(text.substr(0, half)).append(" ... ").append(text.substr(text.size() - half));
+}
+
 std::string oneLine(std::string_view message) {
-  constexpr size_t most = 4000, half = most / 2;
-  if (message.size() <= most)
-    return escaped(message, most);
-  return escaped(message.substr(0, half), half) + " ... " + escaped(message.substr(message.size() - half), half);
+  constexpr size_t most = 4000, mostOfWord = 255, shownOfWord = 200;
+  std::string shortened;
+  for (size_t begin = 0; begin < message.size();) {
+    const size_t end = message.find_first_of(" /", begin);
+    const std::string_view word = message.substr(begin, end - begin);
+    shortened += word.size() > mostOfWord ? withoutMiddle(word, shownOfWord) : word;
+    if (end == std::string_view::npos)
+      break;
+    shortened += message[end];
+    begin = end + 1;
+  }
+  return escaped(withoutMiddle(shortened, most), std::string::npos);
 }
 
 } // namespace xfc

@@ -7,14 +7,17 @@
 
 namespace xfc {
 
+inline constexpr size_t mostShown = 200;
+
 // At most this many characters of a text, and "..." if there are more. Control characters and bytes that are not UTF-8
 // are escaped (\n, \x1b), so that the result is one line whatever the text is.
-std::string escaped(std::string_view text, size_t most = 200);
+std::string escaped(std::string_view text, size_t most = mostShown);
 // The same within quotes: 'text'.
-std::string inQuotes(std::string_view text, size_t most = 200);
+std::string inQuotes(std::string_view text, size_t most = mostShown);
 // "a, b, c", as they are; "none" of no names.
 std::string listed(const std::vector<std::string> &names);
-// A whole message: escaped, and if it is longer than 4,000 characters, without its middle.
+// A whole message: escaped, without the middle of a word that no name of a file can be, since it has more than 255
+// bytes between blanks and slashes, and if the message is longer than 4,000 characters, without its middle.
 std::string oneLine(std::string_view message);
 
 } // namespace xfc

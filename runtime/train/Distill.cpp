@@ -1,5 +1,6 @@
 // Makes the data of a student with its teacher, which is another executable with a model of its own.
 #include "train/Distill.h"
+#include "support/Files.h"
 #include "support/Format.h"
 #include "text/LinePairs.h"
 #include <charconv>
@@ -18,7 +19,7 @@ namespace {
 // Runs a command of the teacher, which writes `output`, to its end. What it prints, its progress and its errors, goes
 // where ours goes.
 void runTeacher(const TeacherOptions &teacher, const std::vector<std::string> &words, const std::string &output) {
-  if (access(teacher.executable.c_str(), X_OK) != 0 || std::filesystem::is_directory(teacher.executable))
+  if (access(teacher.executable.c_str(), X_OK) != 0 || isFolder(teacher.executable))
     throw Error(teacher.executable + ": not an executable; --teacher takes one that `xfc compile` has made");
   const std::string what = teacher.executable + " " + words.front();
   std::vector<char *> arguments = {const_cast<char *>(teacher.executable.c_str())};
