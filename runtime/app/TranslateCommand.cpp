@@ -43,9 +43,9 @@ public:
   // Translates one window after another, so that a stream may be longer than memory, and a caller that waits for an
   // answer gets it.
   void run() {
+    ResultWriter output(options.output);
     if (!options.attentionSvg.empty() && options.attentionSvg != "-")
       checkWritable(options.attentionSvg);
-    ResultWriter output(options.output);
     LineReader input(options.input, longestLine);
     std::optional<LineReader> prefixInput;
     if (!options.prefix.empty())

@@ -296,8 +296,7 @@ std::string randomDigits() {
 
 void FileWriter::fail() const { xfc::fail(name, "write"); }
 
-FileWriter::FileWriter(const std::string &name, bool executable) : name(name), file(name) {
-  announceOutput(name);
+FileWriter::FileWriter(const std::string &name, bool executable) : opened(name), name(name), file(name) {
   struct stat info{};
   const bool there = ::stat(name.c_str(), &info) == 0;
   if (there && S_ISDIR(info.st_mode)) {

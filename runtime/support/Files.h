@@ -2,6 +2,7 @@
 #pragma once
 
 #include "support/Error.h"
+#include "support/Inputs.h"
 #include "support/Unfinished.h"
 #include <cstdint>
 #include <functional>
@@ -85,6 +86,7 @@ public:
 private:
   [[noreturn]] void fail() const;
   void sync() const;
+  OpenedOutput opened;
   std::string name, file, partial; // the name as given; the target of a link; the temporary name
   std::optional<Unfinished> unfinished;
   bool streamed = false;

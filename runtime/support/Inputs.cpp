@@ -2,6 +2,7 @@
 #include "support/Inputs.h"
 #include "support/Error.h"
 #include <filesystem>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -13,6 +14,7 @@ namespace {
 // Names, not inodes: the inode of a file that has been removed may become that of another file.
 struct Names {
   std::set<std::string> inputs, outputs, updated;
+  std::map<std::string, std::string> opened; // canonical path -> name, of outputs
 };
 constexpr const char *runningProgram = "/proc/self/exe";
 std::optional<Names> names; // of the command that is run
@@ -26,10 +28,9 @@ std::optional<struct stat> regular(const std::string &file) {
 }
 
 bool isUpdatedHere(const std::string &file) {
-  std::error_code none;
-  const std::string path = std::filesystem::weakly_canonical(file, none);
+  const std::string path = canonicalPath(file);
   for (const std::string &updated : names->updated) {
-    const std::string whole = std::filesystem::weakly_canonical(updated, none);
+    const std::string whole = canonicalPath(updated);
     if (path == whole || path.starts_with(whole + "/"))
       return true;
   }
@@ -56,6 +57,11 @@ const std::string *sameAs(const std::string &file, const std::set<std::string> &
 
 } // namespace
 
+std::string canonicalPath(const std::string &file) {
+  std::error_code none;
+  return std::filesystem::weakly_canonical(std::filesystem::absolute(file, none), none);
+}
+
 InputsAreKept::InputsAreKept() {
   const std::lock_guard guard(accessing);
   names.emplace();
@@ -77,13 +83,16 @@ void announceInput(const std::string &file) {
   names->inputs.insert(name);
 }
 
-void announceOutput(const std::string &file) {
-  const std::lock_guard guard(accessing);
-  if (!names || file == "-")
-    return;
+static void insertOutput(const std::string &file) {
   if (const std::string *input = sameAs(file, names->inputs); input && !isUpdatedHere(file))
     refuse(file, *input);
   names->outputs.insert(file);
+}
+
+void announceOutput(const std::string &file) {
+  const std::lock_guard guard(accessing);
+  if (names && file != "-")
+    insertOutput(file);
 }
 
 void outputIsComplete(const std::string &file) {
@@ -96,6 +105,27 @@ void isUpdated(const std::string &path) {
   const std::lock_guard guard(accessing);
   if (names)
     names->updated.insert(path);
+}
+
+OpenedOutput::OpenedOutput(const std::string &file) {
+  const std::lock_guard guard(accessing);
+  if (!names)
+    return;
+  insertOutput(file);
+  struct stat info{};
+  if (::stat(file.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
+    return;
+  const std::string written = canonicalPath(file);
+  if (const auto [other, isFirst] = names->opened.try_emplace(written, file); !isFirst)
+    throw Error(file + ": is " + (other->second == file ? "" : "the same file as " + other->second + ", ") +
+                "another output of this command; give each output a name of its own");
+  path = written;
+}
+
+OpenedOutput::~OpenedOutput() {
+  const std::lock_guard guard(accessing);
+  if (names && !path.empty())
+    names->opened.erase(path);
 }
 
 } // namespace xfc

@@ -4,11 +4,13 @@
 #include "engine/Safetensors.h"
 #include "support/Files.h"
 #include "support/Json.h"
+#include "text/Vocabulary.h"
 #include "text/VocabularyIdentity.h"
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 
 namespace xfc {
 namespace fs = std::filesystem;
@@ -154,6 +156,16 @@ bool RunFolder::empty() const {
 void RunFolder::lock() {
   if (!held)
     held.emplace(file(lockFile), path + ": another training run uses this folder: ");
+}
+
+bool RunFolder::keeps(const std::string &other) const {
+  const fs::path within = fs::path(canonicalPath(other)).lexically_relative(canonicalPath(path));
+  if (within.empty() || *within.begin() == "..")
+    return false;
+  const std::string name = within.string();
+  static const std::set<std::string> kept = {
+      "config.json", "data.json", "distilled.tsv", "taught.pairs", folderVocabulary, folderTargetVocabulary, lockFile};
+  return *within.begin() == "state" || name.ends_with(".safetensors") || kept.contains(name);
 }
 
 void RunFolder::removePartial() const {

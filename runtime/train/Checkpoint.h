@@ -73,6 +73,8 @@ public:
   // lock.
   void lock();
   bool locked() const { return held.has_value(); }
+  // Whether the path is that of a file that runs keep here besides their log, so that no other output may have it.
+  bool keeps(const std::string &path) const;
   void removePartial() const; // removes the unfinished files of a run that was killed
   bool hasState() const;
   std::string anyWeights() const; // the name of any weights file, or ""

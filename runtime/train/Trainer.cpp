@@ -190,8 +190,15 @@ Trainer::Trainer(const TrainOptions &options, const std::string &configuration, 
       folder(options.out), bar(options.quiet || !writes()), text(options.text), prepared(options.data) {
   isUpdated(options.out);
   isUpdated(logFile());
-  if (!options.trace.empty())
+  for (const auto &[option, file] : {std::pair{"--trace", options.trace}, {"--log", options.log}})
+    if (!file.empty() && folder.keeps(file))
+      throw Error(std::string(option) + ": " + file +
+                  ": the run keeps a file of its own under this name; name another file");
+  if (!options.trace.empty()) {
+    if (canonicalPath(options.trace) == canonicalPath(logFile()))
+      throw Error("--trace: " + options.trace + ": is the log of the run; name another file");
     announceOutput(options.trace);
+  }
   compareCalls();
   ranks.together([this] { setUp(); });
   prepareData();

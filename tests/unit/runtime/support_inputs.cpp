@@ -84,8 +84,36 @@ TEST_F(SupportInputs, WhatIsUpdatedIsReadAndWritten) {
   EXPECT_EQ(errorOf([&] { writeFile(in("a"), "2"); }), refused("a", "a"));
 }
 
+TEST_F(SupportInputs, NoTwoOutputsHaveOneName) {
+  const InputsAreKept kept;
+  const auto taken = [&](const std::string &second, const std::string &first) {
+    return in(second) + ": is " + (second == first ? "" : "the same file as " + in(first) + ", ") +
+           "another output of this command; give each output a name of its own";
+  };
+  {
+    FileWriter first(in("b")), second(in("new"));
+    EXPECT_EQ(errorOf([&] { writeFile(in("b"), "2"); }), taken("b", "b"));
+    EXPECT_EQ(errorOf([&] { checkWritable(in("./new")); }), taken("./new", "new"));
+    writeFile(in("a"), "2");
+    EXPECT_EQ(errorOf([&] { const FileWriter folder(in(".")); }), in(".") + ": cannot write: Is a directory");
+    EXPECT_EQ(errorOf([&] { const FileWriter folder(in(".")); }), in(".") + ": cannot write: Is a directory");
+    second.commit();
+  }
+  {
+    const fs::path before = fs::current_path();
+    fs::current_path(folder);
+    const FileWriter relative("none");
+    EXPECT_EQ(errorOf([&] { checkWritable("./none"); }),
+              "./none: is the same file as none, another output of this command; give each output a name of its own");
+    fs::current_path(before);
+  }
+  writeFile(in("b"), "2"); // the first one was given up
+  writeFile(in("new"), "2");
+}
+
 TEST_F(SupportInputs, DevicesCountForNothing) {
   const InputsAreKept kept;
+  const FileWriter one("/dev/null"), two("/dev/null");
   const LineReader nothing("/dev/null");
   writeFile("/dev/null", "x");
 }
