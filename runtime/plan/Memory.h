@@ -10,7 +10,7 @@ namespace xfc {
 
 // In bytes. Programs share one arena, so it is that of the one that needs most. `held` is what passes from run to run:
 // caches and the encoder's projected rows of a search, or the gradients of earlier batches in a training step that has
-// several. `batches` is what a GPU needs to receive a batch, including its calls.
+// several, and the lists of their pairs. `batches` is what a GPU needs to receive a batch, including its calls.
 struct Memory {
   int64_t parameters = 0, gradients = 0, states = 0, packed = 0, tables = 0, arena = 0, scratch = 0, held = 0,
           batches = 0;

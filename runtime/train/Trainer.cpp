@@ -91,6 +91,7 @@ private:
   uint64_t hashOfValidation() const;
   std::vector<std::string> programsOfSteps() const;
   Counts countsFor(int64_t tokens) const;
+  int64_t bytesOfLists(int64_t tokens) const;
   Memory memoryFor(int64_t tokens) const;
   void chooseBatchTokens();
   void planBatches();
@@ -624,6 +625,20 @@ Counts Trainer::countsFor(int64_t tokens) const {
   return validation ? larger(counts, largestBatch(*validation, tokens)) : counts;
 }
 
+// What the lists of the pairs in the batches of two steps take: this one's and the next one's, of which `Update` has
+// copies. A batch is full on the longer side at most, so this many pairs are in one on average over an epoch.
+int64_t Trainer::bytesOfLists(int64_t tokens) const {
+  const CorpusTotals &totals = corpus->totals();
+  const int64_t longer = std::max({totals.tokens[XFC_SOURCE], totals.tokens[XFC_TARGET], int64_t(1)});
+  const double share = static_cast<double>(tokens) / static_cast<double>(longer),
+               pairs = std::min(share, 1.0) * static_cast<double>(totals.pairs);
+  constexpr int64_t growth = 2, block = 16; // a vector's spare room, and what an allocation takes besides
+  const auto list = static_cast<int64_t>(sizeof(PairsOfCorpus)),
+             numbers = static_cast<int64_t>(std::ceil(pairs)) * static_cast<int64_t>(sizeof(int64_t)) + block,
+             losses = 3 * static_cast<int64_t>(sizeof(double));
+  return product({batchesOfStep(), 2 * (growth * list + numbers) + 2 * (list + numbers) + growth * losses});
+}
+
 Memory Trainer::memoryFor(int64_t tokens) const {
   Engine &engine = *model.engine;
   const int threads = engine.device().isHost() ? engine.pool().threads() : 0;
@@ -634,7 +649,7 @@ Memory Trainer::memoryFor(int64_t tokens) const {
   if (const Sharding *sharing = update->sharing()) // whichever rank has the most
     memory.states =
         static_cast<int64_t>(options.optimizer->states.size()) * sharing->largestShare() * bytesOf(module().type);
-  memory.held += update->bytesOfSum();
+  memory.held += update->bytesOfSum() + bytesOfLists(tokens);
   return memory;
 }
 
