@@ -4,9 +4,10 @@
 //
 //   XFC_FAULTS_FOLDER   the folder, as an absolute path without links; operations elsewhere are not looked at
 //   XFC_FAULTS_AT       the number of the operation at which something happens, from 1
-//   XFC_FAULTS_KIND     what: kill-before, kill-within (half of it is written), kill-after; term (SIGTERM before it);
+//   XFC_FAULTS_KIND     what: kill-before, kill-within (half of it is written), kill-after; signal (before it);
 //                       ENOSPC (the disk is full from here on), EIO, EINTR (once); short (half of it is read or
 //                       written)
+//   XFC_FAULTS_SIGNAL   the number of the signal (default: SIGTERM)
 //   XFC_FAULTS_RECORD   a file that takes the operations in their order. Each is a line: name, result, descriptor,
 //                       flags or offset, path, second path, between tabs; the bytes of a write follow it
 //   XFC_FAULTS_UNSYNCED a part of a path: fsync does nothing there, and is not written down. With it faults.py has to
@@ -32,6 +33,7 @@ enum { descriptors = 1024, longest = 4096 };
 
 static char folder[longest], *opened[descriptors];
 static const char *kind = "", *unsynced;
+static int signalSent = SIGTERM;
 static long chosen = -1, counted = 0;
 static int record = -1;
 
@@ -43,6 +45,8 @@ __attribute__((constructor)) static void begin(void) {
     chosen = atol(value);
   if ((value = getenv("XFC_FAULTS_KIND")))
     kind = value;
+  if ((value = getenv("XFC_FAULTS_SIGNAL")))
+    signalSent = atoi(value);
   unsynced = getenv("XFC_FAULTS_UNSYNCED");
   if ((value = getenv("XFC_FAULTS_RECORD")))
     record = (int)syscall(SYS_openat, AT_FDCWD, value, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
@@ -122,8 +126,8 @@ static int before(struct operation *operation) {
     return 0;
   else if (is("kill-before"))
     die();
-  else if (is("term"))
-    raise(SIGTERM);
+  else if (is("signal"))
+    raise(signalSent);
   else if (is("EIO"))
     error = EIO;
   else if (is("EINTR"))

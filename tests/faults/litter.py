@@ -1,10 +1,12 @@
-"""litter.py XFC [OPTION...]: ends commands by SIGTERM while they make files, and looks for what they leave.
+"""litter.py XFC [OPTION...]: sends signals to commands while they read and make files, and looks for what they leave.
 
-Each command runs again and again; in each run, the signal comes at another operation on the files of a folder, which is also
+Each command runs again and again; in each run, a signal comes at another operation on the files of a folder, which is also
 that of temporary files. The process has to die of the signal, and to leave nothing but files that are complete: the folder
-holds what was there before, and what the command has already finished. Needs a C compiler for interpose.c. Plain Python.
+holds what was there before, and what the command has already finished. SIGUSR1, which asks for a save, and SIGPIPE and SIGXFSZ,
+which are errors of what is written to, do not disturb it. Needs a C compiler for interpose.c. Plain Python.
 """
 import argparse
+import itertools
 import os
 import random
 import signal
@@ -32,7 +34,15 @@ COMMANDS = {
     "compile": ["XFC", "compile", TINY, *VOCABULARY, *(word for size in SIZES for word in ("--set", size)), "--output", "compiled"],
     "export": ["XFC", "export", "../run", "--to", "ctranslate2", "--output", "exported"],
     "import": ["XFC", "import", "../exported", "--output", "imported"],
+    "vocab": ["XFC", "vocab", "--input", "../text", "--size", "30", "--output", "vocab.model"],
+    "inspect": ["XFC", "inspect", "../run", "--svg", "graph.svg"],
+    "info": ["EXE", "info", "--model", "../run"],
+    "score": ["EXE", "score", *MODEL, "--source", "../text", "--target", "../text"],
+    "bench": ["EXE", "bench", "decode", "--beam", "1", "--steps", "1", "--threads", "1", "--trace", "trace.json"],
 }
+# What ends a command, and what does not (runtime/support/Signals.h).
+ENDING = ["TERM", "INT", "HUP", "QUIT", "XCPU", "ALRM", "USR2"]
+PASSING = ["USR1", "PIPE", "XFSZ"]
 
 
 class Bench:
@@ -63,9 +73,9 @@ class Bench:
         """Runs a command in an empty folder; returns its status, its messages and the names that it leaves."""
         with tempfile.TemporaryDirectory(dir=self.work) as self.case:
             os.mkdir(os.path.join(self.case, "temporary"))
-            environment = dict(os.environ, LD_PRELOAD=self.interposer, XFC_FAULTS_FOLDER=self.case, TMPDIR=os.path.join(self.case, "temporary"))
+            environment = dict(os.environ, LD_PRELOAD=self.interposer, XFC_FAULTS_FOLDER=self.work, TMPDIR=os.path.join(self.case, "temporary"))
             environment.update({"XFC_FAULTS_" + key: str(value) for key, value in faults.items()})
-            words = [{"EXE": self.executable, "XFC": self.xfc}.get(word, word) for word in COMMANDS[command]]
+            words = [{"EXE": self.executable, "XFC": self.xfc}.get(word, word).replace("../", self.work + "/") for word in COMMANDS[command]]
             done = subprocess.run(words, cwd=self.case, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE)
             return done.returncode, done.stderr.decode(errors="replace"), set(walk(self.case))
 
@@ -83,6 +93,7 @@ def main():
     parser.add_argument("xfc", help="the compiler")
     parser.add_argument("--work", help="folder for the runs (default: a temporary one)")
     parser.add_argument("--commands", default=",".join(COMMANDS), help="which, between commas")
+    parser.add_argument("--signals", default="TERM", help="which, between commas; they take turns. all: each that the table of signals has")
     parser.add_argument("--sample", type=int, default=0, help="so many of each command's operations (default: all)")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
@@ -91,6 +102,7 @@ def main():
     bench, generator = Bench(options), random.Random(options.seed)
     print("{:12}{:>12}{:>8}{:>10}".format("command", "operations", "runs", "findings"))
     failed = False
+    names = itertools.cycle(ENDING + PASSING if options.signals == "all" else options.signals.split(","))
     for command in options.commands.split(","):
         count, complete = bench.count(command)
         numbers = range(1, count + 1)
@@ -98,10 +110,13 @@ def main():
             numbers = sorted(generator.sample(numbers, options.sample))
         findings = 0
         for number in numbers:
-            status, error, names = bench.run(command, AT=number, KIND="term")
-            if status != -signal.SIGTERM or names - complete:
+            name = next(names)
+            sent = getattr(signal, "SIG" + name)
+            status, error, left = bench.run(command, AT=number, KIND="signal", SIGNAL=int(sent))
+            undisturbed = status == 0 and left == complete
+            if not undisturbed if name in PASSING else status != -sent or left - complete:
                 findings += 1
-                print(f"{command}: at operation {number} of {count}: status {status}, leaves {sorted(names - complete)}: {error}", file=sys.stderr)
+                print(f"{command}: SIG{name} at operation {number} of {count}: status {status}, leaves {sorted(left - complete)}: {error}", file=sys.stderr)
         failed |= findings > 0
         print(f"{command:12}{count:12}{len(numbers):8}{findings:10}", flush=True)
     sys.exit(failed)
