@@ -18,6 +18,7 @@
 #include <cstring>
 #include <exception>
 #include <fcntl.h>
+#include <filesystem>
 #include <new>
 #include <numeric>
 #include <unistd.h>
@@ -122,6 +123,8 @@ static void printException(const std::exception_ptr &exception) {
     std::rethrow_exception(exception);
   } catch (const std::bad_alloc &) {
     printMessage(MessageKind::Error, "out of memory");
+  } catch (const std::filesystem::filesystem_error &error) {
+    printMessage(MessageKind::Error, oneLine(error.path1().string() + ": " + error.code().message()).c_str());
   } catch (const std::exception &error) {
     printMessage(MessageKind::Error, oneLine(error.what()).c_str());
   } catch (...) {

@@ -2,10 +2,13 @@
 #include "support/Signals.h"
 #include "support/Files.h"
 #include "support/Unfinished.h"
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <iterator>
+#include <sys/resource.h>
+#include <thread>
 #include <unistd.h>
 
 namespace xfc {
@@ -75,6 +78,18 @@ void note(int signal) {
 
 void noteSave(int) { saveNoted = 1; }
 
+// `ulimit -t` sets the hard limit too unless it is told otherwise, and the system then kills the process where it would
+// have sent SIGXCPU. So the signal is made to come while there is time to save: ten seconds on all cores, or a quarter
+// of a short limit.
+void lowerSoftLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_CPU, &limit) != 0 || limit.rlim_max == RLIM_INFINITY || limit.rlim_cur < limit.rlim_max)
+    return;
+  const rlim_t enough = 10 * std::max(std::thread::hardware_concurrency(), 1U);
+  limit.rlim_cur -= std::min(enough, limit.rlim_max / 4);
+  setrlimit(RLIMIT_CPU, &limit);
+}
+
 // Of a signal whose disposition nobody has changed.
 void endBy(int signal) {
   struct sigaction action{}, found{};
@@ -117,6 +132,7 @@ InterruptGuard::InterruptGuard(int wakeDescriptor) {
   noted = 0;
   reloadNoted = 0;
   wake = wakeDescriptor;
+  lowerSoftLimit();
   struct sigaction action{};
   action.sa_handler = note; // without SA_RESTART: a read that waits for input returns
   for (size_t i = 0; i < std::size(table); ++i)

@@ -29,7 +29,8 @@ struct Interrupted : Error {
   int signal;
 };
 
-// During its lifetime, signals that ask the process to end are noted instead. One at a time. With an eventfd, `wake`,
+// During its lifetime, signals that ask the process to end are noted instead; where the soft limit of processor time is
+// the hard one, it is lowered, so that SIGXCPU comes before SIGKILL. One at a time. With an eventfd, `wake`,
 // the process serves: each noted signal adds 1 to it, and SIGHUP asks for a reload.
 class InterruptGuard {
 public:

@@ -99,6 +99,8 @@ def main():
     options = parser.parse_args()
     temporary = None if options.work else tempfile.TemporaryDirectory()
     options.work = options.work or temporary.name
+    for name in ENDING:  # the caller may ignore some, and so would the commands
+        signal.signal(getattr(signal, "SIG" + name), signal.SIG_DFL)
     bench, generator = Bench(options), random.Random(options.seed)
     print("{:12}{:>12}{:>8}{:>10}".format("command", "operations", "runs", "findings"))
     failed = False

@@ -57,6 +57,7 @@ class Gates(unittest.TestCase):
         self.assertEqual(self.run_gate("readers.py").returncode, 0)
         for line, found in (("nlohmann::json::parse(text);", "parseJson"), ("Json::parse(text);", "parseJson"), ("file >> json;", "parseJson"),
                             ("using Any = nlohmann::ordered_json;\n  Any::parse(text);", "parseJson"), ("nlohmann::json value;\n  value.sax_parse(text, &sax);", "parseJson"),
+                            ("nlohmann::json value;\n  file >> value;", "parseJson"),
                             ("nlohmann::json::from_cbor(text);", "parseJson"), ("nlohmann::json::accept(text);", "parseJson"), ("std::ifstream in(file);", "readFile"),
                             ("FILE *in = fopen(name, mode);", "readFile"), ("llvm::MemoryBuffer::getFile(name);", "readFile"),
                             ("int in = ::open(name.c_str(), O_RDONLY | O_CLOEXEC);", "readFile"), ("int in = open(name, O_RDONLY);", "readFile"),

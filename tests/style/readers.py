@@ -99,7 +99,8 @@ def problems_of(root):
             name = path.relative_to(root).as_posix()
             text = COMMENT.sub(lambda comment: "\n" * comment.group().count("\n"), path.read_text(encoding="utf-8"))
             aliases = {alias for found in ALIAS.findall(text) for alias in found if alias}
-            through = r"\b(?:%s)\s*(?:::\s*\w+\s*::|::|\.)\s*(?:parse|accept|sax_parse)\s*\(" % "|".join(map(re.escape, aliases)) if aliases else "(?!)"
+            names = "|".join(map(re.escape, aliases))
+            through = rf"\b(?:{names})\s*(?:::\s*\w+\s*::|::|\.)\s*(?:parse|accept|sax_parse)\s*\(|>>\s*(?:{names})\s*;" if aliases else "(?!)"
             for pattern, allowed, instead in RULES:
                 if pattern is QUOTING and not name.startswith(QUOTED):
                     continue

@@ -86,6 +86,12 @@ def check_signals():
         expect(os.path.exists(path(name + "/state/training.safetensors")), f"signal {number} leaves no state")
         expect(not glob.glob(path(name + "/**/*.partial.*"), recursive=True) and not os.path.exists(path(name + "/train.lock")),
                f"signal {number} leaves litter: {os.listdir(path(name))}")
+    # `ulimit -t` sets the hard limit too, where the system sends SIGKILL.
+    limits = (resource.RLIMIT_CPU, (4, 4))
+    process = subprocess.Popen([translator, *training("limited", "--steps", "1000000")], stderr=subprocess.PIPE,
+                               preexec_fn=lambda: resource.setrlimit(*limits))
+    error = process.communicate(timeout=60)[1].decode()
+    expect(process.returncode == 0 and "saved; continue with --resume" in error, f"ulimit -t 4: {process.returncode}, {error}")
     # A signal saves without waiting for a long validation, and stops one that is under way.
     with open(path("long.a"), "w") as file:
         file.write(read("a").decode() * 300)
