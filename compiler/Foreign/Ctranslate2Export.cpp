@@ -7,6 +7,7 @@
 #include "NewFolder.h"
 #include "OurModel.h"
 #include "Rebuilt.h"
+#include "plan/GenerationSettings.h"
 #include "support/Error.h"
 #include "support/Files.h"
 #include "support/Quoted.h"
@@ -411,13 +412,13 @@ std::string searchNote(const OurModel &model, const Tokens &tokens, bool zeroSta
       continue; // nor does this sequence exist there
     suppressed.push_back(namesOf(sequence));
   }
-  std::string text = "CTranslate2's folders hold no search settings; translate_batch(lines, beam_size=" +
-                     std::to_string(generation.beam) + ", length_penalty=" + Json(generation.lengthPenalty).dump() +
-                     ", min_decoding_length=" + std::to_string(generation.minLength);
-  if (generation.maxLength)
-    text += ", max_decoding_length=" + std::to_string(generation.maxLength);
-  if (generation.noRepeatNgram)
-    text += ", no_repeat_ngram_size=" + std::to_string(generation.noRepeatNgram);
+  std::string text = "CTranslate2's folders hold no search settings; translate_batch(lines";
+  const std::set<std::string> always = {"beam", "length_penalty", "min_length"}; // whose defaults differ there
+  for (const GenerationSetting &setting : generationSettings())
+    if (const Json value = valueOf(setting, generation);
+        setting.elsewhere.ctranslate2 && value.is_number() &&
+        (always.contains(setting.name) || value != Json(valueOf(setting, Generation()))))
+      text += std::string(", ") + setting.elsewhere.ctranslate2 + "=" + value.dump();
   if (!suppressed.empty())
     text += ", suppress_sequences=" + suppressed.dump();
   if (!generation.forcedFirst.empty())

@@ -1,5 +1,6 @@
 // Converts a model's search settings: generation_config.json to the `generation` of model.json, and back.
 #include "Generation.h"
+#include "plan/GenerationSettings.h"
 #include <algorithm>
 
 namespace xfc {
@@ -67,8 +68,7 @@ const std::set<std::string> &harmlessInSearch() {
 
 const nlohmann::json &neutralInSearch() {
   // Any other key has an effect by every value but null.
-  static const nlohmann::json values = {{"repetition_penalty", 1.0},
-                                        {"encoder_repetition_penalty", 1.0},
+  static const nlohmann::json values = {{"encoder_repetition_penalty", 1.0},
                                         {"diversity_penalty", 0.0},
                                         {"encoder_no_repeat_ngram_size", 0},
                                         {"num_beam_groups", 1},
@@ -140,6 +140,13 @@ Json generationOf(const Config &config, const Json &description, std::vector<std
                     ", so `generate` may write it within a translation; the search here never does");
   if (const int64_t n = config.integer("no_repeat_ngram_size", 0, mostTokens, 0); n > 0)
     json["no_repeat_ngram"] = n;
+  if (const double penalty = config.number("repetition_penalty", 0, mostRepetitionPenalty, false, 1); penalty != 1) {
+    json["repetition_penalty"] = penalty;
+    if (json["beam"] == 1)
+      notes.push_back(config.file() +
+                      ": repetition_penalty: `generate` applies it to logits in a greedy search, and the "
+                      "search here to log-probabilities, as it does in beam search");
+  }
   if (config.boolean("renormalize_logits", false))
     json["renormalize"] = true;
   return json;
@@ -181,8 +188,13 @@ Json generationConfig(const Generation &generation, const Description &model, st
     json["bad_words_ids"] = generation.badSequences;
   if (generation.noRepeatNgram)
     json["no_repeat_ngram_size"] = generation.noRepeatNgram;
+  if (generation.repetitionPenalty != 1)
+    json["repetition_penalty"] = generation.repetitionPenalty;
   if (generation.renormalize)
     json["renormalize_logits"] = true;
+  for (const char *name : {"patience", "max_length_ratio", "min_length_ratio"})
+    if (const Json value = valueOf(*findSetting(name), generation); value != valueOf(*findSetting(name), Generation()))
+      notes.push_back(std::string("generation.") + name + ": " + value.dump() + ", which `generate` does not know");
   if (generation.beam > 1 && generation.penaltyForm == Generation::PenaltyForm::Offset)
     notes.push_back("generation.length_penalty_form: \"offset\", which `generate` does not know: it divides by n^A, so "
                     "beam search may choose other translations there");

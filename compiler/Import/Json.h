@@ -25,6 +25,7 @@ public:
   // The value as JSON text, shortened to fit a line.
   std::string shown() const;
 
+  const nlohmann::json &value() const { return *json; }
   bool isNumber() const { return json->is_number(); }
   bool isString() const { return json->is_string(); }
   bool isObject() const { return json->is_object(); }

@@ -1,6 +1,8 @@
-// Generates what models/ says about steps from the table of step kinds: the definitions after "stack" in schema.json,
-// and the table between two comments in README.md. The rest of these files is kept.
+// Generates what models/ says about steps from the table of step kinds, and about settings of searches from theirs: in
+// schema.json the definitions after "stack" and the properties of "generation", and in README.md the tables between
+// comments. The rest of these files is kept.
 #include "Import/StepKinds.h"
+#include "plan/GenerationSettings.h"
 #include "support/Error.h"
 #include "support/Files.h"
 #include "support/Json.h"
@@ -37,6 +39,11 @@ struct Default {
   }
   Json operator()(const Option::Steps &) const { return Json::array(); }
 };
+
+Json defaultOf(const GenerationSetting &setting) {
+  const Json value = valueOf(setting, Generation());
+  return value.is_number_float() ? Default::number(value.get<double>()) : value;
+}
 
 Json reference(const std::string &definition) { return {{"$ref", "#/$defs/" + definition}}; }
 
@@ -156,6 +163,38 @@ Json definitions() {
   return all;
 }
 
+// A setting of "generation" as JSON Schema.
+Json definition(const GenerationSetting &setting) {
+  const Json token = {{"type", "integer"}, {"minimum", 0}};
+  struct {
+    const Json &token;
+    Json operator()(const GenerationSetting::Whole &range) const {
+      return {{"type", "integer"}, {"minimum", range.least}, {"maximum", range.most}};
+    }
+    Json operator()(const GenerationSetting::Number &range) const {
+      return {{"type", "number"},
+              {range.above ? "exclusiveMinimum" : "minimum", Default::number(range.least)},
+              {"maximum", Default::number(range.most)}};
+    }
+    Json operator()(const GenerationSetting::Choice &choice) const {
+      Json words = Json::array();
+      for (Generation generation; const char *const &word : choice.words) {
+        choice.set(generation, static_cast<size_t>(&word - choice.words.data()));
+        words.push_back(Json(valueOf({"", choice, ""}, generation)));
+      }
+      return {{"enum", words}};
+    }
+    Json operator()(const GenerationSetting::Tokens &) const { return {{"type", "array"}, {"items", token}}; }
+    Json operator()(const GenerationSetting::Sequences &) const {
+      return {{"type", "array"}, {"items", {{"type", "array"}, {"minItems", 1}, {"items", token}}}};
+    }
+  } schema{token};
+  Json property = std::visit(schema, setting.value);
+  property["default"] = defaultOf(setting);
+  property["description"] = setting.meaning;
+  return property;
+}
+
 // Formats JSON. A value that fits into a line of 120 columns, of which `before` are taken, is on one line.
 std::string pretty(const Json &value, size_t indent, size_t before) {
   if (!value.is_structured() || value.empty())
@@ -188,6 +227,10 @@ std::string currentSchema(const std::string &text) {
   }
   kept.update(definitions());
   schema["$defs"] = kept;
+  Json &settings = schema.at("properties").at("generation").at("properties");
+  settings = Json::object();
+  for (const GenerationSetting &setting : generationSettings())
+    settings[setting.name] = definition(setting);
   return pretty(schema, 0, 0) + "\n";
 }
 
@@ -213,13 +256,33 @@ std::string table() {
   return text;
 }
 
-std::string currentReadme(std::string text, const std::string &file) {
-  const std::string begin = "<!-- The table of steps: xfc-models writes it. -->\n", end = "<!-- End of the table. -->";
-  size_t from = text.find(begin), to = text.find(end);
-  if (from == std::string::npos || to == std::string::npos)
+std::string tableOfSettings() {
+  std::string text = "| key | value | default | meaning | Hugging Face | CTranslate2 | Marian |\n"
+                     "|---|---|---|---|---|---|---|\n";
+  const auto code = [](const char *name) { return name ? "`" + std::string(name) + "`" : std::string(); };
+  for (const GenerationSetting &setting : generationSettings()) {
+    const auto &[huggingFace, ctranslate2, marian] = setting.elsewhere;
+    text += "| " + code(setting.name) + " | " + expectedOf(setting) + " | `" + defaultOf(setting).dump() + "` | " +
+            (setting.ofSampling ? "with `--sample`: " : "") + setting.meaning + " | " + code(huggingFace) + " | " +
+            code(ctranslate2) + " | " + code(marian) + " |\n";
+  }
+  return text;
+}
+
+// Replaces the table of steps, or of whatever is named.
+void replaceTable(std::string &text, const std::string &file, const std::string &of, const std::string &table) {
+  const std::string begin = "<!-- The table of " + of + ": xfc-models writes it. -->\n",
+                    end = "<!-- End of the table. -->";
+  const size_t mark = text.find(begin), from = mark + begin.size(), to = text.find(end, mark);
+  if (mark == std::string::npos || to == std::string::npos)
     throw Error(file + ": expected the lines \"" + begin.substr(0, begin.size() - 1) + "\" and \"" + end + "\"");
-  from += begin.size();
-  return text.replace(from, to - from, table());
+  text.replace(from, to - from, table);
+}
+
+std::string currentReadme(std::string text, const std::string &file) {
+  replaceTable(text, file, "steps", table());
+  replaceTable(text, file, "settings", tableOfSettings());
+  return text;
 }
 
 } // namespace

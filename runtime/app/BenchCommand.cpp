@@ -45,7 +45,7 @@ struct BenchOptions {
   std::vector<std::string> sources, targets;
   std::string format = "ids", optimizer = std::string(optimizers().front().name);
   int64_t sentences = 64, batch = 64; // decode
-  int beam = 5;
+  int64_t beam = 5;
   std::string computeType, trace;
   DeviceChoice device;
 };

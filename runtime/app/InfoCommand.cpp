@@ -6,6 +6,7 @@
 #include "decode/LabelLists.h"
 #include "decode/ModelOptions.h"
 #include "decode/Packed.h"
+#include "plan/GenerationSettings.h"
 #include "plan/Memory.h"
 #include "plan/Optimizers.h"
 #include "plan/Programs.h"
@@ -26,7 +27,7 @@ using Json = nlohmann::ordered_json;
 struct InfoOptions {
   ModelOptions model;
   int64_t batchTokens = 4096, length = 32, sentences = 64;
-  int32_t beam = generationOfExecutable().beam;
+  int64_t beam = generationOfExecutable().beam;
   std::string optimizer = std::string(optimizers().front().name);
   bool json = false, peak = false;
 };
@@ -83,20 +84,10 @@ Json memoryFor(const Module &module, const InfoOptions &options, int threads) {
 
 // The settings under their names in model.json.
 Json describe(const Generation &generation) {
-  using enum Generation::EarlyStopping;
-  const Json stopping = generation.earlyStopping == Never ? Json("never") : Json(generation.earlyStopping == Yes);
-  return {{"beam", generation.beam},
-          {"length_penalty", generation.lengthPenalty},
-          {"length_penalty_form", penaltyForms[static_cast<size_t>(generation.penaltyForm)]},
-          {"early_stopping", stopping},
-          {"max_length", generation.maxLength},
-          {"min_length", generation.minLength},
-          {"at_max_length", lengthEnds[static_cast<size_t>(generation.atMaxLength)]},
-          {"forced_first", generation.forcedFirst},
-          {"suppress", generation.suppress},
-          {"bad_sequences", generation.badSequences},
-          {"no_repeat_ngram", generation.noRepeatNgram},
-          {"renormalize", generation.renormalize}};
+  Json settings = Json::object();
+  for (const GenerationSetting &setting : generationSettings())
+    settings[setting.name] = valueOf(setting, generation);
+  return settings;
 }
 
 // What the machine multiplies and copies at most, with the instructions of the image that runs here.

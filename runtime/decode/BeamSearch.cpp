@@ -202,6 +202,22 @@ void SentenceSearch::suppressedAfter(const LiveHypothesis &hypothesis, std::vect
         tokens.push_back(begin[size - 1]);
 }
 
+LogProbabilityRow SentenceSearch::penalized(LogProbabilityRow row, const LiveHypothesis &hypothesis,
+                                            SearchScratch &scratch) const {
+  if (generation.repetitionPenalty == 1)
+    return row;
+  std::vector<double> &numbers = scratch.numbers;
+  numbers.resize(static_cast<size_t>(vocabulary.size));
+  for (int64_t token = 0; token < vocabulary.size; ++token)
+    numbers[static_cast<size_t>(token)] = row[token];
+  const auto multiply = [&](int32_t token) {
+    numbers[static_cast<size_t>(token)] = row[token] * generation.repetitionPenalty;
+  };
+  multiply(vocabulary.start);
+  std::ranges::for_each(hypothesis.ids, multiply);
+  return {numbers.data(), true};
+}
+
 void SentenceSearch::noCandidate(int64_t length) const {
   throw Error("sentence " + std::to_string(sentence.index + 1) + ", position " + std::to_string(length) +
               (suppresses() ? ": no token is left that has a finite log-probability and is not suppressed; suppress "
@@ -213,7 +229,7 @@ void SentenceSearch::drawContinuations(const StepResult &result, int64_t first, 
   const Forced must = forced(length());
   std::vector<int32_t> &never = scratch.suppressed;
   for (size_t h = 0; h < living; ++h) {
-    LogProbabilityRow row = result.all.row(first + static_cast<int64_t>(h));
+    const LogProbabilityRow row = penalized(result.all.row(first + static_cast<int64_t>(h)), lives[h], scratch);
     Candidate drawn{must.token, 0};
     if (must.token >= 0) {
       drawn.logProbability = must.certain ? 0 : row[must.token];
@@ -224,7 +240,7 @@ void SentenceSearch::drawContinuations(const StepResult &result, int64_t first, 
         never.push_back(vocabulary.start);
       if (!eosAllowed(length()))
         never.push_back(vocabulary.eos);
-      drawn = sampleToken(row, vocabulary.size, never, {options.temperature, options.topK, options.topP},
+      drawn = sampleToken(row, vocabulary.size, never, generation,
                           uniformNumber(options.seed, static_cast<uint32_t>(sentence.index),
                                         static_cast<uint32_t>(length()), static_cast<uint32_t>(lives[h].sample)));
       if (generation.renormalize) {
@@ -237,9 +253,9 @@ void SentenceSearch::drawContinuations(const StepResult &result, int64_t first, 
 }
 
 void SentenceSearch::rankContinuations(const StepResult &result, int64_t first, SearchScratch &scratch) {
-  const int beam = generation.beam;
+  const int beam = static_cast<int>(generation.beam);
   const Forced must = forced(length());
-  auto &[ranked, best, suppressed] = scratch;
+  auto &[ranked, best, suppressed, numbers] = scratch;
   ranked.clear();
   for (size_t h = 0; h < living; ++h) {
     const int64_t row = first + static_cast<int64_t>(h);
@@ -247,7 +263,9 @@ void SentenceSearch::rankContinuations(const StepResult &result, int64_t first, 
     auto add = [&](int32_t token, double logProbability) {
       ranked.push_back({static_cast<int>(h), token, lives[h].logProbability + (logProbability - total)});
     };
-    const double wantedLogProbability = result.tokens ? result.wanted.row(row)[0] : result.all.row(row)[wanted()];
+    const LogProbabilityRow all =
+        result.tokens ? LogProbabilityRow() : penalized(result.all.row(row), lives[h], scratch);
+    const double wantedLogProbability = result.tokens ? result.wanted.row(row)[0] : all[wanted()];
     if (must.token >= 0) {
       add(must.token, must.certain ? 0 : wantedLogProbability);
       continue;
@@ -260,7 +278,7 @@ void SentenceSearch::rankContinuations(const StepResult &result, int64_t first, 
     if (generation.renormalize) {
       if (!result.tokens) { // otherwise nothing is suppressed, and the numbers are relative to this sum
         std::sort(suppressed.begin(), suppressed.end());
-        total = logSumOfOthers(result.all.row(row), vocabulary.size, suppressed);
+        total = logSumOfOthers(all, vocabulary.size, suppressed);
       }
       if (mayEnd)
         total = logAdd(total, wantedLogProbability);
@@ -277,7 +295,7 @@ void SentenceSearch::rankContinuations(const StepResult &result, int64_t first, 
           --left;
         }
     } else {
-      bestTokens(result.all.row(row), vocabulary.size, suppressed, beam, best);
+      bestTokens(all, vocabulary.size, suppressed, beam, best);
       for (const Candidate &candidate : best)
         add(candidate.token, candidate.logProbability);
     }
@@ -310,12 +328,14 @@ bool SentenceSearch::decided() {
     return false;
   const int count = static_cast<int>(finished.size());
   const int64_t shortest = length() + 1, longest = sentence.maxLength + !endsAsItIs(options);
-  if (count >= generation.beam) {
+  const int beam = static_cast<int>(generation.beam);
+  const int enough = beam == 1 ? 1 : std::max(static_cast<int>(std::lround(beam * generation.patience)), options.nBest);
+  if (count >= enough) {
     using enum Generation::EarlyStopping;
     if (generation.beam == 1 || generation.earlyStopping == Yes)
       return true;
     const bool atItsLongest = generation.earlyStopping == Never && generation.lengthPenalty > 0;
-    if (lives[0].logProbability / penalty(atItsLongest ? longest : length()) <= finishedScore(generation.beam))
+    if (lives[0].logProbability / penalty(atItsLongest ? longest : length()) <= finishedScore(std::min(beam, count)))
       return true;
   }
   if (count < options.nBest)
@@ -331,7 +351,7 @@ int64_t searchWidth(const SearchOptions &options) { return options.sample ? opti
 
 int64_t searchCandidates(const SearchOptions &options, const SearchVocabulary &vocabulary) {
   const Generation &generation = options.generation;
-  if (options.sample || generation.noRepeatNgram > 0)
+  if (options.sample || generation.noRepeatNgram > 0 || generation.repetitionPenalty != 1)
     return 0;
   std::set<int32_t> suppressed(generation.suppress.begin(), generation.suppress.end());
   for (const std::vector<int32_t> &sequence : generation.badSequences)

@@ -6,7 +6,8 @@
 // continuation that ends with eos is finished if fewer than `beam` rank above it; the others stay live, until there are
 // `beam` of them. A sentence ends when
 //  - a beam of 1 (greedy) has finished a hypothesis, or
-//  - a larger beam has finished `beam` hypotheses and meets the condition of earlyStopping: at once, or when the best
+//  - a larger beam has finished `beam` hypotheses, times `patience`, and meets the condition of earlyStopping: at once,
+//  or when the best
 //    live hypothesis, if it ended at its present length (or at the maximum length), would score no better than the
 //    worst of the best `beam` finished ones, or
 //  - `nBest` hypotheses have finished and no live one can still beat the nBest-th best of them: its log-probability p
@@ -15,10 +16,11 @@
 //  - it is `maxLength` tokens long: then every live hypothesis is finished, by eos or (atMaxLength) as it is.
 // penalty(n) = ((5+n)/6)^lengthPenalty or n^lengthPenalty; n includes eos if there is one. At first the tokens of
 // forcedFirst, and then those of a sentence's prefix, are the only continuations; a token of forcedFirst, and an eos
-// that is forced at maxLength, count as certain. eos is not a candidate below minLength; pad, start (unless it is eos
-// too) and what `generation` suppresses never are. With `renormalize`, the probabilities of a step's candidates are
-// divided by their sum, so that an only continuation is certain. With a length penalty of the power form, these are the
-// rules of transformers' `generate`.
+// that is forced at maxLength, count as certain. With a repetition penalty, the log-probabilities of start and of the
+// tokens that the hypothesis has are multiplied by it before anything else. eos is not a candidate below minLength;
+// pad, start (unless it is eos too) and what `generation` suppresses never are. With `renormalize`, the probabilities
+// of a step's candidates are divided by their sum, so that an only continuation is certain. With a length penalty of
+// the power form, these are the rules of transformers' `generate`.
 //
 // Sampling. A sentence has `nBest` independent hypotheses, each of which draws its next token until it draws eos.
 //
@@ -111,6 +113,7 @@ struct SearchScratch {
   std::vector<Continuation> ranked;
   std::vector<Candidate> best;
   std::vector<int32_t> suppressed;
+  std::vector<double> numbers; // log-probabilities
 };
 
 // Live hypotheses reserve their final sizes at the beginning, so that extending them does not allocate. What the
@@ -154,6 +157,8 @@ private:
   bool suppresses() const;
   // The tokens that the settings do not allow after this hypothesis; pad and start are never candidates.
   void suppressedAfter(const LiveHypothesis &hypothesis, std::vector<int32_t> &tokens) const;
+  // The row with the repetition penalty, in memory of the scratch if there is one.
+  LogProbabilityRow penalized(LogProbabilityRow row, const LiveHypothesis &hypothesis, SearchScratch &scratch) const;
   bool eosAllowed(int64_t length) const { return !options.ignoreEos && length >= sentence.minLength; }
   [[noreturn]] void noCandidate(int64_t length) const;
   void drawContinuations(const StepResult &result, int64_t first, SearchScratch &scratch);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 namespace xfc {
 
@@ -83,46 +84,104 @@ void bestTokens(LogProbabilityRow row, int64_t vocabulary, std::span<const int32
     bestOf(static_cast<const float *>(row.data), vocabulary, excluded, count, best);
 }
 
-Candidate sampleToken(LogProbabilityRow row, int64_t vocabulary, std::span<const int32_t> excluded,
-                      const Sampling &sampling, double uniform) {
+namespace {
+
+// Tokens to draw from, with probabilities up to a factor.
+struct Draw {
   std::vector<Candidate> tokens;
-  if (sampling.topK > 0 && sampling.topK < vocabulary) {
-    bestTokens(row, vocabulary, excluded, sampling.topK, tokens);
-  } else {
-    tokens.reserve(vocabulary);
-    for (int64_t token = 0; token < vocabulary; ++token)
-      if (double value = row[token]; value > -std::numeric_limits<double>::infinity() && !isExcluded(excluded, token))
-        tokens.push_back({static_cast<int32_t>(token), value});
-    if (sampling.topP < 1)
-      std::stable_sort(tokens.begin(), tokens.end(),
-                       [](const Candidate &a, const Candidate &b) { return a.logProbability > b.logProbability; });
+  std::vector<double> weights;
+
+  double sum() const { return std::accumulate(weights.begin(), weights.end(), 0.0); }
+  double largest() const { return *std::ranges::max_element(weights); }
+  // Keeps the tokens for which `holds`, of a weight, is true, in their order.
+  template <typename Holds> void keep(Holds holds) {
+    size_t kept = 0;
+    for (size_t i = 0; i < tokens.size(); ++i)
+      if (holds(weights[i])) {
+        tokens[kept] = tokens[i];
+        weights[kept++] = weights[i];
+      }
+    tokens.resize(kept);
+    weights.resize(kept);
   }
-  if (tokens.empty())
-    return {-1, -std::numeric_limits<double>::infinity()};
 
-  double largest = tokens.front().logProbability;
-  for (const Candidate &token : tokens)
-    largest = std::max(largest, token.logProbability);
-  std::vector<double> weights(tokens.size());
-  double sum = 0;
-  for (size_t i = 0; i < tokens.size(); ++i)
-    sum += weights[i] = std::exp((tokens[i].logProbability - largest) / sampling.temperature);
-
-  if (sampling.topP < 1) {
+  // Of tokens in descending order.
+  void keepTop(double share) {
+    const double all = sum();
     double kept = 0;
     size_t count = 0;
-    while (count < tokens.size() && (count == 0 || kept < sampling.topP * sum))
+    while (count < tokens.size() && (count == 0 || kept < share * all))
       kept += weights[count++];
     tokens.resize(count);
-    sum = kept;
+    weights.resize(count);
   }
-  double target = uniform * sum, passed = 0;
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    passed += weights[i];
+
+  void keepTypical(double share) {
+    const double all = sum();
+    double entropy = 0;
+    for (const double weight : weights)
+      if (weight > 0)
+        entropy -= weight / all * std::log(weight / all);
+    const auto distance = [&](double weight) { return std::abs(-std::log(weight / all) - entropy); };
+    std::vector<std::pair<double, double>> nearest; // distance and weight
+    for (const double weight : weights)
+      nearest.emplace_back(distance(weight), weight);
+    std::ranges::sort(nearest);
+    double kept = 0, farthest = 0;
+    for (const auto &[away, weight] : nearest) {
+      if (kept >= share * all)
+        break;
+      kept += weight;
+      farthest = away;
+    }
+    keep([&](double weight) { return distance(weight) <= farthest; });
+  }
+};
+
+} // namespace
+
+Candidate sampleToken(LogProbabilityRow row, int64_t vocabulary, std::span<const int32_t> excluded,
+                      const Generation &generation, double uniform) {
+  Draw draw;
+  if (generation.topK > 0 && generation.topK < vocabulary) {
+    bestTokens(row, vocabulary, excluded, static_cast<int>(generation.topK), draw.tokens);
+  } else {
+    draw.tokens.reserve(vocabulary);
+    for (int64_t token = 0; token < vocabulary; ++token)
+      if (double value = row[token]; value > -std::numeric_limits<double>::infinity() && !isExcluded(excluded, token))
+        draw.tokens.push_back({static_cast<int32_t>(token), value});
+    if (generation.topP < 1)
+      std::stable_sort(draw.tokens.begin(), draw.tokens.end(),
+                       [](const Candidate &a, const Candidate &b) { return a.logProbability > b.logProbability; });
+  }
+  if (draw.tokens.empty())
+    return {-1, -std::numeric_limits<double>::infinity()};
+
+  double largest = draw.tokens.front().logProbability;
+  for (const Candidate &token : draw.tokens)
+    largest = std::max(largest, token.logProbability);
+  for (const Candidate &token : draw.tokens)
+    draw.weights.push_back(std::exp((token.logProbability - largest) / generation.temperature));
+
+  if (generation.topP < 1)
+    draw.keepTop(generation.topP);
+  if (generation.minP > 0)
+    draw.keep([least = generation.minP * draw.largest()](double weight) { return weight >= least; });
+  if (generation.typicalP < 1)
+    draw.keepTypical(generation.typicalP);
+  if (generation.epsilonCutoff > 0)
+    draw.keep([least = std::min(generation.epsilonCutoff * draw.sum(), draw.largest())](double weight) {
+      return weight >= least;
+    });
+
+  const double target = uniform * draw.sum();
+  double passed = 0;
+  for (size_t i = 0; i < draw.tokens.size(); ++i) {
+    passed += draw.weights[i];
     if (target < passed)
-      return tokens[i];
+      return draw.tokens[i];
   }
-  return tokens.back(); // only when rounding makes uniform * sum reach the sum
+  return draw.tokens.back(); // only when rounding makes uniform * sum reach the sum
 }
 
 double uniformNumber(uint64_t seed, uint32_t sentence, uint32_t position, uint32_t sample) {

@@ -2,6 +2,7 @@
 #include "decode/Decoder.h"
 #include "support/Error.h"
 #include <algorithm>
+#include <cmath>
 
 namespace xfc {
 
@@ -9,9 +10,17 @@ SearchSentence sentenceFor(const SearchOptions &options, size_t number, int64_t 
                            std::span<const int32_t> prefix, int64_t longestTarget) {
   const Generation &generation = options.generation;
   SearchSentence sentence{number, generation.maxLength, generation.minLength, prefix};
+  const auto times = [&](double ratio) {
+    return static_cast<int64_t>(std::min(std::ceil(ratio * static_cast<double>(sourceLength)), 1.0 * mostTokens));
+  };
+  const auto given = static_cast<int64_t>(generation.forcedFirst.size() + prefix.size());
+  sentence.minLength = std::max(sentence.minLength, times(generation.minLengthRatio));
+  const int64_t usual = generation.maxLengthRatio > 0 ? times(generation.maxLengthRatio) : 2 * sourceLength + 10;
   if (sentence.maxLength == 0)
-    sentence.maxLength = std::max({2 * sourceLength + 10, sentence.minLength,
-                                   static_cast<int64_t>(generation.forcedFirst.size() + prefix.size())});
+    sentence.maxLength = std::max({usual, sentence.minLength, given});
+  else if (generation.maxLengthRatio > 0)
+    sentence.maxLength = std::min(sentence.maxLength, std::max(usual, given));
+  sentence.minLength = std::min(sentence.minLength, sentence.maxLength);
   if (longestTarget > 0) // the decoder reads start and, if eos follows, every token
     sentence.maxLength =
         std::min(sentence.maxLength, longestTarget - (searchSteps(sentence, options) - sentence.maxLength));

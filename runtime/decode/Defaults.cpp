@@ -1,11 +1,10 @@
 // The settings of searches and of training that apply unless an option overrides them.
 #include "decode/Defaults.h"
 #include "plan/Description.h"
+#include "plan/GenerationSettings.h"
 #include "support/Error.h"
 #include "support/Files.h"
 #include "support/Json.h"
-#include <algorithm>
-#include <limits>
 #include <nlohmann/json.hpp>
 
 namespace xfc {
@@ -14,73 +13,15 @@ namespace {
 
 using Json = nlohmann::json;
 
-template <typename Enum, size_t N> Enum choiceOf(const Json &name, const std::array<const char *, N> &names) {
-  const auto at = std::find(names.begin(), names.end(), name.is_string() ? name.get<std::string>() : name.dump());
-  if (at == names.end())
-    throw Error("an unknown " + shownJson(name));
-  return static_cast<Enum>(at - names.begin());
-}
-
-void require(bool holds, const char *what, const Json &value) {
-  if (!holds)
-    throw Error(std::string("expected ") + what + ", found " + shownJson(value));
-}
-
-int64_t wholeNumber(const Json &value) {
-  require(value.is_number_integer(), "a whole number", value);
-  return value.get<int64_t>();
-}
-
-std::vector<int32_t> idsIn(const Json &list) {
-  require(list.is_array(), "a list of token ids", list);
-  std::vector<int32_t> ids;
-  for (const Json &id : list)
-    if (const int64_t value = wholeNumber(id); value < 0 || value > std::numeric_limits<int32_t>::max())
-      require(false, "token ids", id);
-    else
-      ids.push_back(static_cast<int32_t>(value));
-  return ids;
-}
-
-// Ranges are checked by findProblem().
-void setGeneration(Generation &generation, const std::string &key, const Json &value) {
-  if (key == "beam")
-    generation.beam = static_cast<int32_t>(std::clamp<int64_t>(wholeNumber(value), 0, mostHypotheses + 1));
-  else if (key == "length_penalty")
-    require(value.is_number(), "a number", value), generation.lengthPenalty = value.get<double>();
-  else if (key == "length_penalty_form")
-    generation.penaltyForm = choiceOf<Generation::PenaltyForm>(value, penaltyForms);
-  else if (key == "early_stopping")
-    generation.earlyStopping = choiceOf<Generation::EarlyStopping>(value, earlyStoppings);
-  else if (key == "max_length")
-    generation.maxLength = wholeNumber(value);
-  else if (key == "min_length")
-    generation.minLength = wholeNumber(value);
-  else if (key == "at_max_length")
-    generation.atMaxLength = choiceOf<Generation::AtMaxLength>(value, lengthEnds);
-  else if (key == "forced_first")
-    generation.forcedFirst = idsIn(value);
-  else if (key == "suppress")
-    generation.suppress = idsIn(value);
-  else if (key == "bad_sequences")
-    for (const Json &sequence : value)
-      generation.badSequences.push_back(idsIn(sequence));
-  else if (key == "no_repeat_ngram")
-    generation.noRepeatNgram = wholeNumber(value);
-  else if (key == "renormalize")
-    require(value.is_boolean(), "true or false", value), generation.renormalize = value.get<bool>();
-  else
-    throw Error("an unknown key");
-}
-
 Generation generationIn(const Json &settings) {
   Generation generation;
-  for (const auto &[key, value] : settings.items())
-    try {
-      setGeneration(generation, key, value);
-    } catch (const std::exception &error) { // nlohmann's or ours
-      throw Error(key + ": " + error.what());
-    }
+  for (const auto &[key, value] : settings.items()) {
+    const GenerationSetting *setting = findSetting(key);
+    if (!setting)
+      throw Error(key + ": an unknown key");
+    if (const std::optional<GenerationProblem> problem = readSetting(*setting, value, generation))
+      throw Error(problem->where + ": " + problem->what);
+  }
   return generation;
 }
 

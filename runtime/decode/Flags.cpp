@@ -161,25 +161,10 @@ CommandOption addBatchTokens(Command command, int64_t &tokens, const std::string
       .showDefault();
 }
 
-CommandOption addBeam(Command command, int32_t &beam) {
-  return command.addOption("--beam", beam, "live hypotheses per sentence; 1: greedy search")
-      .within(1, mostHypotheses)
+CommandOption addBeam(Command command, int64_t &beam) {
+  return command.addOption("--beam", beam, findSetting("beam")->meaning)
+      .within(int64_t(1), mostHypotheses)
       .showDefault();
-}
-
-// Adds --FLAG, which takes one of the names of an enumeration.
-template <typename Enum, size_t N>
-static CommandOption addChoice(Command command, const std::string &flag, Enum &choice,
-                               const std::array<const char *, N> &names, const std::string &meaning) {
-  return command
-      .addOption(
-          flag,
-          [&choice, names](const std::string &name) {
-            choice = static_cast<Enum>(std::find(names.begin(), names.end(), name) - names.begin());
-          },
-          meaning)
-      .oneOf(std::vector<std::string>(names.begin(), names.end()))
-      .showDefault(names[static_cast<size_t>(choice)]);
 }
 
 static std::string joined(const std::vector<int32_t> &ids) {
@@ -189,8 +174,6 @@ static std::string joined(const std::vector<int32_t> &ids) {
   return text;
 }
 
-template <auto Member> static void take(Generation &to, const Generation &from) { to.*Member = from.*Member; }
-
 void addComputeType(Command command, std::string &type) {
   command
       .addOption("--compute-type", type,
@@ -199,68 +182,52 @@ void addComputeType(Command command, std::string &type) {
       .subject("Machine");
 }
 
-SearchFlags::SearchFlags() {
-  options.generation = generationOfExecutable();
-  forcedFirst = joined(options.generation.forcedFirst);
-  suppress = joined(options.generation.suppress);
+SearchFlags::SearchFlags() { options.generation = generationOfExecutable(); }
+
+// Adds the option of a setting; help shows the setting of `generation` as the default.
+CommandOption SearchFlags::add(Command command, const GenerationSetting &setting, const std::string &meaning) {
+  const std::string flag = optionOf(setting);
+  Generation &generation = options.generation;
+  if (const auto *range = std::get_if<GenerationSetting::Whole>(&setting.value))
+    return command.addOption(flag, generation.*range->member, meaning).within(range->least, range->most).showDefault();
+  if (const auto *range = std::get_if<GenerationSetting::Number>(&setting.value)) {
+    CommandOption option = command.addOption(flag, generation.*range->member, meaning);
+    return (range->above ? option.above(range->least, range->most) : option.within(range->least, range->most))
+        .showDefault();
+  }
+  if (const auto *choice = std::get_if<GenerationSetting::Choice>(&setting.value)) {
+    const std::vector<std::string> words(choice->words.begin(), choice->words.end());
+    return command
+        .addOption(
+            flag,
+            [&generation, choice, words](const std::string &word) {
+              choice->set(generation, static_cast<size_t>(std::ranges::find(words, word) - words.begin()));
+            },
+            meaning)
+        .oneOf(words)
+        .showDefault(words[choice->get(generation)]);
+  }
+  if (const auto *tokens = std::get_if<GenerationSetting::Tokens>(&setting.value)) {
+    std::string &text = lists[flag].emplace_back(joined(generation.*tokens->member));
+    return command.addOption(flag, text, meaning + "; ids, or pieces of the target vocabulary, separated by blanks")
+        .showDefault();
+  }
+  return command
+      .addOption(flag, lists[flag],
+                 meaning + "; each given by ids, or pieces of the target vocabulary, separated by blanks")
+      .valueName("TOKENS");
+}
+
+void SearchFlags::addSettings(Command command, bool ofSampling) {
+  for (const GenerationSetting &setting : generationSettings())
+    if (setting.ofSampling == ofSampling)
+      given.emplace_back(&setting,
+                         add(command, setting, (ofSampling ? "sampling: " : "") + std::string(setting.meaning)));
 }
 
 void SearchFlags::addTo(Command command) {
   const Subject searching(command, "Search");
-  Generation &generation = options.generation;
-  add(addBeam(command, generation.beam), take<&Generation::beam>);
-  add(command
-          .addOption("--length-penalty", generation.lengthPenalty,
-                     "A in score = log-probability / ((5+n)/6)^A, or / n^A; n counts all tokens, including eos")
-          .within(-mostLengthPenalty, mostLengthPenalty)
-          .finite()
-          .showDefault(),
-      take<&Generation::lengthPenalty>);
-  add(addChoice(command, "--length-penalty-form", generation.penaltyForm, penaltyForms,
-                "offset: ((5+n)/6)^A; power: n^A"),
-      take<&Generation::penaltyForm>);
-  add(addChoice(
-          command, "--early-stopping", generation.earlyStopping, earlyStoppings,
-          "whether a beam ends once it has finished as many translations as it is wide. true: it does; false: not "
-          "while the best live one, at its present length, scores better than the worst of those; never: not while "
-          "it could do so at --max-length"),
-      take<&Generation::earlyStopping>);
-  add(command
-          .addOption("--max-length", generation.maxLength,
-                     "maximum number of tokens in a translation; 0: twice the source's plus 10, but no more than the "
-                     "model's max_length")
-          .within(int64_t(0), mostTokens)
-          .showDefault(),
-      take<&Generation::maxLength>);
-  add(command.addOption("--min-length", generation.minLength, "minimum number of tokens in a translation")
-          .within(int64_t(0), mostTokens)
-          .showDefault(),
-      take<&Generation::minLength>);
-  add(addChoice(
-          command, "--at-max-length", generation.atMaxLength, lengthEnds,
-          "how a translation that reaches --max-length ends. eos: with eos, whose probability counts; forced_eos: "
-          "with eos, which counts as certain; cut: without eos"),
-      take<&Generation::atMaxLength>);
-  forcedFirstOption =
-      command
-          .addOption("--forced-first", forcedFirst,
-                     "tokens that every translation begins with, which count as certain: ids, or pieces of the target "
-                     "vocabulary, separated by blanks; left out of text output")
-          .showDefault();
-  suppressOption =
-      command.addOption("--suppress", suppress, "tokens that are never written, given in the same way").showDefault();
-  add(command
-          .addOption("--no-repeat-ngram", generation.noRepeatNgram,
-                     "never write the same N tokens in a row twice; 0: no restriction")
-          .within(int64_t(0), mostTokens)
-          .showDefault(),
-      take<&Generation::noRepeatNgram>);
-  add(addChoice(
-          command, "--renormalize", generation.renormalize, std::array{"false", "true"},
-          "whether the probabilities of the tokens that may come next add up to 1. true: they are divided by their "
-          "sum, so that those of --suppress and others that may not come do not count, and what is forced is "
-          "certain; false: each token has the probability that the model gives it"),
-      take<&Generation::renormalize>);
+  addSettings(command, /*ofSampling=*/false);
   addBatchTokens(command, options.batchTokens, "live hypotheses, at a time");
   command
       .addOption("--batch-sentences", options.batchSentences,
@@ -275,24 +242,10 @@ void SearchFlags::addSamplingTo(Command command) {
       .addOption(
           "--n-best", options.nBest,
           "translations per sentence, best first; above 1, each line begins with the source line's number and a tab")
-      .within(1, mostHypotheses)
+      .within(1, static_cast<int>(mostHypotheses))
       .showDefault();
   command.addFlag("--sample", options.sample, "draw tokens at random instead of searching with a beam");
-  command
-      .addOption("--temperature", options.temperature,
-                 "sampling: above 1 makes the distribution flatter, below 1 sharper")
-      .finitePositive()
-      .showDefault();
-  command.addOption("--top-k", options.topK, "sampling: draw from the K most probable tokens; 0: from all")
-      .notNegative()
-      .showDefault();
-  command
-      .addOption("--top-p", options.topP,
-                 "sampling: draw from the smallest set of most probable tokens whose probabilities add up to P")
-      .positive()
-      .within(0.0, 1.0)
-      .finite()
-      .showDefault();
+  addSettings(command, /*ofSampling=*/true);
   command.addOption("--seed", options.seed, "sampling: seed of the random numbers").showDefault();
 }
 
@@ -320,13 +273,18 @@ static std::vector<int32_t> tokensOf(const std::string &text, const Vocabulary &
 
 void SearchFlags::resolve(const Generation &own, const Vocabulary &target) {
   Generation &generation = options.generation;
-  for (const auto &[option, take] : settings)
-    if (option.count() == 0)
-      take(generation, own);
-  generation.badSequences = own.badSequences;
-  generation.forcedFirst =
-      forcedFirstOption->count() > 0 ? tokensOf(forcedFirst, target, "--forced-first") : own.forcedFirst;
-  generation.suppress = suppressOption->count() > 0 ? tokensOf(suppress, target, "--suppress") : own.suppress;
+  for (const auto &[setting, option] : given) {
+    const std::string flag = optionOf(*setting);
+    if (option.count() == 0) {
+      copySetting(*setting, generation, own);
+    } else if (const auto *tokens = std::get_if<GenerationSetting::Tokens>(&setting->value)) {
+      generation.*tokens->member = tokensOf(lists.at(flag).front(), target, flag);
+    } else if (const auto *sequences = std::get_if<GenerationSetting::Sequences>(&setting->value)) {
+      (generation.*sequences->member).clear();
+      for (const std::string &text : lists.at(flag))
+        (generation.*sequences->member).push_back(tokensOf(text, target, flag));
+    }
+  }
 }
 
 } // namespace xfc

@@ -2,10 +2,11 @@
 #pragma once
 
 #include "decode/Search.h"
+#include "plan/GenerationSettings.h"
 #include "support/Options.h"
 #include "text/PairReader.h"
 #include "text/Vocabulary.h"
-#include <optional>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,7 +35,7 @@ Format formatNamed(std::string_view name);
 // --batch-tokens; `ofWhat` ends "maximum number of source tokens, and of ..."
 CommandOption addBatchTokens(Command command, int64_t &tokens, const std::string &ofWhat);
 // --beam
-CommandOption addBeam(Command command, int32_t &beam);
+CommandOption addBeam(Command command, int64_t &beam);
 // --compute-type
 void addComputeType(Command command, std::string &type);
 
@@ -53,13 +54,11 @@ struct SearchFlags {
   void resolve(const Generation &own, const Vocabulary &target);
 
 private:
-  // An option, and what takes its value from other settings.
-  using Take = void (*)(Generation &to, const Generation &from);
-  void add(CommandOption option, Take take) { settings.emplace_back(option, take); }
+  CommandOption add(Command command, const GenerationSetting &setting, const std::string &meaning);
+  void addSettings(Command command, bool ofSampling);
 
-  std::vector<std::pair<CommandOption, Take>> settings;
-  std::optional<CommandOption> forcedFirstOption, suppressOption;
-  std::string forcedFirst, suppress; // tokens, separated by blanks
+  std::vector<std::pair<const GenerationSetting *, CommandOption>> given;
+  std::map<std::string, std::vector<std::string>> lists; // by option: tokens, separated by blanks
 };
 
 } // namespace xfc

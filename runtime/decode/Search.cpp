@@ -26,9 +26,6 @@ void check(const SearchOptions &options, const Module &module) {
   require(options.nBest >= 1, "--n-best: expected at least 1");
   require(options.sample || options.nBest <= options.generation.beam,
           "--n-best is larger than --beam: a beam of K gives at most K translations; use a larger --beam");
-  require(options.temperature > 0, "--temperature: expected a number above 0");
-  require(options.topK >= 0, "--top-k: expected 0 (all tokens) or more");
-  require(options.topP > 0 && options.topP <= 1, "--top-p: expected a number above 0 and at most 1");
 }
 
 SearchVocabulary vocabularyOf(const Module &module) {

@@ -16,9 +16,6 @@ struct SearchOptions {
   Generation generation;
   int nBest = 1; // at most the beam; with `sample`, the number of independent samples
   bool sample = false;
-  double temperature = 1;
-  int topK = 0; // 0: all
-  double topP = 1;
   uint64_t seed = 1;
   int64_t batchTokens = 2048; // of the running sentences: at most this many source tokens, and as many live hypotheses
   int64_t batchSentences = 0; // the most sentences that run together; 0: as many as batchTokens allows

@@ -1,7 +1,6 @@
 // Validates the settings of a search.
-#include "plan/Generation.h"
+#include "plan/GenerationSettings.h"
 #include <algorithm>
-#include <cmath>
 
 namespace xfc {
 
@@ -13,11 +12,6 @@ std::optional<GenerationProblem> findProblem(const Generation &generation, int64
     if (!holds && !problem)
       problem = {where, what};
   };
-  auto range = [&](int64_t value, int64_t low, int64_t high, const char *where) {
-    require(low <= value && value <= high, where,
-            "expected a whole number from " + std::to_string(low) + " to " + std::to_string(high) + ", found " +
-                std::to_string(value));
-  };
   auto token = [&](int32_t id, const std::string &where) {
     require(id >= 0 && id < vocabulary, where,
             std::to_string(id) + " is not a token of a vocabulary of " + std::to_string(vocabulary) +
@@ -25,13 +19,9 @@ std::optional<GenerationProblem> findProblem(const Generation &generation, int64
   };
   auto item = [](const char *list, size_t i) { return std::string(list) + "[" + std::to_string(i) + "]"; };
 
-  range(g.beam, 1, mostHypotheses, "beam");
-  require(std::abs(g.lengthPenalty) <= mostLengthPenalty, "length_penalty", // false for NaN
-          "expected a number from " + std::to_string(-static_cast<int>(mostLengthPenalty)) + " to " +
-              std::to_string(static_cast<int>(mostLengthPenalty)));
-  range(g.maxLength, 0, mostTokens, "max_length");
-  range(g.minLength, 0, mostTokens, "min_length");
-  range(g.noRepeatNgram, 0, mostTokens, "no_repeat_ngram");
+  for (const GenerationSetting &setting : generationSettings())
+    if (!problem)
+      problem = rangeProblem(setting, g);
   require(g.maxLength == 0 || g.minLength <= g.maxLength, "min_length",
           std::to_string(g.minLength) + " is larger than max_length, " + std::to_string(g.maxLength));
   for (size_t i = 0; i < g.forcedFirst.size(); ++i) {
@@ -40,6 +30,8 @@ std::optional<GenerationProblem> findProblem(const Generation &generation, int64
             std::to_string(g.forcedFirst[i]) + " is " + (g.forcedFirst[i] == pad ? "pad" : "eos") +
                 ", which occurs in no translation; expected a token of the text, or of a language");
   }
+  require(g.maxLengthRatio == 0 || g.minLengthRatio <= g.maxLengthRatio, "min_length_ratio",
+          "the minimum is larger than the maximum, max_length_ratio");
   require(g.maxLength == 0 || static_cast<int64_t>(g.forcedFirst.size()) <= g.maxLength, "forced_first",
           std::to_string(g.forcedFirst.size()) + " tokens, more than max_length, " + std::to_string(g.maxLength));
   for (size_t i = 0; i < g.suppress.size(); ++i) {

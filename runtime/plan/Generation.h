@@ -28,30 +28,43 @@ struct Generation {
     Cut,       // it ends as it is, without eos
   };
 
-  int32_t beam = 5; // 1: greedy
+  int64_t beam = 5; // 1: greedy
   double lengthPenalty = 0.6;
   PenaltyForm penaltyForm = PenaltyForm::Offset;
   EarlyStopping earlyStopping = EarlyStopping::Yes;
+  double patience = 1; // how many beams of hypotheses have finished when it ends
   AtMaxLength atMaxLength = AtMaxLength::Eos;
-  int64_t maxLength = 0; // tokens without eos; 0: twice the source plus 10
+  int64_t maxLength = 0;     // tokens without eos; 0: twice the source plus 10
+  double maxLengthRatio = 0; // of the source's tokens; 0: no limit
   int64_t minLength = 0;
+  double minLengthRatio = 0;
   std::vector<int32_t> forcedFirst;               // what every target begins with, each with log-probability 0
   std::vector<int32_t> suppress;                  // never written
   std::vector<std::vector<int32_t>> badSequences; // the last token of each is not written after the others
   int64_t noRepeatNgram = 0;                      // no sequence of this many tokens is written twice; 0: no limit
+  double repetitionPenalty = 1;                   // multiplies the log-probabilities of tokens that are there already
   bool renormalize = false; // the probabilities of the tokens that may come next add up to 1: what may not has none
+
+  // What sampling draws from: probabilities raised to the power 1/temperature, of which each of these leaves out some.
+  double temperature = 1;
+  int64_t topK = 0; // 0: all
+  double topP = 1;
+  double minP = 0;
+  double typicalP = 1;
+  double epsilonCutoff = 0;
 
   bool operator==(const Generation &) const = default;
 };
 
-// The names in model.json and on command lines, in the order of the enumerators.
+// GenerationSettings.h has a table of their names, values and meanings. The words of enumerators, in their order:
 inline constexpr std::array<const char *, 2> penaltyForms = {"offset", "power"};
 inline constexpr std::array<const char *, 3> earlyStoppings = {"false", "true", "never"};
 inline constexpr std::array<const char *, 3> lengthEnds = {"eos", "forced_eos", "cut"};
 
-inline constexpr int32_t mostHypotheses = 1 << 16; // beyond any search's needs; memory sizes still do not overflow
+inline constexpr int64_t mostHypotheses = 1 << 16; // beyond any search's needs; memory sizes still do not overflow
 inline constexpr int64_t mostTokens = 1 << 20;     // of a translation
 inline constexpr double mostLengthPenalty = 40;    // so that n^40 times a log-probability is finite for every n
+inline constexpr double mostPatience = 100, mostLengthRatio = 100, mostRepetitionPenalty = 100, mostTemperature = 1000;
 
 // The first thing that is wrong, for a target vocabulary of this size with these tokens: where, by the names of
 // model.json ("suppress[1]"), and what ("7 is eos, without which no translation ends").

@@ -149,7 +149,7 @@ struct Executor::State {
     if (job.alternatives > 0) {
       search.nBest = std::max(search.nBest, job.alternatives + 1);
       if (!search.sample)
-        search.generation.beam = std::max(search.generation.beam, search.nBest);
+        search.generation.beam = std::max<int64_t>(search.generation.beam, search.nBest);
     }
     active.options = std::make_shared<const SearchOptions>(std::move(search));
     active.left = job.lines.size();

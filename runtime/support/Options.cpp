@@ -114,6 +114,17 @@ CommandOption CommandOption::oneOf(const std::vector<std::string> &names) const 
 template <typename Number> CommandOption CommandOption::within(Number least, Number most) const {
   return CommandOption(option->check(between(least, most, CLI::Range(least, most).get_description())));
 }
+CommandOption CommandOption::above(double least, double most) const {
+  std::ostringstream shown;
+  shown << "FLOAT in (" << least << " - " << most << "]";
+  const std::string wrong = "is not a number above " + (std::ostringstream() << least).str() + ", at most " +
+                            (std::ostringstream() << most).str();
+  const auto check = [least, most, wrong](const std::string &text) -> std::string {
+    double number = 0;
+    return CLI::detail::lexical_cast(text, number) && number > least && number <= most ? "" : text + " " + wrong;
+  };
+  return CommandOption(option->check(CLI::Validator(check, shown.str())));
+}
 template CommandOption CommandOption::within(int, int) const;
 template CommandOption CommandOption::within(int64_t, int64_t) const;
 template CommandOption CommandOption::within(double, double) const;

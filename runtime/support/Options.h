@@ -38,9 +38,10 @@ public:
 
   CommandOption required() const;
   CommandOption subject(const std::string &heading) const; // under which --help shows it
-  // Checks of each value. The first four are named in --help; NaN and infinity pass all of them.
+  // Checks of each value. The first five are named in --help, and reject NaN.
   CommandOption oneOf(const std::vector<std::string> &names) const;
   template <typename Number> CommandOption within(Number least, Number most) const; // int, int64_t or double
+  CommandOption above(double least, double most) const;                             // more than `least`, at most `most`
   CommandOption notNegative() const;
   CommandOption positive() const;
   CommandOption finite() const;

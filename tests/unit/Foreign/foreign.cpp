@@ -193,6 +193,7 @@ protected:
                        {"dropout_rate", 0.375},
                        {"scale_decoder_outputs", false},
                        {"num_beams", 3},
+                       {"repetition_penalty", 1.5},
                        {"length_penalty", 0.5},
                        {"early_stopping", true},
                        {"max_new_tokens", 7},
@@ -566,7 +567,7 @@ TEST_F(Foreign, SettingsOfTheSearchComeAlong) {
                                                         {"suppress_tokens", {5}},
                                                         {"no_repeat_ngram_size", 3},
                                                         {"renormalize_logits", true},
-                                                        {"repetition_penalty", 1.1}})
+                                                        {"encoder_repetition_penalty", 1.1}})
                                                       .dump());
   const ForeignImport done = import();
   // max_length includes start and the eos that is forced there; the padding token is never generated anyway.
@@ -583,7 +584,8 @@ TEST_F(Foreign, SettingsOfTheSearchComeAlong) {
                                                {"no_repeat_ngram", 3},
                                                {"renormalize", true}}));
   ASSERT_EQ(done.notes.size(), 2u); // pad is among bad_words_ids
-  EXPECT_EQ(done.notes[0].find(in("tiny-mt/generation_config.json: repetition_penalty: 1.1")), 0u) << done.notes[0];
+  EXPECT_EQ(done.notes[0].find(in("tiny-mt/generation_config.json: encoder_repetition_penalty: 1.1")), 0u)
+      << done.notes[0];
 }
 
 // Folders in which `generate` writes exactly so many tokens: with eos, which is forced after them, and without.
@@ -637,12 +639,16 @@ TEST_F(Foreign, KeysThatNothingReadsAreTold) {
   EXPECT_EQ(tells("novel_norm"), in("tiny-mt/config.json: novel_norm: true is not known here and is ignored"));
   EXPECT_EQ(tells("architectures") + tells("top_k") + tells("stop_strings"), "");
   // Settings of the search that have an effect by any value but the neutral one.
-  config["repetition_penalty"] = 1;
-  EXPECT_EQ(tells("repetition_penalty"), "");
-  const Json settings = {{"repetition_penalty", 1.25}, {"stop_strings", {"x"}},
-                         {"do_sample", true},          {"watermarking_config", {{"bias", 2}}},
-                         {"force_words_ids", {{5}}},   {"constraints", {1}},
-                         {"penalty_alpha", 0.5},       {"dola_layers", "high"},
+  config["encoder_repetition_penalty"] = 1;
+  EXPECT_EQ(tells("encoder_repetition_penalty"), "");
+  const Json settings = {{"encoder_repetition_penalty", 1.25},
+                         {"stop_strings", {"x"}},
+                         {"do_sample", true},
+                         {"watermarking_config", {{"bias", 2}}},
+                         {"force_words_ids", {{5}}},
+                         {"constraints", {1}},
+                         {"penalty_alpha", 0.5},
+                         {"dola_layers", "high"},
                          {"token_healing", true}};
   for (const auto &[key, value] : settings.items()) {
     writeFile(in("tiny-mt/generation_config.json"), Json({{key, value}}).dump());

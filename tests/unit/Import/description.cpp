@@ -332,19 +332,20 @@ TEST(Description, WrongGenerationIsAnErrorWithItsPlace) {
   };
   const std::pair<const char *, const char *> cases[] = {
       {R"("beams": 4)", ".beams: unknown key of generation; did you mean \"beam\"? known: beam, length_penalty, "
-                        "length_penalty_form, early_stopping, max_length, min_length, at_max_length, forced_first, "
-                        "suppress, bad_sequences, no_repeat_ngram, renormalize"},
+                        "length_penalty_form, early_stopping, patience, max_length, max_length_ratio, min_length, "
+                        "min_length_ratio, at_max_length, forced_first, suppress, bad_sequences, no_repeat_ngram, "
+                        "repetition_penalty, renormalize, temperature, top_k, top_p, min_p, typical_p, "
+                        "epsilon_cutoff"},
       {R"("beam": 0)", ".beam: expected a whole number from 1 to 65536, found 0"},
-      {R"("beam": "4")", ".beam: expected a whole number from 1 to 65536, found a string, \"4\""},
+      {R"("beam": "4")", ".beam: expected a whole number from 1 to 65536, found \"4\""},
       {R"("length_penalty": 41)", ".length_penalty: expected a number from -40 to 40, found 41"},
-      {R"("length_penalty_form": "gnmt")",
-       ".length_penalty_form: unknown form of the length penalty \"gnmt\"; known: offset, power"},
-      {R"("early_stopping": "yes")", ".early_stopping: expected true, false or \"never\", found \"yes\""},
-      {R"("early_stopping": 1)", ".early_stopping: expected true, false or \"never\", found 1"},
-      {R"("at_max_length": true)", ".at_max_length: expected a string, found a boolean, true"},
+      {R"("length_penalty_form": "gnmt")", ".length_penalty_form: expected \"offset\" or \"power\", found \"gnmt\""},
+      {R"("early_stopping": "yes")", ".early_stopping: expected false, true or \"never\", found \"yes\""},
+      {R"("early_stopping": 1)", ".early_stopping: expected false, true or \"never\", found 1"},
+      {R"("at_max_length": true)", ".at_max_length: expected \"eos\", \"forced_eos\" or \"cut\", found true"},
       {R"("max_length": 1e9)", ".max_length: expected a whole number from 0 to 1048576, found 1000000000.0"},
       {R"("max_length": 3, "min_length": 4)", ".min_length: 4 is larger than max_length, 3"},
-      {R"("forced_first": 7)", ".forced_first: expected a list, found a number, 7"},
+      {R"("forced_first": 7)", ".forced_first: expected a list of token ids, found 7"},
       {R"("forced_first": [7, 9])", ".forced_first[1]: 9 is not a token of a vocabulary of 9; expected 0 to 8"},
       {R"("forced_first": [3])",
        ".forced_first[0]: 3 is eos, which occurs in no translation; expected a token of the text, "
@@ -358,13 +359,16 @@ TEST(Description, WrongGenerationIsAnErrorWithItsPlace) {
       {R"("suppress": [4], "forced_first": [4])",
        ".suppress[0]: 4 is forced by forced_first; expected it in only one of the two"},
       {R"("suppress": [-1])", ".suppress[0]: expected a whole number from 0 to 2147483647, found -1"},
-      {R"("bad_sequences": [4])", ".bad_sequences[0]: expected a list, found a number, 4"},
+      {R"("bad_sequences": [4])", ".bad_sequences[0]: expected a list of token ids, found 4"},
       {R"("bad_sequences": [[4], []])", ".bad_sequences[1]: is empty; expected at least one token id"},
       {R"("bad_sequences": [[4, 9]])", ".bad_sequences[0][1]: 9 is not a token of a vocabulary of 9; expected 0 to 8"},
       {R"("bad_sequences": [[3]])",
        ".bad_sequences[0]: is eos alone, without which no translation ends; use min_length for longer ones"},
       {R"("no_repeat_ngram": -1)", ".no_repeat_ngram: expected a whole number from 0 to 1048576, found -1"},
-      {R"("renormalize": 1)", ".renormalize: expected true or false, found a number, 1"},
+      {R"("renormalize": 1)", ".renormalize: expected false or true, found 1"},
+      {R"("top_p": 0)", ".top_p: expected a number above 0, at most 1, found 0"},
+      {R"("max_length_ratio": 1, "min_length_ratio": 2)",
+       ".min_length_ratio: the minimum is larger than the maximum, max_length_ratio"},
   };
   for (const auto &[settings, expected] : cases)
     EXPECT_EQ(error(settings), std::string("m.json: generation") + expected);

@@ -366,7 +366,7 @@ TEST_F(DecodeEngine, BatchesDoNotMatter) {
   std::vector<Ids> sources = someSources();
   for (SearchOptions options :
        {SearchOptions{.generation = {.beam = 1}}, SearchOptions{.generation = {.beam = 2}, .nBest = 2},
-        SearchOptions{.generation = {.beam = 4}, .nBest = 4}, SearchOptions{.nBest = 3, .sample = true, .topK = 3}}) {
+        SearchOptions{.generation = {.beam = 4}, .nBest = 4}, SearchOptions{.generation = {.topK = 3}, .nBest = 3, .sample = true}}) {
     options.batchTokens = 10000;
     chosenRows = 0;
     auto together = search(*engine, sources, options);
@@ -494,8 +494,8 @@ TEST_F(DecodeEngine, WrongOptionsAreErrors) {
   std::vector<Ids> sources = someSources();
   EXPECT_THROW(search(*engine, sources, {.generation = {.beam = 0}}), Error);
   EXPECT_THROW(search(*engine, sources, {.generation = {.beam = 2}, .nBest = 3}), Error);
-  EXPECT_THROW(search(*engine, sources, {.sample = true, .temperature = 0}), Error);
-  EXPECT_THROW(search(*engine, sources, {.sample = true, .topP = 1.5}), Error);
+  EXPECT_THROW(search(*engine, sources, {.generation = {.temperature = 0}, .sample = true}), Error);
+  EXPECT_THROW(search(*engine, sources, {.generation = {.topP = 1.5}, .sample = true}), Error);
   EXPECT_THROW(search(*engine, sources, {.generation = {.maxLength = 3, .minLength = 4}}), Error);
   EXPECT_THROW(search(*engine, sources, {.generation = {.suppress = {3}}}), Error);
   EXPECT_TRUE(search(*engine, {}, {}).empty());

@@ -432,8 +432,9 @@ TEST(BeamSearch, NoSentenceDependsOnTheOthers) {
                    .maxLength = static_cast<int64_t>(1 + i % 9),
                    .minLength = static_cast<int64_t>(i % 2),
                    .prefix = i % 5 == 0 ? std::span<const int32_t>(prefix) : std::span<const int32_t>()});
-  std::vector<SearchOptions> kinds = {
-      {.generation = {.beam = 1}}, {.generation = {.beam = 4}, .nBest = 4}, {.nBest = 3, .sample = true, .topP = 0.9}};
+  std::vector<SearchOptions> kinds = {{.generation = {.beam = 1}},
+                                      {.generation = {.beam = 4}, .nBest = 4},
+                                      {.generation = {.topP = 0.9}, .nBest = 3, .sample = true}};
   for (const SearchOptions &options : kinds) {
     std::set<size_t> done;
     auto together = run(model, all, options, &done);
@@ -558,8 +559,8 @@ TEST(Decoder, AnswersDoNotDependOnWhoElseAsks) {
   const Ids prefix = {4, 4};
   const std::vector<SearchOptions> kinds = {{.generation = {.beam = 1}},
                                             {.generation = {.beam = 3, .renormalize = true}, .nBest = 2},
-                                            {.nBest = 2, .sample = true, .topP = 0.9, .seed = 5},
-                                            {.nBest = 2, .sample = true, .topP = 0.9, .seed = 6}};
+                                            {.generation = {.topP = 0.9}, .nBest = 2, .sample = true, .seed = 5},
+                                            {.generation = {.topP = 0.9}, .nBest = 2, .sample = true, .seed = 6}};
   std::mt19937 random(1);
   size_t cancelled = 0, waited = 0, together = 0;
   for (int round = 0; round < 20; ++round) {
@@ -1030,7 +1031,7 @@ TEST(Sampling, FollowsTheDistribution) {
   const std::vector<double> row = {std::log(.02), std::log(.3),  std::log(.08), std::log(.1),
                                    std::log(.15), std::log(.05), std::log(.2),  std::log(.1)};
   struct Case {
-    Sampling sampling;
+    Generation sampling;
     std::vector<double> probabilities;
   };
   auto tempered = [&](double t, std::set<int> kept) {
@@ -1042,14 +1043,27 @@ TEST(Sampling, FollowsTheDistribution) {
       x /= sum;
     return p;
   };
-  const std::vector<Case> cases = {{{1, 0, 1}, tempered(1, {0, 1, 2, 3, 4, 5, 6, 7})},
-                                   {{0.5, 0, 1}, tempered(0.5, {0, 1, 2, 3, 4, 5, 6, 7})},
-                                   {{2, 3, 1}, tempered(2, {1, 4, 6})},
-                                   {{1, 4, 1}, tempered(1, {1, 3, 4, 6})}, // 3 and 7 tie
-                                   {{1, 0, 0.51}, tempered(1, {1, 4, 6})},
-                                   {{1, 0, 0.49}, tempered(1, {1, 6})},
-                                   {{1, 0, 1e-9}, tempered(1, {1})},
-                                   {{1, 2, 0.5}, tempered(1, {1})}};
+  const std::set<int> all = {0, 1, 2, 3, 4, 5, 6, 7};
+  const std::vector<Case> cases = {
+      {{}, tempered(1, all)},
+      {{.temperature = 0.5}, tempered(0.5, all)},
+      {{.temperature = 2, .topK = 3}, tempered(2, {1, 4, 6})},
+      {{.topK = 4}, tempered(1, {1, 3, 4, 6})}, // 3 and 7 tie
+      {{.topP = 0.51}, tempered(1, {1, 4, 6})},
+      {{.topP = 0.49}, tempered(1, {1, 6})},
+      {{.topP = 1e-9}, tempered(1, {1})},
+      {{.topK = 2, .topP = 0.5}, tempered(1, {1})},
+      {{.minP = 0.49}, tempered(1, {1, 4, 6})},
+      {{.minP = 1}, tempered(1, {1})},
+      // The entropy is 1.858, and -log p of 4 is 1.897; then come 6, and 3 and 7, which tie.
+      {{.typicalP = 0.14}, tempered(1, {4})},
+      {{.typicalP = 0.3}, tempered(1, {4, 6})},
+      {{.typicalP = 0.36}, tempered(1, {3, 4, 6, 7})},
+      {{.epsilonCutoff = 0.09}, tempered(1, {1, 3, 4, 6, 7})},
+      {{.epsilonCutoff = 0.9}, tempered(1, {1})},
+      {{.temperature = 0.5, .epsilonCutoff = 0.2}, tempered(0.5, {1, 6})},
+      // Of what minP leaves, 6 has 0.31 and 4 has 0.23.
+      {{.minP = 0.49, .epsilonCutoff = 0.3}, tempered(1, {1, 6})}};
   for (size_t c = 0; c < cases.size(); ++c) {
     std::vector<int> counts(8, 0);
     const int draws = 20000;

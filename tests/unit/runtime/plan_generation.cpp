@@ -1,0 +1,67 @@
+// Tests the table of search settings.
+#include "plan/GenerationSettings.h"
+#include <gtest/gtest.h>
+#include <set>
+
+using namespace xfc;
+using Json = nlohmann::json;
+
+namespace {
+
+// A value that is not the default.
+Json otherValue(const GenerationSetting &setting) {
+  struct {
+    Json operator()(const GenerationSetting::Whole &range) const { return range.least + 2; }
+    Json operator()(const GenerationSetting::Number &range) const { return (range.least + range.most) / 4; }
+    Json operator()(const GenerationSetting::Choice &choice) const {
+      const Generation usual;
+      const std::string word = choice.words[choice.get(usual) == 0 ? 1 : 0];
+      return word == "true" ? Json(true) : word == "false" ? Json(false) : Json(word);
+    }
+    Json operator()(const GenerationSetting::Tokens &) const { return {7}; }
+    Json operator()(const GenerationSetting::Sequences &) const { return {{4, 5}, {6}}; }
+  } other;
+  return std::visit(other, setting.value);
+}
+
+} // namespace
+
+TEST(GenerationSettings, AreReadShownAndCopied) {
+  std::set<std::string> names;
+  for (const GenerationSetting &setting : generationSettings()) {
+    EXPECT_TRUE(names.insert(setting.name).second) << setting.name;
+    EXPECT_EQ(findSetting(setting.name), &setting);
+    const Generation usual;
+    Generation changed, copied;
+    EXPECT_FALSE(rangeProblem(setting, usual)) << setting.name;
+    const Json value = otherValue(setting);
+    EXPECT_FALSE(readSetting(setting, value, changed)) << setting.name;
+    EXPECT_NE(changed, usual) << setting.name;
+    EXPECT_EQ(valueOf(setting, changed), value) << setting.name;
+    EXPECT_FALSE(rangeProblem(setting, changed)) << setting.name;
+    copySetting(setting, copied, changed);
+    EXPECT_EQ(copied, changed) << setting.name;
+    copySetting(setting, copied, usual);
+    EXPECT_EQ(copied, usual) << setting.name;
+  }
+  EXPECT_EQ(findSetting("beams"), nullptr);
+  EXPECT_EQ(optionOf(*findSetting("length_penalty_form")), "--length-penalty-form");
+}
+
+TEST(GenerationSettings, RefuseValuesOfAnotherKindOrOutsideOfTheirRange) {
+  for (const GenerationSetting &setting : generationSettings())
+    for (const Json &value :
+         std::vector<Json>{"x", nullptr, Json::object(), 1e300, -1e300, 0.25, {{-1}}, {4294967296}}) {
+      const bool fraction = value == 0.25 && std::holds_alternative<GenerationSetting::Number>(setting.value);
+      Generation generation;
+      const std::optional<GenerationProblem> problem = readSetting(setting, value, generation);
+      ASSERT_EQ(!problem, fraction) << setting.name << " " << value;
+      EXPECT_TRUE(!problem || problem->where.starts_with(setting.name)) << problem->where;
+    }
+  Generation generation;
+  EXPECT_EQ(readSetting(*findSetting("bad_sequences"), {{1}, {2, -3}}, generation)->where, "bad_sequences[1][1]");
+  generation.topP = 0;
+  EXPECT_EQ(findProblem(generation, 9, 0, 3)->what, "expected a number above 0, at most 1, found 0.0");
+  generation = {.temperature = std::numeric_limits<double>::quiet_NaN()};
+  EXPECT_EQ(findProblem(generation, 9, 0, 3)->where, "temperature");
+}
