@@ -200,8 +200,9 @@ void printText(const Json &info) {
   std::printf("programs       %s\n", joined(info["programs"]).c_str());
   if (!info["generation"].is_null()) {
     std::string settings;
+    const Json usual = describe(Generation());
     for (const auto &[key, value] : info["generation"].items())
-      if (!value.is_array() || !value.empty())
+      if (key == "beam" || value != usual[key])
         settings +=
             (settings.empty() ? "" : ", ") + key + " " + (value.is_string() ? value.get<std::string>() : value.dump());
     std::printf("searches with  %s\n", settings.c_str());

@@ -1,0 +1,257 @@
+"""Checks every option of the search, and every pair of them, against an enumeration: check_options.py TRANSLATOR WEIGHTS WORK_FOLDER.
+
+The vocabulary has seven tokens. The probability of each token after each beginning of up to LONGEST tokens is asked for once, with
+forced beginnings; what the options make of them is computed here, by the rules in BeamSearch.h and Candidates.h. Plain Python.
+"""
+import itertools
+import json
+import math
+import os
+import subprocess
+import sys
+
+translator, weights, work = sys.argv[1:]
+PAD, START, EOS = 0, 2, 3
+TOKENS = (1, 4, 5, 6)
+LONGEST = 4
+SOURCES = [[4, 5, 6, EOS], [6, EOS], [5, 5, 4, 6, 1, EOS]]
+NEAR = 1e-4
+failures = []
+
+
+def run(*arguments):
+    return subprocess.run([translator, *map(str, arguments)], capture_output=True, text=True)
+
+
+def write(name, lines):
+    path = os.path.join(work, name)
+    with open(path, "w") as file:
+        file.writelines(" ".join(map(str, line)) + "\n" for line in lines)
+    return path
+
+
+def translate(sources, *arguments):
+    """The hypotheses of each source, and what an error says."""
+    done = run("translate", "--weights", weights, "--format", "ids", "--input", write("asked", sources), "--json", "--quiet", *arguments)
+    return [json.loads(line)["hypotheses"] for line in done.stdout.splitlines()], done.stderr if done.returncode else ""
+
+
+def logarithms(sources):
+    """For each source and beginning, {token: log-probability}."""
+    tables = [{(): {}} for _ in sources]
+    sums = [{(): 0.0} for _ in sources]
+    for length in range(LONGEST + 1):
+        beginnings = list(itertools.product(TOKENS, repeat=length))
+        asked = [(i, beginning) for i in range(len(sources)) for beginning in beginnings]
+        found, error = translate([sources[i] for i, _ in asked], "--prefix", write("beginnings", [beginning for _, beginning in asked]), "--beam", 8,
+                                 "--n-best", 8, "--max-length", length + 1, "--at-max-length", "cut", "--length-penalty", 0)
+        assert not error, error
+        for (i, beginning), hypotheses in zip(asked, found, strict=True):
+            assert len(hypotheses) == len(TOKENS) + 1, hypotheses
+            row = tables[i][beginning] = {}
+            for hypothesis in hypotheses:
+                ids = tuple(hypothesis["ids"])
+                row[ids[length] if len(ids) > length else EOS] = hypothesis["log_probability"] - sums[i][beginning]
+                if len(ids) > length:
+                    sums[i][ids] = hypothesis["log_probability"]
+    return tables
+
+
+USUAL = {"beam": 3, "n_best": 1, "length_penalty": 0.6, "length_penalty_form": "offset", "early_stopping": "true", "patience": 1.0, "max_length": LONGEST,
+         "max_length_ratio": 0.0, "min_length": 0, "min_length_ratio": 0.0, "at_max_length": "eos", "forced_first": (), "suppress": (), "bad_sequences": (),
+         "no_repeat_ngram": 0, "repetition_penalty": 1.0, "renormalize": "false"}
+VALUES = {"beam": [1, 2, 6], "n_best": [2, 3], "length_penalty": [0, 2.5, -1], "length_penalty_form": ["power"], "early_stopping": ["false", "never"],
+          "patience": [0.4, 2.0], "max_length": [2], "max_length_ratio": [0.4, 1.0], "min_length": [2], "min_length_ratio": [0.4],
+          "at_max_length": ["forced_eos", "cut"], "forced_first": [(5,), (6, 4)], "suppress": [(1,)], "bad_sequences": [((1, 6), (START, 1), (6,))],
+          "no_repeat_ngram": [1, 2], "repetition_penalty": [1.5, 0.7], "renormalize": ["true"]}
+
+
+class NothingLeft(Exception):
+    pass
+
+
+class Reference:
+    """The search for one source."""
+
+    def __init__(self, settings, source, table):
+        self.__dict__.update(settings)
+        self.table = table
+        times = lambda ratio: math.ceil(ratio * len(source))  # noqa: E731
+        self.longest = self.max_length
+        if self.max_length_ratio:
+            self.longest = min(self.longest, max(times(self.max_length_ratio), len(self.forced_first)))
+        self.shortest = min(max(self.min_length, times(self.min_length_ratio)), self.longest)
+        self.certain = self.renormalize == "true"
+        self.cut = self.at_max_length == "cut"
+
+    def penalty(self, count):
+        return (max(count, 1) if self.length_penalty_form == "power" else (5 + count) / 6) ** self.length_penalty
+
+    def after(self, ids):
+        """{token: log-probability} of what may follow."""
+        row = {token: number * (self.repetition_penalty if token in ids else 1) for token, number in self.table[ids].items()}
+        if len(ids) >= self.longest:
+            return {EOS: 0 if self.certain or self.at_max_length == "forced_eos" else row[EOS]}
+        if len(ids) < len(self.forced_first):
+            return {self.forced_first[len(ids)]: 0}
+        never = set(self.suppress)
+        history = (START, *ids)
+        never |= {bad[-1] for bad in self.bad_sequences if len(bad) <= len(history) + 1 and history[len(history) - len(bad) + 1:] == bad[:-1]}
+        if size := self.no_repeat_ngram:
+            grams = [ids[i:i + size] for i in range(len(ids) - size + 1)]
+            never |= {gram[-1] for gram in grams if gram[:-1] == ids[len(ids) - size + 1:]}
+        if len(ids) < self.shortest:
+            never.add(EOS)
+        row = {token: number for token, number in row.items() if token not in never}
+        if self.certain and row:
+            total = math.log(sum(map(math.exp, row.values())))
+            row = {token: number - total for token, number in row.items()}
+        return row
+
+    def search(self):
+        live, finished = [((), 0.0)], []  # ids and log-probability, the best first
+        finish = lambda ids, number, count: finished.append((number / self.penalty(count), number, list(ids)))  # noqa: E731
+        while live:
+            length = len(live[0][0])
+            ranked = sorted((-(before + number), token, parent) for parent, (ids, before) in enumerate(live) for token, number in self.after(ids).items())
+            if not ranked and not finished:
+                raise NothingLeft
+            following = []
+            for rank, (number, token, parent) in enumerate(ranked):
+                if len(following) == self.beam:
+                    break
+                if token != EOS:
+                    following.append(((*live[parent][0], token), -number))
+                elif rank < self.beam:
+                    finish(live[parent][0], -number, length + 1)
+            live = following
+            if self.cut and length + 1 >= self.longest:
+                for ids, number in live:
+                    finish(ids, number, length + 1)
+                break
+            if live and self.decided(live, finished, length + 1):
+                break
+        return sorted(finished, key=lambda result: -result[0])[:self.n_best]
+
+    def decided(self, live, finished, length):
+        scores = sorted((score for score, _, _ in finished), reverse=True)
+        enough = 1 if self.beam == 1 else max(int(self.beam * self.patience + 0.5), self.n_best)
+        most = self.longest + (not self.cut)
+        if len(scores) >= enough:
+            if self.beam == 1 or self.early_stopping == "true":
+                return True
+            count = most if self.early_stopping == "never" and self.length_penalty > 0 else length
+            if live[0][1] / self.penalty(count) <= scores[min(self.beam, len(scores)) - 1]:
+                return True
+        if len(scores) < self.n_best:
+            return False
+        return all(max(number / self.penalty(length + 1), number / self.penalty(most)) <= scores[self.n_best - 1] for _, number in live)
+
+
+def flags(settings):
+    words = []
+    for name, value in settings.items():
+        flag = "--" + name.replace("_", "-")
+        if name == "bad_sequences":
+            words += [flag, *(" ".join(map(str, bad)) for bad in value)] if value else []
+        else:
+            words += [flag, " ".join(map(str, value)) if isinstance(value, tuple) else value]
+    return words
+
+
+def compare(settings, tables):
+    found, error = translate(SOURCES, *flags(settings))
+    changed = {name: value for name, value in settings.items() if value != USUAL[name]}
+    if settings["n_best"] > settings["beam"]:
+        if "--n-best" not in error or "--beam" not in error:
+            failures.append(f"{changed}: more translations than hypotheses: {error!r}")
+        return
+    try:
+        expected = [Reference(settings, source, table).search() for source, table in zip(SOURCES, tables)]
+    except NothingLeft:
+        if "no token is left" not in error:
+            failures.append(f"{changed}: no token is left, but: {error!r}")
+        return
+    if error:
+        failures.append(f"{changed}: {error}")
+        return
+    for source, hypotheses, results in zip(SOURCES, found, expected, strict=True):
+        got = [(h["ids"], h["score"], h["log_probability"]) for h in hypotheses]
+        wanted = [(ids, score, number) for score, number, ids in results]
+        same = len(got) == len(wanted) and all(a[0] == b[0] and abs(a[1] - b[1]) < NEAR and abs(a[2] - b[2]) < NEAR for a, b in zip(got, wanted))
+        if not same:
+            failures.append(f"{changed}: {source}: {got}, expected {wanted}")
+
+
+SAMPLED = {"temperature": [0.6, 2.0], "top_k": [2], "top_p": [0.6], "min_p": [0.4], "typical_p": [0.5], "epsilon_cutoff": [0.2], "suppress": [(4,)]}
+
+
+def drawn_from(settings, row):
+    """{token: probability}, from the log-probabilities of the tokens."""
+    row = {token: number / settings.get("temperature", 1) for token, number in row.items() if token not in settings.get("suppress", ())}
+
+    def shares():
+        total = sum(map(math.exp, row.values()))
+        return {token: math.exp(number) / total for token, number in row.items()}
+
+    def keep(tokens):
+        for token in set(row) - set(tokens):
+            del row[token]
+
+    best = lambda: sorted(row, key=lambda token: (-row[token], token))  # noqa: E731
+    if "top_k" in settings:
+        keep(best()[:settings["top_k"]])
+    if "top_p" in settings:
+        keep(first_until(best(), shares(), settings["top_p"]))
+    if "min_p" in settings:
+        now = shares()
+        keep([token for token in row if now[token] >= settings["min_p"] * max(now.values())])
+    if "typical_p" in settings:
+        now = shares()
+        entropy = -sum(share * math.log(share) for share in now.values())
+        keep(first_until(sorted(row, key=lambda token: abs(-math.log(now[token]) - entropy)), now, settings["typical_p"]))
+    if "epsilon_cutoff" in settings:
+        now = shares()
+        keep([token for token in row if now[token] >= min(settings["epsilon_cutoff"], max(now.values()))])
+    return shares()
+
+
+def first_until(tokens, shares, most):
+    kept, total = [], 0
+    for token in tokens:
+        if total >= most:
+            break
+        kept.append(token)
+        total += shares[token]
+    return kept
+
+
+def compare_draws(settings, tables):
+    draws = 4000
+    found, error = translate(SOURCES, "--sample", "--n-best", draws, "--max-length", 1, "--at-max-length", "cut", *flags(settings))
+    if error:
+        failures.append(f"{settings}: {error}")
+        return
+    for source, hypotheses, table in zip(SOURCES, found, tables, strict=True):
+        expected = drawn_from(settings, table[()])
+        counts = dict.fromkeys((*TOKENS, EOS), 0)
+        for hypothesis in hypotheses:
+            counts[hypothesis["ids"][0] if hypothesis["ids"] else EOS] += 1
+        others = [token for token, count in counts.items() if count and token not in expected]
+        square = sum((counts[token] - draws * share) ** 2 / (draws * share) for token, share in expected.items())
+        if others or square > 23.5:  # the 0.9999 quantile for 4 degrees of freedom
+            failures.append(f"{settings}: {source}: drew {counts}, expected {expected}")
+
+
+tables = logarithms(SOURCES)
+single = [{name: value} for name, values in VALUES.items() for value in values]
+pairs = [a | b for a, b in itertools.combinations(single, 2) if a.keys() != b.keys()]
+for changed in [{}, *single, *pairs]:
+    compare(USUAL | changed, tables)
+sampled = [{name: value} for name, values in SAMPLED.items() for value in values]
+sampled += [a | b for a, b in itertools.combinations(sampled, 2) if a.keys() != b.keys()]
+for changed in [{}, *sampled]:
+    compare_draws(changed, tables)
+if failures:
+    sys.exit(f"{len(failures)} failures:\n  " + "\n  ".join(failures[:20]))
+print(f"{1 + len(single) + len(pairs)} searches and {1 + len(sampled)} samplings agree with the enumeration")
