@@ -124,6 +124,7 @@ struct Draw {
         entropy -= weight / all * std::log(weight / all);
     const auto distance = [&](double weight) { return std::abs(-std::log(weight / all) - entropy); };
     std::vector<std::pair<double, double>> nearest; // distance and weight
+    nearest.reserve(weights.size());
     for (const double weight : weights)
       nearest.emplace_back(distance(weight), weight);
     std::ranges::sort(nearest);
@@ -157,6 +158,7 @@ Candidate sampleToken(LogProbabilityRow row, int64_t vocabulary, std::span<const
   if (draw.tokens.empty())
     return {-1, -std::numeric_limits<double>::infinity()};
 
+  draw.weights.reserve(draw.tokens.size());
   double largest = draw.tokens.front().logProbability;
   for (const Candidate &token : draw.tokens)
     largest = std::max(largest, token.logProbability);

@@ -366,7 +366,8 @@ TEST_F(DecodeEngine, BatchesDoNotMatter) {
   std::vector<Ids> sources = someSources();
   for (SearchOptions options :
        {SearchOptions{.generation = {.beam = 1}}, SearchOptions{.generation = {.beam = 2}, .nBest = 2},
-        SearchOptions{.generation = {.beam = 4}, .nBest = 4}, SearchOptions{.generation = {.topK = 3}, .nBest = 3, .sample = true}}) {
+        SearchOptions{.generation = {.beam = 4}, .nBest = 4},
+        SearchOptions{.generation = {.topK = 3}, .nBest = 3, .sample = true}}) {
     options.batchTokens = 10000;
     chosenRows = 0;
     auto together = search(*engine, sources, options);
