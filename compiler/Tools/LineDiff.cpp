@@ -9,7 +9,8 @@
 namespace xfc {
 namespace {
 
-constexpr int mostEdits = 3000; // whose paths take about 36 MB
+constexpr size_t longest = 400, leastBroken = 40; // characters of a line
+constexpr int mostEdits = 3000;                   // whose paths take about 36 MB
 
 // A line without the numbers of its values, and these. %arg3 and %12#1 have their names and parts of results.
 struct NumberedLine {
@@ -100,13 +101,41 @@ void keepConsistent(const std::vector<NumberedLine> &before, const std::vector<N
   });
 }
 
+// Adds a line, broken after commas that stand neither within two pairs of brackets nor in a string.
+void addBroken(std::string_view line, std::vector<std::string_view> &lines) {
+  size_t begin = 0;
+  int depth = 0;
+  bool quoted = false;
+  for (size_t at = 0; at < line.size(); ++at) {
+    const char c = line[at];
+    if (quoted && c == '\\')
+      ++at;
+    else if (c == '"')
+      quoted = !quoted;
+    else if (quoted)
+      continue;
+    else if (c == '(' || c == '[' || c == '{' || c == '<')
+      ++depth;
+    else if (c == ')' || c == ']' || c == '}' || (c == '>' && at > 0 && line[at - 1] != '-'))
+      --depth;
+    else if (c == ',' && depth <= 1 && at >= begin + leastBroken) {
+      lines.push_back(line.substr(begin, at + 1 - begin));
+      begin = at + 1;
+    }
+  }
+  lines.push_back(line.substr(begin));
+}
+
 } // namespace
 
 std::vector<std::string_view> linesOf(std::string_view text) {
   std::vector<std::string_view> lines;
   while (!text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());
-    lines.push_back(text.substr(0, end));
+    if (end > longest)
+      addBroken(text.substr(0, end), lines);
+    else
+      lines.push_back(text.substr(0, end));
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return lines;

@@ -14,7 +14,9 @@ struct DiffPart {
   size_t beforeBegin = 0, beforeEnd = 0, afterBegin = 0, afterEnd = 0;
 };
 
-std::vector<std::string_view> linesOf(std::string_view text); // without line ends
+// The lines of a text of IR, without line ends. The signature of a whole model's function and its updates of all
+// parameters are lines of up to a megabyte, of which passes change a few operands: long lines are broken between them.
+std::vector<std::string_view> linesOf(std::string_view text);
 
 // Lines are equal if they agree except for the numbers of SSA values (%12), and each value is, in both texts, one that
 // equal lines have in the same place. If the texts differ in more than a few thousand lines of a part that begins and

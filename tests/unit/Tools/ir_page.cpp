@@ -36,6 +36,29 @@ TEST(LineDiff, OtherValuesAreAChange) {
   EXPECT_EQ(differences("%0:2 = a\n%1 = b %0#0\n", "%0:2 = a\n%1 = b %0#1\n"), "-%1 = b %0#0\n+%1 = b %0#1\n");
 }
 
+// Lines of a whole model's parameters are broken between these, but neither within a type, an attribute or a string,
+// nor where an arrow ends no bracket. Nothing is lost.
+TEST(LineDiff, LongLinesAreBrokenBetweenOperands) {
+  auto signature = [](const std::string &name) {
+    std::string text = "func.func @update(";
+    for (int i = 0; i < 20; ++i)
+      text += (i ? ", %arg" : "%arg") + std::to_string(i) + ": () -> tensor<4x4xf32, #layout<a, b>> {xfc.name = \"" +
+              (i == 7 ? name : "a, (b") + "\", xfc.role = \"parameter\"}";
+    return text + ") {\n}\n";
+  };
+  const std::string before = signature("a, (b");
+  EXPECT_EQ(linesOf(before).size(), 20U + 1U); // and the brace
+  EXPECT_EQ(differences(before, signature("other")),
+            "- %arg7: () -> tensor<4x4xf32, #layout<a, b>> {xfc.name = \"a, (b\", xfc.role = \"parameter\"},\n"
+            "+ %arg7: () -> tensor<4x4xf32, #layout<a, b>> {xfc.name = \"other\", xfc.role = \"parameter\"},\n");
+  std::string together;
+  for (std::string_view line : linesOf(before))
+    together += line;
+  EXPECT_EQ(together, before.substr(0, before.find('\n')) + "}");
+  const std::string word(1000, 'x');
+  EXPECT_EQ(linesOf(word).size(), 1U);
+}
+
 TEST(LineDiff, OfNothing) {
   EXPECT_EQ(differences("", ""), "");
   EXPECT_EQ(differences("", "a\nb\n"), "+a\n+b\n");
