@@ -3,7 +3,7 @@
 #pragma once
 
 #include "CPU/InstructionSet.h"
-#include "CPU/ObjectCache.h"
+#include "MachineCode/ObjectCache.h"
 #include "MachineCode/X86.h"
 #include "Schedule/Schedule.h"
 #include <string>

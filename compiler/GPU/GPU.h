@@ -2,7 +2,7 @@
 #pragma once
 
 #include "Codegen/Target.h"
-#include "PTX.h"
+#include "MachineCode/PTX.h"
 #include "Schedule/Schedule.h"
 #include <string>
 

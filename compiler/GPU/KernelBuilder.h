@@ -3,7 +3,7 @@
 #pragma once
 
 #include "Codegen/CodeBuilder.h"
-#include "PTX.h"
+#include "MachineCode/PTX.h"
 #include <array>
 #include <string>
 

@@ -40,10 +40,12 @@ std::string symbolOf(llvm::StringRef instructionSet, llvm::StringRef kernel) {
   return symbol;
 }
 
-// Kernels come unrolled and vectorized, so they gain from these passes only: with O3, making their machine code
-// takes 1.6 times as long, and it is not faster.
-static constexpr llvm::StringLiteral passes = "function(sroa,early-cse,instcombine<no-verify-fixpoint>,"
-                                              "loop-mssa(licm),gvn,adce,simplifycfg)";
+void optimizeKernels(llvm::Module &module, llvm::TargetMachine &machine) {
+  // Kernels come unrolled and vectorized, so they gain from these passes only: with O3, making their machine code takes
+  // 1.6 times as long, and it is not faster.
+  optimize(module, machine,
+           "function(sroa,early-cse,instcombine<no-verify-fixpoint>,loop-mssa(licm),gvn,adce,simplifycfg)");
+}
 
 // Lowered kernels as optimized LLVM IR.
 static std::unique_ptr<llvm::Module> optimized(ModuleOp kernels, llvm::LLVMContext &context,
@@ -58,7 +60,7 @@ static std::unique_ptr<llvm::Module> optimized(ModuleOp kernels, llvm::LLVMConte
     function.addFnAttr("prefer-vector-width", std::to_string(target.vectorBits));
     function.addFnAttr(llvm::Attribute::NoUnwind);
   }
-  optimize(*module, machine, passes);
+  optimizeKernels(*module, machine);
   if (target.checkBounds)
     checkBounds(*module);
   return module;

@@ -9,8 +9,9 @@
 #include <vector>
 
 namespace llvm {
+class Module;
 class TargetMachine;
-}
+} // namespace llvm
 
 namespace xfc {
 
@@ -29,6 +30,8 @@ std::unique_ptr<llvm::TargetMachine> machineFor(const CodeTarget &target);
 // of the name for each, and the same kernel has the same symbol in every executable.
 std::string symbolOf(llvm::StringRef instructionSet, llvm::StringRef kernel);
 
+// Runs the passes of LLVM that kernels take.
+void optimizeKernels(llvm::Module &module, llvm::TargetMachine &machine);
 // Compiles each of these lowered modules into an object, in parallel if the context is multithreaded. Those of their
 // functions that are in `kernels` become hidden symbols. Throws Error if LLVM fails, which is a bug in the compiler.
 std::vector<ObjectFile> emitKernels(llvm::ArrayRef<mlir::ModuleOp> parts, const llvm::StringSet<> &kernels,

@@ -30,17 +30,29 @@ public:
   explicit GPUImage(const gpu::Architecture &arch) : generator(arch), arch(arch) {}
   const Backend &backend() const override { return generator; }
   std::string text(ModuleOp code) const override { return gpu::emitPTX(code, arch); }
-  std::vector<ObjectFile> objects(ModuleOp code, const Module &plan, const std::string &number, const ObjectCache &,
-                                  Timed timed) const override {
+  std::vector<ObjectFile> objects(ModuleOp code, const Module &plan, const std::string &number,
+                                  const ObjectCache &cache, Timed timed) const override {
     DeviceCode device{arch.name, {}, {}};
     {
       TimingScope timing = timed("PTX for " + arch.name);
-      device.ptx = gpu::emitPTX(code, arch);
+      std::string text;
+      if (cache)
+        llvm::raw_string_ostream(text) << code;
+      const ObjectFile ptx = cache.findOr({"PTX", arch.name, text}, [&] {
+        const std::string made = gpu::emitPTX(code, arch);
+        return ObjectFile(made.begin(), made.end());
+      });
+      device.ptx.assign(ptx.begin(), ptx.end());
     }
     // Without ptxas, the GPU's driver compiles the PTX when it is loaded.
     if (const std::optional<std::string> ptxas = gpu::findPtxas()) {
       TimingScope timing = timed("cubin for " + arch.name);
-      device.cubin = gpu::assemble(*ptxas, device.ptx, arch);
+      const std::string version = cache ? gpu::versionOf(*ptxas) : "";
+      const ObjectFile cubin = cache.findOr({"cubin", arch.name, version, device.ptx}, [&] {
+        const std::vector<uint8_t> made = gpu::assemble(*ptxas, device.ptx, arch);
+        return ObjectFile(made.begin(), made.end());
+      });
+      device.cubin.assign(cubin.begin(), cubin.end());
     }
     return {emitDeviceImage(device, plan, "xfc_device_image_" + number)};
   }

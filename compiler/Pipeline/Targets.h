@@ -1,7 +1,7 @@
 // The targets that code is generated for, by name.
 #pragma once
 
-#include "CPU/ObjectCache.h"
+#include "MachineCode/ObjectCache.h"
 #include "MachineCode/ObjectFile.h"
 #include "Schedule/Schedule.h"
 #include "mlir/Support/Timing.h"
@@ -24,8 +24,8 @@ public:
                                           const ObjectCache &cache, Timed timed) const = 0;
 };
 
-// The image for an instruction set (CPU/InstructionSet.h), and that for a GPU architecture (GPU/PTX.h). Throw Error for
-// an unknown name. With `checkBounds`, the machine code checks each memory access.
+// The image for an instruction set (CPU/InstructionSet.h), and that for a GPU architecture (MachineCode/PTX.h). Throw
+// Error for an unknown name. With `checkBounds`, the machine code checks each memory access.
 std::unique_ptr<Image> cpuImage(const std::string &name, DType type, bool checkBounds = false);
 std::unique_ptr<Image> gpuImage(const std::string &name);
 // Whether this is a GPU architecture.

@@ -1,8 +1,9 @@
-// A cache of kernels' objects, in a folder.
+// A cache of kernels' machine code, in a folder.
 #pragma once
 
-#include "MachineCode/ObjectFile.h"
+#include "ObjectFile.h"
 #include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringRef.h"
 #include <cstdint>
 #include <optional>
@@ -13,7 +14,8 @@ namespace xfc {
 // An object's key covers everything that determines its bytes: the kernel's code as the backend emits it, the passes
 // that lower it, the target machine, and the code generator. Models that share a kernel's shape therefore share its
 // object, whatever else their executables contain, a change of a model costs only the kernels that it changes, and a
-// change of the compiler only those that it emits or compiles differently. Several processes may use a folder at the
+// change of the compiler only those that it emits or compiles differently. PTX and cubins, which hold all kernels of a
+// model for a GPU, are kept in the same way. Several processes may use a folder at the
 // same time, and its files may be removed at any time.
 class ObjectCache {
 public:
@@ -27,6 +29,8 @@ public:
   std::optional<ObjectFile> find(const std::string &key) const;
   // Throws Error with the system's reason.
   void keep(const std::string &key, const ObjectFile &object) const;
+  // The object of these parts: from the cache, or else made and kept. Throws Error as keep() does.
+  ObjectFile findOr(llvm::ArrayRef<llvm::StringRef> parts, llvm::function_ref<ObjectFile()> make) const;
   // Removes objects that were not used for a week, and the least recently used ones beyond 1 GiB; looks for them once
   // in 20 minutes at most.
   void prune() const;

@@ -1,6 +1,6 @@
 // Turns kernels for a GPU into PTX text, and PTX into cubins.
 #include "PTX.h"
-#include "MachineCode/MachineCode.h"
+#include "MachineCode.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "support/Error.h"
 #include "support/Files.h"
@@ -102,14 +102,29 @@ std::optional<std::string> findPtxas() {
   return std::nullopt;
 }
 
+// Runs ptxas with these arguments, and all that it says going to a file. Whether it succeeded, and if not, why.
+static bool run(const std::string &ptxas, llvm::ArrayRef<llvm::StringRef> arguments, const std::string &messages,
+                std::string &reason) {
+  llvm::SmallVector<llvm::StringRef> words = {ptxas};
+  words.append(arguments.begin(), arguments.end());
+  return llvm::sys::ExecuteAndWait(ptxas, words, std::nullopt, {std::nullopt, messages, messages}, 0, 0, &reason) == 0;
+}
+
+std::string versionOf(const std::string &ptxas) {
+  const TemporaryFolder folder("ptxas");
+  const std::string messages = folder.file("messages");
+  std::string reason;
+  if (!run(ptxas, {"--version"}, messages, reason))
+    throw Error("compile: " + ptxas + " cannot be run: " + reason + readFile(messages));
+  return readFile(messages);
+}
+
 std::vector<uint8_t> assemble(const std::string &ptxas, const std::string &ptx, const Architecture &architecture) {
   const TemporaryFolder folder("ptxas");
   const std::string text = folder.file("text"), cubin = folder.file("cubin"), messages = folder.file("messages");
   writeFile(text, ptx);
-  const std::string arch = "-arch=" + architecture.name;
-  llvm::StringRef arguments[] = {ptxas, arch, "-o", cubin, text};
   std::string reason;
-  if (llvm::sys::ExecuteAndWait(ptxas, arguments, std::nullopt, {std::nullopt, messages, messages}, 0, 0, &reason))
+  if (!run(ptxas, {"-arch=" + architecture.name, "-o", cubin, text}, messages, reason))
     throw Error("compile: " + ptxas + " rejected the generated PTX for " + architecture.name + ": " + reason +
                 readFile(messages));
   const MappedFile assembled(cubin);

@@ -1,6 +1,6 @@
-// A cache of kernels' objects, in a folder.
+// A cache of kernels' machine code, in a folder.
 #include "ObjectCache.h"
-#include "MachineCode/Version.h"
+#include "Version.h"
 #include "support/Checksum.h"
 #include "support/Error.h"
 #include "support/Files.h"
@@ -57,6 +57,17 @@ std::optional<ObjectFile> ObjectCache::find(const std::string &key) const {
 void ObjectCache::keep(const std::string &key, const ObjectFile &object) const {
   const std::string_view bytes(object.data(), object.size());
   writeFile(fileOf(key), std::string(bytes) + checksumOf(bytes));
+}
+
+ObjectFile ObjectCache::findOr(llvm::ArrayRef<llvm::StringRef> parts, llvm::function_ref<ObjectFile()> make) const {
+  if (!*this)
+    return make();
+  const std::string key = keyOf(parts);
+  if (std::optional<ObjectFile> found = find(key))
+    return std::move(*found);
+  ObjectFile made = make();
+  keep(key, made);
+  return made;
 }
 
 void ObjectCache::prune() const {
