@@ -4,20 +4,21 @@
 #include "CPU/Matrix.h"
 #include "Code.h"
 #include "MachineCode/MachineCode.h"
+#include "MachineCode/X86.h"
 #include "Plain/Plain.h"
 #include "TileEmulator.h"
 #include "device/cpu/Features.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Pass/PassManager.h"
-#include "mlir/Target/LLVMIR/Export.h"
 #include "llvm/Analysis/VectorUtils.h"
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/InstIterator.h"
 #include "llvm/IR/IntrinsicInst.h"
 #include "llvm/IR/IntrinsicsX86.h"
-#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/TargetSelect.h"
+#include "llvm/Target/TargetMachine.h"
 #include "llvm/TargetParser/Host.h"
 #include <iostream>
 #include <mutex>
@@ -130,69 +131,67 @@ void replaceMissing(llvm::Module &module, const llvm::StringMap<bool> &has) {
     replaceTruncations(module);
 }
 
-// Compiles kernels given in the LLVM dialect; `features` are additional ones. Code in forms that this CPU does not have
-// is `foreign`: optimizing the replacements of its wide vectors would take several times as long as running the test.
-std::unique_ptr<llvm::orc::LLJIT> compile(ModuleOp kernels, const std::string &features, bool foreign) {
+// The machine that executes the tests, with additional features.
+std::unique_ptr<llvm::TargetMachine> hostMachine(const std::vector<std::string> &features, bool foreign) {
   static std::once_flag once;
   std::call_once(once, [] {
     registerTranslations(context());
     llvm::InitializeNativeTarget();
     llvm::InitializeNativeTargetAsmPrinter();
   });
-  auto llvmContext = std::make_unique<llvm::LLVMContext>();
-  auto module = translateModuleToLLVMIR(kernels, *llvmContext);
-  if (!module)
-    throw std::runtime_error("translation failed");
   auto builder = llvm::cantFail(llvm::orc::JITTargetMachineBuilder::detectHost());
-  if (foreign)
-    builder.setCodeGenOptLevel(llvm::CodeGenOptLevel::None);
-  auto machine = llvm::cantFail(builder.createTargetMachine());
-  module->setDataLayout(machine->createDataLayout());
-  module->setTargetTriple(machine->getTargetTriple());
+  builder.addFeatures(features);
+  builder.setRelocationModel(llvm::Reloc::PIC_);
+  builder.setCodeGenOptLevel(foreign ? llvm::CodeGenOptLevel::None : llvm::CodeGenOptLevel::Aggressive);
+  return llvm::cantFail(builder.createTargetMachine());
+}
+
+// Compiles kernels given in the LLVM dialect. Code in forms that this CPU does not have is `foreign`: optimizing the
+// replacements of its wide vectors would take several times as long as running the test. All other code takes the
+// passes that it takes in an executable.
+ObjectFile compile(ModuleOp kernels, llvm::TargetMachine &machine, bool foreign) {
+  llvm::LLVMContext llvmContext;
+  std::unique_ptr<llvm::Module> module = translate(kernels, llvmContext, machine);
   for (llvm::Function &function : *module) {
-    function.addFnAttr("target-cpu", machine->getTargetCPU());
-    function.addFnAttr("target-features", machine->getTargetFeatureString().str() + features);
+    function.addFnAttr("target-cpu", machine.getTargetCPU());
+    function.addFnAttr("target-features", machine.getTargetFeatureString());
   }
   replaceMissing(*module, llvm::sys::getHostCPUFeatures());
-  llvm::PipelineTuningOptions tuning;
-  tuning.LoopUnrolling = tuning.LoopVectorization = tuning.SLPVectorization = false;
-  llvm::PassBuilder pass(machine.get(), tuning);
-  llvm::LoopAnalysisManager lam;
-  llvm::FunctionAnalysisManager fam;
-  llvm::CGSCCAnalysisManager cam;
-  llvm::ModuleAnalysisManager mam;
-  pass.registerModuleAnalyses(mam);
-  pass.registerCGSCCAnalyses(cam);
-  pass.registerFunctionAnalyses(fam);
-  pass.registerLoopAnalyses(lam);
-  pass.crossRegisterProxies(lam, fam, cam, mam);
   if (foreign)
-    pass.buildO0DefaultPipeline(llvm::OptimizationLevel::O0).run(*module, mam);
+    optimize(*module, machine, "default<O0>");
   else
-    pass.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(*module, mam);
-  auto jit = llvm::cantFail(llvm::orc::LLJITBuilder().setJITTargetMachineBuilder(std::move(builder)).create());
-  llvm::cantFail(jit->addIRModule({std::move(module), std::move(llvmContext)}));
-  return jit;
+    optimizeKernels(*module, machine);
+  const llvm::SmallVector<char, 0> object = emit(*module, machine, llvm::CodeGenFileType::ObjectFile);
+  return {object.begin(), object.end()};
 }
 
 class CPUCode : public Code {
 public:
   CPUCode(Operation *op, Type element, const Options &options) {
     OwningOpRef<ModuleOp> kernels = ModuleOp::create(UnknownLoc::get(&context()));
+    PassManager lowering(&context());
     if (options.device == Device::Plain) {
       emitPlain(*kernels, op, "kernel");
-      PassManager manager(&context());
-      addPlainLowering(manager);
-      runLowering(manager, *kernels);
+      addPlainLowering(lowering);
     } else {
       emit(*kernels, op, element, options);
-      lowerToLLVM(*kernels);
+      addLoweringToLLVM(lowering);
     }
     const bool foreign =
         options.device != Device::Plain && !missingFeatures(InstructionSet::named(options.cpu).needed).empty();
-    const std::string features = featuresOf(options);
+    const std::vector<std::string> features = featuresOf(options);
     findsTiles = !features.empty() && options.evaluate;
-    jit = compile(*kernels, features, foreign);
+    const std::unique_ptr<llvm::TargetMachine> machine = hostMachine(features, foreign);
+    std::string passes;
+    llvm::raw_string_ostream stream(passes);
+    lowering.printAsTextualPipeline(stream);
+    const ObjectFile object = keptOr(
+        *kernels, {machine->getTargetCPU(), machine->getTargetFeatureString(), foreign ? "foreign" : "", passes}, [&] {
+          runLowering(lowering, *kernels);
+          return compile(*kernels, *machine, foreign);
+        });
+    jit = llvm::cantFail(llvm::orc::LLJITBuilder().create());
+    llvm::cantFail(jit->addObjectFile(llvm::MemoryBuffer::getMemBufferCopy({object.data(), object.size()}, "kernels")));
     auto find = [&](const std::string &name) { return llvm::cantFail(jit->lookup(name)).toPtr<xfc_kernel>(); };
     kernel = find("kernel");
     for (const Packing &packing : packings)
@@ -229,14 +228,14 @@ private:
   }
 
   // Tiles are the only extension that is compiled for any machine; says once who executes them.
-  static std::string featuresOf(const Options &options) {
+  static std::vector<std::string> featuresOf(const Options &options) {
     if (options.device == Device::Plain || !InstructionSet::named(options.cpu).amx)
-      return "";
+      return {};
     [[maybe_unused]] static const bool said = [] {
       std::cout << "tiles of AMX are executed by " << executorOf(prepareTiles()) << std::endl;
       return true;
     }();
-    return ",+amx-tile,+amx-bf16,+amx-int8";
+    return {"+amx-tile", "+amx-bf16", "+amx-int8"};
   }
 
   void emit(ModuleOp kernels, Operation *op, Type element, const Options &options) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "KernelTest.h"
+#include "MachineCode/ObjectFile.h"
 #include "plan/Plan.h"
 
 namespace xfc::test {
@@ -33,6 +34,12 @@ mlir::MLIRContext &context();
 // Throw std::runtime_error if the op has no kernel.
 std::unique_ptr<Code> compileForCPU(mlir::Operation *op, mlir::Type element, const Options &options);
 std::unique_ptr<Code> compileForGPU(mlir::Operation *op, const std::string &arch);
+
+// What `compile` makes of emitted kernels; `parts` is all else that this depends on. It is kept in the folder that the
+// environment variable XFC_TEST_CACHE names, if it is set, so that a change of the compiler costs only the kernels that
+// it emits or compiles differently.
+ObjectFile keptOr(mlir::ModuleOp kernels, llvm::ArrayRef<llvm::StringRef> parts,
+                  llvm::function_ref<ObjectFile()> compile);
 
 // Cache-line aligned memory with a guard pattern after `size` bytes.
 struct GuardedBytes {

@@ -76,7 +76,11 @@ public:
                                          "pack" + std::to_string(i), *code));
         packings.push_back({i, packs.back().bytes});
       }
-    program = &device.load(gpu::emitPTX(*code, architecture));
+    const ObjectFile ptx = keptOr(*code, {arch}, [&] {
+      const std::string text = gpu::emitPTX(*code, architecture);
+      return ObjectFile(text.begin(), text.end());
+    });
+    program = &device.load({ptx.begin(), ptx.end()});
   }
 
   void pack(size_t packing, Block weight, Block packed) override {

@@ -5,6 +5,7 @@
 #include "Codegen/Elementwise.h"
 #include "Dialect/Values.h"
 #include "GPU/GPU.h"
+#include "MachineCode/ObjectCache.h"
 #include "Plain/Plain.h"
 #include "TileEmulator.h"
 #include "device/cpu/Features.h"
@@ -20,7 +21,11 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/Parser/Parser.h"
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <map>
+#include <memory>
+#include <sstream>
 
 using namespace mlir;
 
@@ -132,6 +137,21 @@ MLIRContext &context() {
     return made;
   }();
   return *context;
+}
+
+ObjectFile keptOr(ModuleOp kernels, llvm::ArrayRef<llvm::StringRef> parts, llvm::function_ref<ObjectFile()> compile) {
+  static const ObjectCache cache = [] {
+    const char *folder = std::getenv("XFC_TEST_CACHE");
+    ObjectCache opened(folder ? folder : "");
+    opened.prune();
+    return opened;
+  }();
+  std::string text;
+  if (cache)
+    llvm::raw_string_ostream(text) << kernels;
+  llvm::SmallVector<llvm::StringRef> all = {XFC_KERNEL_COMPILERS, text};
+  all.append(parts.begin(), parts.end());
+  return cache.findOr(all, compile);
 }
 
 std::function<void(int64_t, Tensor &)> setTarget(int64_t labels, int64_t smoothing) {
@@ -267,6 +287,21 @@ std::vector<std::string> split(const std::string &list) {
   return parts;
 }
 
+// The code of an op, given with its text. A test runs it with several strides, in place, and on several batches and
+// operands, none of which the code depends on: it is compiled once for all of them.
+std::shared_ptr<Code> codeOf(Operation *op, const std::string &text, Type element, const Options &options) {
+  static std::map<std::string, std::shared_ptr<Code>> compiled;
+  std::ostringstream key;
+  key << text << static_cast<int>(options.device) << ' ' << options.cpu << ' ' << options.arch << ' '
+      << options.evaluate;
+  for (const PackedWeight &weight : options.weights)
+    key << ' ' << weight.offset << ' ' << weight.rows << ' ' << weight.columns;
+  std::shared_ptr<Code> &code = compiled[key.str()];
+  if (!code)
+    code = options.device == Device::GPU ? compileForGPU(op, options.arch) : compileForCPU(op, element, options);
+  return code;
+}
+
 } // namespace
 
 struct CompiledOp::State {
@@ -274,7 +309,7 @@ struct CompiledOp::State {
   Options options;
   OwningOpRef<ModuleOp> module = {};
   Operation *op = nullptr;
-  std::unique_ptr<Code> code = {};
+  std::shared_ptr<Code> code = {};
 
   bool used(size_t result) const { return !op->getResult(result).use_empty(); }
 };
@@ -315,7 +350,7 @@ CompiledOp::CompiledOp(const std::string &body, const std::vector<std::string> &
   if (!element)
     element = Float32Type::get(&context());
 
-  state->code = options.device == Device::GPU ? compileForGPU(op, options.arch) : compileForCPU(op, element, options);
+  state->code = codeOf(op, text, element, options);
 }
 
 CompiledOp::~CompiledOp() = default;
