@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import zipfile
 
 SOURCES = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -158,6 +159,7 @@ def check_root(root, wheel_of):
 
 
 def check_wheel(wheel, folder):
+    begin = time.monotonic()
     venv, home = folder / "venv", folder / "home"
     for old in (venv, home):
         shutil.rmtree(old, ignore_errors=True)
@@ -171,6 +173,9 @@ def check_wheel(wheel, folder):
     shutil.copytree(TEXT, work)
     steps = "\n".join(line for line in FIRST_STEPS.splitlines() if not line.startswith("for tool"))
     run("sh", "-c", steps.format(work=work, cache=CACHE, xfc="xfc", trained=TRAINED), env=environment)
+    seconds = time.monotonic() - begin
+    print(f"from the wheel to a translation of a model that was trained there: {seconds:.0f} s")
+    assert seconds < 120, "that takes more than two minutes"
     print(run(python, pathlib.Path(__file__).with_name("check_module.py"), work, env=environment), end="")
     pip = (sys.executable, "-m", "pip", "install", "--no-index", "--only-binary=:all:", "--target", folder / "nowhere")
     fails("is not a supported wheel on this platform", *pip, "--platform", "manylinux_2_31_x86_64", wheel)
