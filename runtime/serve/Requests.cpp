@@ -170,7 +170,9 @@ TranslationRequest readTranslate(std::string_view contentType, std::string_view 
     } else if (name != "q" && name != "source" && name != "target" && name != "api_key" && !value.is_null()) {
       std::string flag = name;
       std::ranges::replace(flag, '_', '-');
-      request.options.push_back("--" + flag + "=" + wordOf(name, value));
+      const bool isListOfLists = value.is_array() && !value.empty() && value.front().is_array();
+      for (const Fields &one : isListOfLists ? value : Fields::array({value}))
+        request.options.push_back("--" + flag + "=" + wordOf(name, one));
     }
   for (const std::string &text : request.texts)
     if (text.find('\n') != std::string::npos)

@@ -84,13 +84,14 @@ TEST(Requests, EveryOptionOfASearchIsAWord) {
   const TranslationRequest request = readTranslate(
       json,
       R"({"q": ["a", "b"], "prefix": ["x", ""], "stream": true, "beam": 4, "length_penalty": 0.5, "sample": true,
-          "early_stopping": "never", "suppress": [5, "▁the"], "seed": 18446744073709551615, "min_length": null})");
+          "early_stopping": "never", "suppress": [5, "▁the"], "bad_sequences": [[4, 5], ["a"]], "seed": 18446744073709551615, "min_length": null})");
   EXPECT_EQ(request.prefixes, (Words{"x", ""}));
   EXPECT_TRUE(request.stream);
   Words options = request.options;
   std::sort(options.begin(), options.end());
-  EXPECT_EQ(options, (Words{"--beam=4", "--early-stopping=never", "--length-penalty=0.5", "--sample=true",
-                            "--seed=18446744073709551615", "--suppress=5 ▁the"}));
+  EXPECT_EQ(options,
+            (Words{"--bad-sequences=4 5", "--bad-sequences=a", "--beam=4", "--early-stopping=never",
+                   "--length-penalty=0.5", "--sample=true", "--seed=18446744073709551615", "--suppress=5 ▁the"}));
 }
 
 TEST(Requests, OurRefusals) {
