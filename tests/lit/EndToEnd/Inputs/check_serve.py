@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -264,6 +265,38 @@ def check_limits():
     print("keys, the queue, sizes and idle connections are limited")
 
 
+def check_idle():
+    """Ten thousand connections on which nothing comes, or half a request, as far as descriptors allow, take memory but no time, and leave."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = before[1] if before[1] != resource.RLIM_INFINITY else 20000
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 20000), before[1]))
+    server = Server("--model", folder / "run")
+    count = min(10000, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 200)
+
+    def held(what):
+        with open(f"/proc/{server.process.pid}/status") as status:
+            return next(int(line.split()[1]) for line in status if line.startswith(what)) * 1024
+
+    def answers():
+        begin = time.monotonic()
+        answer = server.post("/v1/translate", {"q": lines[0]})
+        assert time.monotonic() - begin < 5, time.monotonic() - begin
+        return answer
+
+    expected, memory, descriptors = answers(), held("VmRSS:"), len(os.listdir(f"/proc/{server.process.pid}/fd"))
+    idle = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(count)]
+    for half in idle[::2]:
+        half.sendall(b"POST /v1/translate HTTP/1.1\r\nHost: x\r\nContent-Le")
+    assert answers() == expected
+    assert held("VmRSS:") - memory < count * 10000, (memory, held("VmRSS:"))
+    for connection in idle:
+        connection.close()
+    server.until("the connections are closed", lambda: len(os.listdir(f"/proc/{server.process.pid}/fd")) <= descriptors + 1)
+    assert answers() == expected
+    server.end()
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
 def check_leaving(server):
     """Whoever goes frees his places: thousands of long lines would take minutes."""
     before = server.metric("xfc_sentences_total")
@@ -376,7 +409,7 @@ for check in (check_answers, check_libretranslate, check_refusals, check_leaving
     begin = time.monotonic()
     check(server)
     print(f"  {check.__name__}: {time.monotonic() - begin:.1f} s", file=sys.stderr)
-for check in (check_limits, check_reload, check_several):
+for check in (check_limits, check_idle, check_reload, check_several):
     begin = time.monotonic()
     check()
     print(f"  {check.__name__}: {time.monotonic() - begin:.1f} s", file=sys.stderr)
