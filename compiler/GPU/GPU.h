@@ -17,7 +17,7 @@ public:
 
   std::string name() const override { return architecture.name; }
   void addDialects(mlir::DialectRegistry &registry) const override;
-  bool takesNarrowRows() const override { return true; }
+  bool takesNarrowRows(mlir::Operation *, unsigned) const override { return true; }
   std::string variant(mlir::Operation *op) const override;
   KernelInfo emit(mlir::Operation *op, llvm::StringRef name, mlir::ModuleOp code) const override;
   KernelInfo emitMerge(mlir::Operation *op, llvm::StringRef name, mlir::ModuleOp code) const override;

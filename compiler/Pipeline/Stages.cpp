@@ -180,6 +180,9 @@ void registerPipelines() {
   registerScheduling("xfc-schedule",
                      "From the output of --xfc-differentiate-pipeline to `xfc compile --emit scheduled`",
                      addSchedulingPasses);
+  registerScheduling(
+      "xfc-types", "Only the types of rows that a target stores (xfc-assign-types)",
+      [](OpPassManager &manager, const Backend &backend) { manager.addPass(createAssignTypes(backend)); });
   registerScheduling("xfc-kernels", "Only the kernels of the functions' ops, with their code", addKernelPasses);
 }
 

@@ -21,8 +21,6 @@ struct AssignTypes : impl::AssignTypesBase<AssignTypes> {
   explicit AssignTypes(const Backend &backend) : backend(&backend) {}
 
   void runOnOperation() override {
-    if (!backend->takesNarrowRows())
-      return;
     for (auto function : getOperation().getOps<func::FuncOp>())
       if (multipliesInBF16(function) && !isDecodingStep(&function.getBody().front().front()))
         narrow(function);
@@ -37,15 +35,15 @@ private:
         .wasInterrupted();
   }
 
-  static bool takesNarrow(Operation *op, unsigned buffer) {
+  bool takesNarrow(Operation *op, unsigned buffer) const {
     if (isa<ViewOpInterface>(op))
       return true;
     auto kernel = dyn_cast<KernelOpInterface>(op);
-    return kernel && !kernel.staysWide(buffer);
+    return kernel && !kernel.staysWide(buffer) && backend->takesNarrowRows(op, buffer);
   }
 
   // Whether the value's type may change, as far as its maker and its readers are concerned.
-  static bool mayBeNarrow(OpResult value) {
+  bool mayBeNarrow(OpResult value) const {
     auto rows = dyn_cast<RowsType>(value.getType());
     return rows && rows.getElementType().isF32() && rows.getFeatures() % featuresOfPiece == 0 &&
            takesNarrow(value.getOwner(), value.getOwner()->getNumOperands() + value.getResultNumber()) &&

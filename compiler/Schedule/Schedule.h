@@ -36,8 +36,9 @@ public:
   virtual std::string name() const = 0;
   // Adds the dialects and the interfaces of ops that emitting needs.
   virtual void addDialects(mlir::DialectRegistry & /*registry*/) const {}
-  // Whether the target's kernels read and write rows of bf16, but for those that stay wide (KernelOpInterface).
-  virtual bool takesNarrowRows() const { return false; }
+  // Whether the kernel of `op` reads or writes a buffer (its operands in order, then its results) as rows of bf16.
+  // Those that stay wide for every target (KernelOpInterface) are not asked for.
+  virtual bool takesNarrowRows(mlir::Operation * /*op*/, unsigned /*buffer*/) const { return false; }
   // A suffix that distinguishes the kernel of `op` from kernels of other ops with the same key, and that becomes part
   // of its name. Usually empty.
   virtual std::string variant(mlir::Operation * /*op*/) const { return {}; }
