@@ -18,10 +18,14 @@ public:
 private:
   void clearKeys(HeadOfSequence &at);
   void head(HeadOfSequence &at);
+  void queriesOfManyKeys(HeadOfSequence &at);
   void clearScratch(const View &data, int64_t width, Value count);
   void packKeys(HeadOfSequence &at, Value start, Value count);
+  std::pair<Value, Value> seenKeys(HeadOfSequence &at, Value query, Value rows, Value start);
   void queryStep(HeadOfSequence &at, Value query, Value rows, Value start, Value count);
-  void gradientRow(HeadOfSequence &at, Value firstQuery, Value r, Value start, Value count);
+  void storeQueries(HeadOfSequence &at, Value query, Value rows, bool accumulate);
+  void scoreGradients(HeadOfSequence &at, Value query, Value rows, Value start, Value count, bool sumsBias);
+  void gradientRow(HeadOfSequence &at, Value firstQuery, Value r, Value start, Value count, bool sumsBias);
   View area(int64_t elements) {
     View begin = k.scratch + size;
     size += (elements + 31) / 32 * 32;
@@ -35,6 +39,8 @@ private:
   int64_t keyStride, valueStride, pairStride;
   double scale, rate;
   bool wantsQ, wantsK, wantsV, wantsBias;
+  // A dq that is stored in a narrower type than is computed in cannot be summed there.
+  bool narrowQ;
   const BufferIndex dOutput, q, key, value, output, lse;
   int64_t size = 0; // elements of scratch
   View probabilities, gradients, dQueries, dKeys, dValues, factors;
@@ -54,6 +60,7 @@ AttentionGradKernel::AttentionGradKernel(KernelBuilder &k, AttentionGradOp op)
   scale = op.getScale().convertToDouble();
   rate = op.getRate().convertToDouble();
   wantsQ = !op.getDq().use_empty();
+  narrowQ = wantsQ && BufferIndex(op.getDq()).element() != k.element;
   wantsK = !op.getDk().use_empty();
   wantsV = !op.getDv().use_empty();
   wantsBias = op.getDbias() && !op.getDbias().use_empty();
@@ -111,7 +118,6 @@ void AttentionGradKernel::head(HeadOfSequence &at) {
   // dq accumulates over the blocks of keys.
   if (wantsQ)
     tiles.zeroOut(at.rows(k, op.getDq(), keyDim, at.firstQuery), at.queries, keyDim);
-  Value zero = k.index(0);
   k.loop(0, at.keys, gradKeyBlock, [&](Value j) {
     Value all = k.min(gradKeyBlock, k.sub(at.keys, j));
     packKeys(at, j, all);
@@ -119,12 +125,8 @@ void AttentionGradKernel::head(HeadOfSequence &at) {
     clearScratch(dValues, valueStride, all);
     k.loop(0, at.queries, gradQueryBlock, [&](Value i) {
       Value rows = k.min(gradQueryBlock, k.sub(at.queries, i));
-      Value count = k.min(gradKeyBlock, k.sub(at.largestLimit(k, i, rows), j)), any = k.less(0, count);
-      if (at.reach) {
-        Value end = k.add(j, gradKeyBlock);
-        any = k.both(any, k.less(at.first(k, i, zero), end));
-      }
-      k.when(any, [&] { queryStep(at, i, rows, j, count); });
+      auto [count, any] = seenKeys(at, i, rows, j);
+      k.when(any, [&, count = count] { queryStep(at, i, rows, j, count); });
     });
     const bool add = sharing > 1;
     if (wantsK)
@@ -134,6 +136,36 @@ void AttentionGradKernel::head(HeadOfSequence &at) {
   });
   if (biasSums)
     biasSums->copyOut(op.getDbias());
+  if (narrowQ)
+    k.when(k.less(gradKeyBlock, at.keys), [&] { queriesOfManyKeys(at); });
+}
+
+// How many keys of the block from `start` on a block of queries sees, and whether it sees any.
+std::pair<Value, Value> AttentionGradKernel::seenKeys(HeadOfSequence &at, Value query, Value rows, Value start) {
+  Value count = k.min(gradKeyBlock, k.sub(at.largestLimit(k, query, rows), start)), any = k.less(0, count);
+  if (at.reach) {
+    Value end = k.add(start, gradKeyBlock), first = at.first(k, query, k.index(0));
+    any = k.both(any, k.less(first, end));
+  }
+  return {count, any};
+}
+
+// A second walk for the dq that a walk over blocks of keys would round once for each: here a block of queries meets all
+// keys, for which the gradients of the scores are computed again. The keys of most sequences fit in one block.
+void AttentionGradKernel::queriesOfManyKeys(HeadOfSequence &at) {
+  k.loop(0, at.queries, gradQueryBlock, [&](Value i) {
+    Value rows = k.min(gradQueryBlock, k.sub(at.queries, i));
+    clearScratch(dQueries, keyStride, rows);
+    k.loop(0, at.keys, gradKeyBlock, [&](Value j) {
+      auto [count, any] = seenKeys(at, i, rows, j);
+      k.when(any, [&, count = count] {
+        packKeys(at, j, k.min(gradKeyBlock, k.sub(at.keys, j)));
+        scoreGradients(at, i, rows, j, count, /*sumsBias=*/false);
+        tiles.product(gradients, false, keys, dQueries, rows, keyStride / k.lanes(), count, true);
+      });
+    });
+    storeQueries(at, i, rows, /*accumulate=*/false);
+  });
 }
 
 void AttentionGradKernel::clearScratch(const View &data, int64_t width, Value count) {
@@ -150,15 +182,29 @@ void AttentionGradKernel::packKeys(HeadOfSequence &at, Value start, Value count)
   tiles.round(valuesTransposed, valueDim, tiles.vectorsOf(count));
 }
 
-// Processes a block of `rows` queries from `query` on, against `count` keys from `start` on.
-void AttentionGradKernel::queryStep(HeadOfSequence &at, Value query, Value rows, Value start, Value count) {
+// Computes what gradientRow makes of a block of `rows` queries from `query` on and `count` keys from `start` on.
+void AttentionGradKernel::scoreGradients(HeadOfSequence &at, Value query, Value rows, Value start, Value count,
+                                         bool sumsBias) {
   Value firstRow = k.add(at.firstQuery, query), vectors = tiles.vectorsOf(count);
-  const int64_t keyVectors = keyStride / k.lanes(), valueVectors = valueStride / k.lanes();
   tiles.copyIn(queries.rows, at.rows(k, q, keyDim, firstRow), rows, keyDim, scale);
   tiles.copyIn(dOutputs.rows, at.rows(k, dOutput, valueDim, firstRow), rows, valueDim);
   tiles.product(queries.rows, false, keysTransposed, probabilities, rows, vectors, keyDim, false);
   tiles.product(dOutputs.rows, false, valuesTransposed, gradients, rows, vectors, valueDim, false);
-  k.loop(0, rows, 1, [&](Value r) { gradientRow(at, query, r, start, count); });
+  k.loop(0, rows, 1, [&](Value r) { gradientRow(at, query, r, start, count, sumsBias); });
+}
+
+// dq = scale * dQueries, or dq += it.
+void AttentionGradKernel::storeQueries(HeadOfSequence &at, Value query, Value rows, bool accumulate) {
+  Value factor = k.scalar(scale);
+  tiles.copyOut(
+      at.rows(k, op.getDq(), keyDim, k.add(at.firstQuery, query)), dQueries, rows, keyDim,
+      [&](Value) { return factor; }, accumulate);
+}
+
+// Processes a block of queries against a block of keys.
+void AttentionGradKernel::queryStep(HeadOfSequence &at, Value query, Value rows, Value start, Value count) {
+  const int64_t keyVectors = keyStride / k.lanes(), valueVectors = valueStride / k.lanes();
+  scoreGradients(at, query, rows, start, count, wantsBias);
   if (wantsV) {
     tiles.round(dOutputs, rows, valueVectors);
     tiles.product(probabilities, true, dOutputs, dValues, count, valueVectors, rows, true);
@@ -167,18 +213,20 @@ void AttentionGradKernel::queryStep(HeadOfSequence &at, Value query, Value rows,
     tiles.round(queries, rows, keyVectors);
     tiles.product(gradients, true, queries, dKeys, count, keyVectors, rows, true);
   }
-  if (wantsQ) {
+  auto addToQueries = [&] {
     tiles.product(gradients, false, keys, dQueries, rows, keyVectors, count, false);
-    Value factor = k.scalar(scale);
-    tiles.copyOut(
-        at.rows(k, op.getDq(), keyDim, firstRow), dQueries, rows, keyDim, [&](Value) { return factor; },
-        /*accumulate=*/true);
-  }
+    storeQueries(at, query, rows, /*accumulate=*/true);
+  };
+  if (narrowQ)
+    k.when(k.less(at.keys, gradKeyBlock + 1), addToQueries);
+  else if (wantsQ)
+    addToQueries();
 }
 
 // With the scores s, dp = do v^T, p = exp(s - lse) and the dropout factor m: the scores become p m, the gradients
 // p (m dp - do o). Both are 0 where the query does not see the key.
-void AttentionGradKernel::gradientRow(HeadOfSequence &at, Value firstQuery, Value r, Value start, Value count) {
+void AttentionGradKernel::gradientRow(HeadOfSequence &at, Value firstQuery, Value r, Value start, Value count,
+                                      bool sumsBias) {
   KernelBuilder::SumLanes wide(k);
   const int64_t lanes = k.lanes();
   Value query = k.add(firstQuery, r), row = k.add(at.firstQuery, query), zero = k.index(0);
@@ -211,7 +259,7 @@ void AttentionGradKernel::gradientRow(HeadOfSequence &at, Value firstQuery, Valu
     k.store(dropped, pAt);
     k.store(seen(k.mulf(p, k.subf(g, inner))), gAt);
   });
-  if (wantsBias)
+  if (sumsBias)
     biasSums->addFrom(gRow, query, start, count);
 }
 

@@ -23,6 +23,14 @@ void CPUBackend::addDialects(DialectRegistry &registry) const {
                   vector::VectorDialect>();
 }
 
+// Gradients of keys and values that several heads share are summed, head by head, where they are stored.
+bool CPUBackend::takesNarrowRows(Operation *op, unsigned buffer) const {
+  auto attention = dyn_cast<AttentionGradOp>(op);
+  const bool sums = attention && buffer > op->getNumOperands() &&
+                    attention.getKeyHeads() < static_cast<int64_t>(attention.getHeads());
+  return set.amx && !sums;
+}
+
 Backend::KernelInfo CPUBackend::emit(Operation *op, llvm::StringRef name, ModuleOp code) const {
   KernelBuilder builder(code, set, elementType(code.getContext(), type));
   std::optional<KernelInfo> info;

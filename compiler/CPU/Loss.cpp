@@ -55,13 +55,14 @@ Value rowLargest(KernelBuilder &k, const View &row, int64_t width) {
       [&](int64_t, Value x, Value y) { return k.maxf(x, y); })[0]);
 }
 
-// The sum of exp(x - maximum) over a row; with `keep`, the exponentials overwrite the row.
-Value sumOfExponentials(KernelBuilder &k, const View &row, int64_t width, Value maximum, bool keep) {
+// The sum of exp(x - maximum) over a row; the exponentials are kept in another row, which may be the same, if one is
+// given.
+Value sumOfExponentials(KernelBuilder &k, const View &row, int64_t width, Value maximum, const View &kept) {
   Value reference = k.broadcast(maximum);
   return rowTotal(k, row, width, k.splat(lowest), [&](Value f, int64_t used, Value x) {
     Value e = k.exp(k.subf(x, reference));
-    if (keep)
-      k.storePart(e, row + f, used);
+    if (kept)
+      k.storePart(e, kept + f, used);
     return e;
   });
 }
@@ -69,7 +70,7 @@ Value sumOfExponentials(KernelBuilder &k, const View &row, int64_t width, Value 
 // maximum + log(sum of exp(x - maximum)) of a row.
 Value logSumExp(KernelBuilder &k, const View &row, int64_t width) {
   Value maximum = rowLargest(k, row, width);
-  return k.addf(maximum, k.log(sumOfExponentials(k, row, width, maximum, false)));
+  return k.addf(maximum, k.log(sumOfExponentials(k, row, width, maximum, {})));
 }
 
 Value rowSum(KernelBuilder &k, const View &row, int64_t width) {
@@ -84,8 +85,9 @@ Value emitLogSumExp(KernelBuilder &k, const View &row, int64_t width) {
 }
 
 RowLoss emitCrossEntropyRow(KernelBuilder &k, const View &logits, int64_t vocabulary, const RowTarget &target,
-                            Value dloss) {
-  KernelBuilder::SumLanes wide(k);
+                            Value dloss, const View &wide) {
+  KernelBuilder::SumLanes lanesOfSums(k);
+  const View gradient = !dloss ? View() : wide ? wide : logits;
   // The largest and the sum in one pass; lanes after the end of the row must affect neither.
   Value none = k.splat(lowest);
   const int64_t lanes = k.lanes();
@@ -99,8 +101,8 @@ RowLoss emitCrossEntropyRow(KernelBuilder &k, const View &logits, int64_t vocabu
   Value maximum = k.largest(both[0]), mean = k.mulf(k.sum(both[1]), 1.0 / vocabulary);
   Value known = k.less(-1, target.label), labelled = k.load(logits + k.max(target.label, 0)),
         weighted = target.weighted(k, [&](Value token) { return k.load(logits + token); });
-  Value sum = sumOfExponentials(k, logits, vocabulary, maximum, static_cast<bool>(dloss)),
-        lse = k.addf(maximum, k.log(sum)), zero = k.scalar(0);
+  Value sum = sumOfExponentials(k, logits, vocabulary, maximum, gradient), lse = k.addf(maximum, k.log(sum)),
+        zero = k.scalar(0);
   Value nll = k.select(known, k.subf(lse, labelled), zero);
   Value loss = k.select(known, target.loss(k, nll, k.subf(lse, mean), lse, weighted), zero);
   if (dloss)
@@ -110,13 +112,18 @@ RowLoss emitCrossEntropyRow(KernelBuilder &k, const View &logits, int64_t vocabu
           Value scale = k.broadcast(k.divf(target.timesSum(k, dloss), sum)),
                 spread = k.broadcast(k.mulf(dloss, k.mulf(target.even, -1.0 / vocabulary)));
           k.features(vocabulary, [&](Value f, int64_t used) {
-            View p = logits + f;
+            View p = gradient + f;
             k.storePart(k.fma(k.load(p, lanes), scale, spread), p, used);
           });
-          View address = logits + target.label;
+          View address = gradient + target.label;
           Value ofLabel = k.mulf(dloss, target.ofLabel);
           k.store(k.subf(k.load(address), ofLabel), address);
-          target.subtractOthers(k, dloss, logits);
+          target.subtractOthers(k, dloss, gradient);
+          if (wide)
+            k.features(vocabulary, [&](Value f, int64_t used) {
+              View place = logits + f;
+              k.storePart(k.load(wide + f, lanes), place, used);
+            });
         },
         [&] { k.features(vocabulary, [&](Value f, int64_t used) { k.storePart(0, logits + f, used); }); });
   return {loss, nll, lse};

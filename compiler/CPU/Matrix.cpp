@@ -25,29 +25,37 @@ struct Product {
   Tiling t;
   int64_t inner, columns; // K and N, in elements
   int64_t groups;         // per chunk, at most
-  bool copies;            // whether rows of x are copied to scratch in another form; otherwise they are read in place
-  View x, packed;         // rows of elements; panels of words
-  View a, c;              // in scratch: the copied rows, and the tiles of results
+  // Whether rows of x are copied to scratch in another form; otherwise they are read in place. Tiles read rows of bf16
+  // in place if these end with a tile, but for the last ones of a block, which do not fill the tiles' rows.
+  bool copies, copiesLast;
+  View x, packed; // rows of elements; panels of words
+  View a, c;      // in scratch: the copied rows, and the tiles of results
 
   Product(KernelBuilder &k, const Tiling &t, BufferIndex rows, BufferIndex weight, int64_t inner, int64_t columns,
           int64_t groups)
-      : k(k), t(t), inner(inner), columns(columns), groups(groups), copies(t.products != Products::Elements) {
+      : k(k), t(t), inner(inner), columns(columns), groups(groups),
+        copiesLast(t.products == Products::Tiles && rows.element().isBF16() && inner % (t.pair * Tiling::tile) == 0) {
+    copies = t.products != Products::Elements && !copiesLast;
     x = k.rowsOf(rows);
     packed = k.buffer(weight).as(k.element);
     a = k.scratch.inRows(t.stride);
-    c = (a + (copies ? t.block * t.stride : 0)).inRows(Tiling::group);
+    c = (a + copiedRows() * t.stride).inRows(Tiling::group);
   }
   int64_t tiles() const { return !t.whole && t.units(inner) > t.depth ? groups : 1; }
-  int64_t scratchBytes() const { return t.block * ((copies ? t.stride : 0) + tiles() * Tiling::group) * k.bytes(); }
+  int64_t copiedRows() const { return copies ? t.block : copiesLast ? t.rows : 0; }
+  int64_t scratchBytes() const { return (copiedRows() * t.stride + t.block * tiles() * Tiling::group) * k.bytes(); }
 
-  // Copies x[row + begin .. row + end)[at .. at + elements), if that is needed.
+  // Copies x[row + begin .. row + end)[at .. at + elements) to the rows of scratch from `begin` on.
   void copyRows(Value row, const Term &begin, Value end, const Term &at, int64_t elements) {
-    if (!copies)
-      return;
+    if (copies)
+      copyRows(row, begin, end, at, elements, begin);
+  }
+  void copyRows(Value row, const Term &begin, Value end, const Term &at, int64_t elements, const Term &to) {
     Value column = k.index(at);
+    View first = a.row(k.index(to));
     k.loop(begin, end, 1, [&](Value r) {
       View from = x(k.add(row, r), column);
-      copyLeft(k, t, from, a.row(r), elements);
+      copyLeft(k, t, from, first.row(k.sub(r, begin)), elements);
     });
   }
 
@@ -67,7 +75,7 @@ struct Product {
     const int64_t units = t.units(inner), last = (units - 1) / t.depth * t.depth;
     // While it is multiplied by the first panel, each tile of rows converts the next whole one. Rows of int8 cannot be
     // converted in parts, since their largest element determines their scale.
-    const bool convertsNext = t.products == Products::Tiles;
+    const bool convertsNext = t.products == Products::Tiles && copies && x.element == k.element;
     // Multiplies by a block of the inner dimension of a group of columns.
     auto multiply = [&](Value g, Value at, int64_t depth, Value accumulate, bool finish) {
       View tile = tiles() > 1 ? c + k.mul(k.sub(g, group), t.block * Tiling::group) : c;
@@ -86,10 +94,13 @@ struct Product {
         Value nextRow = finish || t.whole ? next : row;
         Value nextAt = t.whole ? k.mul(at, t.pair) : finish ? k.index(0) : k.mul(k.add(at, t.depth), t.pair);
         Value tilesBefore = k.mul(k.sub(g, group), t.fetchingTiles());
-        const FetchedRows rows(k, t, x(nextRow, nextAt), t.rowsAhead(inner * k.bytes()), t.depth * t.pair, tilesBefore,
-                               t.fetchingTiles(), depth, turns());
-        const View leftRows = t.whole ? a + at : copies ? a : x(row, at);
+        const int64_t bytes = KernelBuilder::bytesOf(x.element);
+        const FetchedRows rows(k, t, x(nextRow, nextAt), t.rowsAhead(inner * bytes), t.depth * t.pair * bytes,
+                               tilesBefore, t.fetchingTiles(), depth, turns());
+        const View leftRows = copiesLast ? asWords(k, x.row(row)) + at : t.whole ? a + at : copies ? a : x(row, at);
         Left left{leftRows, t.left, k.mul(leftRows.stride, t.rows)};
+        if (copiesLast)
+          left.last = a + at;
         if (convertsNext) {
           Value element = k.mul(at, t.pair);
           View from = x(k.add(row, t.rows), element);
@@ -132,10 +143,12 @@ struct Product {
     if (t.whole) {
       // If tiles convert the next ones, only the first tile of rows is copied here, and the last one if it is not
       // whole.
-      Value first = convertsNext ? k.min(t.rows, count) : count;
+      Value first = convertsNext ? k.min(t.rows, count) : count, whole = k.mul(k.div(count, t.rows), t.rows);
       copyRows(row, 0, first, 0, inner);
       if (convertsNext)
-        copyRows(row, k.max(first, k.mul(k.div(count, t.rows), t.rows)), count, 0, inner);
+        copyRows(row, k.max(first, whole), count, 0, inner);
+      if (copiesLast)
+        copyRows(row, whole, count, 0, inner, 0);
       k.loop(group, end, 1, [&](Value g) {
         eachBlock([&](Value at, int64_t depth, Value accumulate, bool finish) {
           multiply(g, at, depth, accumulate, finish);
@@ -294,7 +307,7 @@ namespace {
 // gradient overwrites them. The loss needs all logits of a row at once: unless they are `kept` as a result, they stay
 // in scratch.
 template <typename Op>
-Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide, bool kept,
+Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value result, bool kept,
                                    ArrayRef<std::pair<Value, Value RowLoss::*>> numbers,
                                    std::optional<BufferIndex> dloss) {
   RankedTensorType weight = op.getWeight().getType();
@@ -305,12 +318,14 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide, bool kep
   Value row = k.mul(k.chunk, block), count = k.min(block, k.sub(k.rowCount(), row));
   configureTiles(k, t, count);
   View bias = op.getBias() ? k.buffer(op.getBiasMutable()) : View(), logits;
+  const View inScratch = k.scratch + product.scratchBytes() / k.bytes();
   if (kept) {
-    Value stride = k.stride(wide), first = k.mul(row, stride);
-    logits = (k.buffer(wide) + first).inRows(stride);
+    Value stride = k.stride(result), first = k.mul(row, stride);
+    logits = (k.buffer(result) + first).inRows(stride);
   } else {
-    logits = (k.scratch + product.scratchBytes() / k.bytes()).inRows(vocabulary);
+    logits = inScratch.inRows(vocabulary);
   }
+  const bool narrow = logits.element != k.element;
   const bool copied = !t.whole && product.tiles() == 1;
   if (copied)
     product.copyRows(row, 0, count, 0, inner);
@@ -338,12 +353,14 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide, bool kep
     Value at = k.add(row, r);
     View from = logits.row(r);
     Value gradient = dloss ? k.load(k.rowOf(*dloss, at)) : Value();
-    RowLoss values = emitCrossEntropyRow(k, from, vocabulary, targets.of(at), gradient);
+    RowLoss values = emitCrossEntropyRow(k, from, vocabulary, targets.of(at), gradient, narrow ? inScratch : View());
     for (auto [result, value] : numbers)
       if (!result.use_empty())
         k.store(values.*value, k.rowOf(result, at));
   });
-  return {{Partition::Unit::Rows, block, 1}, product.scratchBytes() + (kept ? 0 : block * vocabulary * k.bytes())};
+  const int64_t rowsInScratch = !kept ? block : narrow ? 1 : 0;
+  return {{Partition::Unit::Rows, block, 1},
+          product.scratchBytes() + (rowsInScratch * vocabulary + (narrow ? k.lanes() : 0)) * k.bytes()};
 }
 
 } // namespace
@@ -580,11 +597,12 @@ static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGr
       Value nextBlock = k.add(row, depth), last = k.equal(p, k.sub(panels, 1));
       Value nextColumn = k.mul(k.add(p, 1), t.panel), nextPanel = k.select(last, i0, k.add(i0, nextColumn));
       auto ofBlock = [&](const View &from, int64_t columns) {
-        const int64_t most = tiled ? tiles : upTo(FetchedRows::tilesFor(k, t, depth, columns), tilePanels);
-        return FetchedRows(k, t, from, depth, columns, k.mul(p, most), most, t.depth, tilePanels);
+        const int64_t bytes = columns * KernelBuilder::bytesOf(from.element),
+                      most = tiled ? tiles : upTo(FetchedRows::tilesFor(t, depth, bytes), tilePanels);
+        return FetchedRows(k, t, from, depth, bytes, k.mul(p, most), most, t.depth, tilePanels);
       };
       const FetchedRows fetched[] = {packing ? FetchedRows(k, t, x(k.select(last, nextBlock, row), nextPanel), depth,
-                                                           t.panel, 0, tiles, t.depth, 1)
+                                                           t.panel * k.bytes(), 0, tiles, t.depth, 1)
                                              : ofBlock(x(nextBlock, i0), tileColumns),
                                      ofBlock(dy(nextBlock, o0), height)};
       Right right = packing ? Right{b.inRows(0), xFrom + k.mul(p, t.panel)} : Right{b.row(p).inRows(0)};

@@ -168,6 +168,11 @@ static Value addPairs(KernelBuilder &k, Value sum, Value x, Value y) {
       .getResult(0);
 }
 
+View asWords(KernelBuilder &k, const View &rows) {
+  const int64_t elements = k.bytes() / KernelBuilder::bytesOf(rows.element);
+  return elements == 1 ? rows : rows.as(k.element).inRows(k.div(k.index(rows.stride), elements));
+}
+
 void copyLeft(KernelBuilder &k, const Tiling &t, const View &from, const View &to, int64_t elements) {
   if (isInt8(t.products))
     return copyInt8Row(k, t, from, to, elements);
@@ -183,6 +188,10 @@ void copyLeft(KernelBuilder &k, const Tiling &t, const View &from, const View &t
     store(zeros, k.index(i));
 }
 
+// Rows of bf16 are rearranged as they are: the elements in memory, without a conversion, and 0 where there are none.
+static View stored(KernelBuilder &k, const View &p) { return p.element.isBF16() ? p.as(k.b.getI16Type()) : p; }
+static bool isStored(Value vector) { return getElementTypeOrSelf(vector.getType()).isInteger(16); }
+
 // Transposes 32 rows of 8 columns: each of 8 vectors begins with 4 of the rows, rounded, in its 4 parts of 128 bits,
 // and the words of pairs of vectors are interleaved within these parts until a vector has one column. Compared with a
 // transposition of 16 x 16 units this takes half of the shuffles between parts, which loads do instead, and none to
@@ -194,8 +203,10 @@ static SmallVector<Value> transposedPairs(KernelBuilder &k, llvm::function_ref<V
   };
   SmallVector<Value> columns;
   for (int64_t j = 0; j < 8; ++j) {
-    Value second = rowsOf(16 + j, 24 + j);
-    columns.push_back(roundedTogether(k, rowsOf(j, 8 + j), second));
+    Value first = rowsOf(j, 8 + j), second = rowsOf(16 + j, 24 + j);
+    columns.push_back(isStored(first) ? shuffled(
+                                            k, first, second, [](int64_t i) { return i; }, 32)
+                                      : roundedTogether(k, first, second));
   }
   for (int64_t bit = 4; bit > 0; bit /= 2)
     for (int64_t j = 0; j < 8; ++j)
@@ -212,7 +223,8 @@ static SmallVector<Value> transposedPairs(KernelBuilder &k, llvm::function_ref<V
 
 void transposeLeft(KernelBuilder &k, const Tiling &t, const View &from, Value rows, Value columns, const View &to,
                    const View &sums) {
-  const std::string name = std::string("transpose_pairs") + (sums ? "_and_sum" : "");
+  const std::string name =
+      std::string("transpose_pairs") + (from.element.isBF16() ? "_bf16" : "") + (sums ? "_and_sum" : "");
   SmallVector<Type> types = {k.ptr, k.i64, k.i64, k.i64, k.ptr, k.i64};
   SmallVector<Value> arguments = {from.data, k.index(from.stride), rows, columns, to.data, k.index(to.stride)};
   if (sums) {
@@ -220,7 +232,7 @@ void transposeLeft(KernelBuilder &k, const Tiling &t, const View &from, Value ro
     arguments.push_back(sums.data);
   }
   k.helper(name, types, [&](ValueRange a) {
-    View from = k.at(a[0]).inRows(a[1]), to = k.at(a[4]).inRows(a[5]);
+    View rowsFrom = k.at(a[0], from.element).inRows(a[1]), to = k.at(a[4]).inRows(a[5]);
     Value rows = a[2], columns = a[3];
     // Transposes 32 rows of 16 columns. `load` returns 8 elements of a row from a column on; `add` adds a row to sums.
     auto transpose = [&](Value row, Value column, llvm::function_ref<Value(int64_t, int64_t)> load,
@@ -241,7 +253,7 @@ void transposeLeft(KernelBuilder &k, const Tiling &t, const View &from, Value ro
     Value whole = k.mul(k.div(rows, 2 * tile), 2 * tile);
     using RowOf = llvm::function_ref<View(int64_t)>;
     auto eachColumns = [&](Value row, llvm::function_ref<void(Value column, RowOf at)> body) {
-      View start = from.row(row);
+      View start = rowsFrom.row(row);
       k.loop(0, columns, tile, [&](Value column) {
         View first = start + column;
         body(column, [&](int64_t r) { return first.row(r); });
@@ -250,7 +262,7 @@ void transposeLeft(KernelBuilder &k, const Tiling &t, const View &from, Value ro
     k.loop(0, whole, 2 * tile, [&](Value row) {
       eachColumns(row, [&](Value column, RowOf at) {
         transpose(
-            row, column, [&](int64_t r, int64_t half) { return k.load(at(r) + half, 8); },
+            row, column, [&](int64_t r, int64_t half) { return k.load(stored(k, at(r)) + half, 8); },
             [&](Value sum, int64_t r) { return k.addf(sum, k.load(at(r), k.lanes())); });
       });
     });
@@ -259,18 +271,18 @@ void transposeLeft(KernelBuilder &k, const Tiling &t, const View &from, Value ro
       Value counts = k.broadcast(k.truncated(k.sub(rows, whole)));
       auto isGiven = [&](int64_t r) { return k.less(r, counts); };
       eachColumns(whole, [&](Value column, RowOf at) {
-        auto loadGiven = [&](int64_t r) {
+        auto loadGiven = [&](int64_t r, bool widens) {
           Value given = isGiven(r);
-          return k.loadMasked(at(r), given);
+          return k.loadMasked(widens ? at(r) : stored(k, at(r)), given);
         };
         transpose(
             whole, column,
             [&](int64_t r, int64_t half) {
-              auto [low, high] = k.halves(loadGiven(r));
+              auto [low, high] = k.halves(loadGiven(r, false));
               return half ? high : low;
             },
             [&](Value sum, int64_t r) {
-              Value more = k.addf(sum, loadGiven(r));
+              Value more = k.addf(sum, loadGiven(r, true));
               return k.select(isGiven(r), more, sum);
             });
       });
@@ -280,6 +292,8 @@ void transposeLeft(KernelBuilder &k, const Tiling &t, const View &from, Value ro
 }
 
 Value unitsOf(KernelBuilder &k, const Tiling &t, Value first, Value second, bool rounds) {
+  if (isStored(first))
+    return vector::BitCastOp::create(k.b, k.vectorType(k.lanes()), vector::InterleaveOp::create(k.b, first, second));
   if (t.pair > 1)
     return pairOfBF16(k, first, second);
   return rounds ? roundToBF16(k, first) : first;
@@ -297,14 +311,14 @@ void packRight(KernelBuilder &k, const Tiling &t, const View &from, Value rows, 
           Value column = k.add(k.mul(p, t.panel), v * lanes);
           Value mask = columns ? k.lanesBelow(column, columns) : Value();
           auto load = [&](int64_t row) {
+            View at = stored(k, source.row(row) + column);
             if (row >= given)
-              return k.splat(0);
-            View at = source.row(row) + column;
+              return k.constant(0, k.vectorType(lanes, at.element));
             return mask ? k.loadMasked(at, mask) : k.load(at, lanes);
           };
           Value first = load(0), second = load(1);
           View place = target(p, v * lanes);
-          k.store(given ? unitsOf(k, t, first, second, rounds) : first, place);
+          k.store(given ? unitsOf(k, t, first, second, rounds) : k.splat(0), place);
         }
       });
     });
@@ -323,29 +337,29 @@ void packRight(KernelBuilder &k, const Tiling &t, const View &from, Value rows, 
 
 // The pairs of cache lines per row, rounded up to a power of two, which is cheap to divide by; the surplus is
 // prefetched as well.
-static int64_t pairsOfLines(const KernelBuilder &k, int64_t columns) {
-  return static_cast<int64_t>(llvm::PowerOf2Ceil((columns * k.bytes() + 127) / 128));
+static int64_t pairsOfLines(int64_t bytes) { return static_cast<int64_t>(llvm::PowerOf2Ceil((bytes + 127) / 128)); }
+
+static int64_t rowsFetched(const Tiling &t, int64_t bytes, int64_t depth) {
+  return std::max<int64_t>(depth / t.around() / pairsOfLines(bytes), 1);
 }
 
-static int64_t rowsFetched(const KernelBuilder &k, const Tiling &t, int64_t columns, int64_t depth) {
-  return std::max<int64_t>(depth / t.around() / pairsOfLines(k, columns), 1);
-}
-
-int64_t FetchedRows::tilesFor(const KernelBuilder &k, const Tiling &t, int64_t all, int64_t columns) {
-  const int64_t rows = rowsFetched(k, t, columns, t.depth);
+int64_t FetchedRows::tilesFor(const Tiling &t, int64_t all, int64_t bytes) {
+  const int64_t rows = rowsFetched(t, bytes, t.depth);
   return (all + rows - 1) / rows;
 }
 
-FetchedRows::FetchedRows(KernelBuilder &k, const Tiling &t, const View &from, int64_t all, int64_t columns,
+FetchedRows::FetchedRows(KernelBuilder &k, const Tiling &t, const View &from, int64_t all, int64_t bytes,
                          const Term &begin, int64_t most, int64_t depth, int64_t turns)
-    : across(pairsOfLines(k, columns)), rows(rowsFetched(k, t, columns, depth)) {
+    : across(pairsOfLines(bytes)), rows(rowsFetched(t, bytes, depth)) {
   // The tiles of all turns share the prefetching evenly, because each step of theirs takes long. More than four pairs
   // of lines a step would wait for each other; what is left out by that is fetched when it is read.
   if (isTiled(t.products))
     rows = std::min((all + turns * most - 1) / (turns * most),
                     std::max<int64_t>(4 * std::max<int64_t>(depth / tile, 1) / across, 1));
   tiles = k.min(k.max(k.sub((all + rows - 1) / rows, begin), 0), most);
-  first = [=, &k, rows = rows](Value tile) { return from.row(k.mul(k.add(begin, tile), rows)); };
+  first = [=, &k, words = asWords(k, from), rows = rows](Value tile) {
+    return words.row(k.mul(k.add(begin, tile), rows));
+  };
 }
 
 // Prefetches a pair of cache lines of a row.
@@ -512,6 +526,7 @@ struct Between {
   bool converts = false; // whether it converts the next rows
   bool masked = false;   // whether these rows have fewer elements than their units hold
   int64_t units = 0;     // units of the next panel that it packs
+  Type packed = {};      // from rows of this type
 };
 
 // c[rowTiles x 16][columnTiles x 16] (+)= a b, like microKernel. In each step of 16 units, a tile is loaded right
@@ -540,7 +555,7 @@ static std::string tileKernel(KernelBuilder &k, const Tiling &t, int64_t rowTile
       types.push_back(k.i64);
   }
   if (between.units) {
-    name += "_packing_" + std::to_string(between.units);
+    name += "_packing_" + std::to_string(between.units) + (between.packed.isBF16() ? "_bf16" : "");
     types.append({k.ptr, k.i64, k.ptr});
   }
   k.helper(name, types, [&](ValueRange arguments) {
@@ -604,15 +619,15 @@ static std::string tileKernel(KernelBuilder &k, const Tiling &t, int64_t rowTile
       }
       if (between.units) {
         Value unit = k.mul(step, between.units);
-        View from = k.at(arguments[next]).inRows(arguments[next + 1]).row(k.mul(unit, t.pair)),
+        View from = k.at(arguments[next], between.packed).inRows(arguments[next + 1]).row(k.mul(unit, t.pair)),
              to = k.at(arguments[next + 2]) + k.mul(unit, t.panel);
         for (int64_t u = 0; u < between.units; ++u)
           for (int64_t v = 0; v < t.vectors; ++v)
             conversions.push_back([=, &k] {
-              auto row = [&](int64_t r) { return k.load(from(u * 2 + r, v * k.lanes()), k.lanes()); };
+              auto row = [&](int64_t r) { return k.load(stored(k, from(u * 2 + r, v * k.lanes())), k.lanes()); };
               Value first = row(0), second = row(1);
               View place = to + (u * t.panel + v * k.lanes());
-              k.store(pairOfBF16(k, first, second), place);
+              k.store(unitsOf(k, t, first, second, /*rounds=*/true), place);
             });
       }
       // Does the share of the work that follows product i.
@@ -656,6 +671,12 @@ static void multiplyTiles(KernelBuilder &k, const Tiling &t, const Left &a, cons
   auto call = [&](Value row, int64_t rowTiles, int64_t panel, int64_t width, const Between &between = {},
                   ArrayRef<Value> others = {}) {
     View left = a.rows.row(row), right = b.panels.row(panel), sums = c + k.add(k.mul(row, c.stride), panel * t.panel);
+    if (a.last) {
+      Value whole = k.mul(k.div(count, t.rows), t.rows), isWhole = k.less(row, whole);
+      View last = a.last.row(k.sub(row, whole));
+      Value data = k.select(isWhole, left.data, last.data), stride = k.select(isWhole, left.stride, last.stride);
+      left = k.at(data).inRows(stride);
+    }
     SmallVector<Value> arguments = argumentsOf(k, left, right, depth, sums, accumulate);
     llvm::append_range(arguments, others);
     k.invoke(tileKernel(k, t, rowTiles, width * t.panel / tile, between), arguments);
@@ -705,6 +726,7 @@ static void multiplyTiles(KernelBuilder &k, const Tiling &t, const Left &a, cons
       also.converts = static_cast<bool>(a.next.from);
       also.masked = static_cast<bool>(a.next.elements);
       also.units = b.next.units;
+      also.packed = b.next.from.element;
       rowsUpTo(k.min(twos, k.mul(preparing, 2 * tile)), also);
     }
     rowsUpTo(twos, between);

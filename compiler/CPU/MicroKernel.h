@@ -84,11 +84,15 @@ struct NextPanel {
 
 // Operands of multiplyPanels, in words. The left operand has `rows`, of which the number 1 as the stride says that they
 // are adjacent; `unit` is the stride between units, and `tile` the stride between the rows of successive micro-kernels.
+//
+// If `last` is set (for Tiles only), the rows that do not fill a micro-kernel's rows lie there, since the memory after
+// `rows` may belong to others.
 struct Left {
   View rows;
   int64_t unit;
   Term tile = mlir::Value();
   NextRows next = {};
+  View last = {};
 };
 // The right operand has `panels`. If `unpacked` is set, the panel, of which there is only one, is not packed yet: the
 // first tile of rows, which must be whole, packs it while it multiplies, from these rows of elements.
@@ -115,13 +119,13 @@ struct FetchedRows {
   mlir::Value tiles;                           // the number of tiles that prefetch
   std::function<View(mlir::Value tile)> first; // the first row that the tile with this index prefetches
 
-  // Prefetches `all` rows of `columns` elements (both static), starting at `from`, with at most `most` tiles of `depth`
+  // Prefetches `all` rows of `bytes` bytes (both static), starting at `from`, with at most `most` tiles of `depth`
   // units each. `begin` tiles have prefetched the rows before them already. With AMX, the rows are spread evenly over
   // `turns` times `most` tiles.
-  FetchedRows(KernelBuilder &k, const Tiling &t, const View &from, int64_t all, int64_t columns, const Term &begin,
+  FetchedRows(KernelBuilder &k, const Tiling &t, const View &from, int64_t all, int64_t bytes, const Term &begin,
               int64_t most, int64_t depth, int64_t turns);
   // The number of tiles that this takes if a block has its full depth.
-  static int64_t tilesFor(const KernelBuilder &k, const Tiling &t, int64_t all, int64_t columns);
+  static int64_t tilesFor(const Tiling &t, int64_t all, int64_t bytes);
 };
 
 // Multiplies `count` rows of a by `panels` (static) panels of b; `depth` counts units. With `accumulate`, sums start
@@ -133,8 +137,10 @@ void multiplyPanels(KernelBuilder &k, const Tiling &t, const Left &a, const Righ
                     const View &c, mlir::Value count, mlir::Value accumulate, const Ahead &ahead,
                     bool fetchNext = false, llvm::ArrayRef<FetchedRows> fetched = {});
 
-// Copies `elements` (static) elements of a row of f32 into a row of the left operand in its form, padded with zeros to
-// the end of the last unit.
+// Rows of elements as rows of words, which each hold two elements of bf16: an operand of tiles as it is.
+View asWords(KernelBuilder &k, const View &rows);
+// Copies `elements` (static) elements of a row into a row of the left operand in its form, padded with zeros to the end
+// of the last unit.
 void copyLeft(KernelBuilder &k, const Tiling &t, const View &from, const View &to, int64_t elements);
 // The transposed left operand of a weight's gradient, in the form Tiles: copies `rows` rows of `columns` columns,
 // starting at `from`, into a row of units for each column, starting at `to`, with zeros to the end of the last tile. If

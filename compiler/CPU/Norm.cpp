@@ -106,13 +106,16 @@ static Backend::KernelInfo emitAddNorm(KernelBuilder &k, AddNormOp op) {
        sum = k.rowsOf(op.getSum()), stats = k.rowsOf(op.getStats());
   View weight = k.buffer(op.getWeightMutable()), bias = op.getBias() ? k.buffer(op.getBiasMutable()) : View();
   const bool keep = !op.getSum().use_empty();
+  // The norm is that of the sum before it is rounded. A sum that nothing reads, or that is rounded, stays in scratch.
+  const bool inScratch = !keep || sum.element != k.element;
   k.eachRow(per, [&](Value row) {
     View from = x.row(row), other = residual.row(row);
-    // A sum that nothing reads stays in scratch.
-    View to = keep ? sum.row(row) : k.scratch;
+    View to = inScratch ? k.scratch : sum.row(row), kept = keep && inScratch ? sum.row(row) : View();
     k.features(parts.width, [&](Value f, int64_t used) {
       Value more = k.load(other + f, k.lanes()), s = k.addf(k.load(from + f, k.lanes()), more);
       k.storePart(s, to + f, used);
+      if (kept)
+        k.storePart(s, kept + f, used);
     });
     auto at = [&](Value f, int64_t) { return k.load(to + f, k.lanes()); };
     auto [mean, r] = statistics(k, parts, at);
@@ -121,7 +124,7 @@ static Backend::KernelInfo emitAddNorm(KernelBuilder &k, AddNormOp op) {
     if (!op.getStats().use_empty())
       writeStats(k, stats.row(row), mean, r);
   });
-  return {{Partition::Unit::Rows, per, 1}, keep ? 0 : (parts.width + 64) * k.bytes()};
+  return {{Partition::Unit::Rows, per, 1}, inScratch ? (parts.width + 64) * k.bytes() : 0};
 }
 
 namespace {

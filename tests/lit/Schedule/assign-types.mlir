@@ -1,17 +1,20 @@
 // Which rows are stored in bf16: those that a kernel makes in a function that multiplies in bf16, but for statistics, losses, arguments,
 // results, rows of odd widths, and all rows of a decoding step. A target that takes no such rows keeps f32.
 //
-// RUN: %xfc-opt %s --xfc-kernels=target=sm_90a | FileCheck %s
-// RUN: %xfc-opt %s --xfc-kernels=target=sm_80 | FileCheck %s
-// RUN: %xfc-opt %s --xfc-kernels=target=x86-64-v4+amx | FileCheck %s --check-prefix=CPU
-// RUN: %xfc-opt %s --xfc-assign-types | FileCheck %s --check-prefix=CPU
-// CPU-NOT: rows<{{.*}}bf16>
+// RUN: %xfc-opt %s --xfc-kernels=target=sm_90a | FileCheck %s --check-prefixes=CHECK,GPU
+// RUN: %xfc-opt %s --xfc-kernels=target=sm_80 | FileCheck %s --check-prefixes=CHECK,GPU
+// RUN: %xfc-opt %s --xfc-kernels=target=x86-64-v4+amx | FileCheck %s --check-prefixes=CHECK,AMX
+// RUN: %xfc-opt %s --xfc-types=target=x86-64-v4+bf16 | FileCheck %s --check-prefix=WIDE
+// RUN: %xfc-opt %s --xfc-types=target=x86-64-v3 | FileCheck %s --check-prefix=WIDE
+// RUN: %xfc-opt %s --xfc-assign-types | FileCheck %s --check-prefix=WIDE
+// WIDE-NOT: rows<{{.*}}bf16>
 
 !rows = !xfc.rows<source, 64xf32>
 !wide = !xfc.rows<source, 192xf32>
 !odd = !xfc.rows<source, 66xf32>
 !stats = !xfc.rows<source, 2xf32>
 !heads = !xfc.rows<source, 8xf32>
+!half = !xfc.rows<source, 32xf32>
 
 // The row of an epilogue is computed in f32. What is returned is f32, and so are the parts and the whole of a view if one of them is.
 // CHECK-LABEL: plan.program @block
@@ -56,4 +59,21 @@ func.func @step(%x: !target {xfc.name = "x", xfc.role = "input"}, %n: tensor<64x
   %y, %s = xfc.norm %x, %n {eps = 1.0e-5 : f64} : (!target, tensor<64xf32>) -> (!target, !xfc.rows<target, 2xf32>)
   %z = xfc.linear %y, %o in bf16 : (!target, tensor<64x64xf32>) -> !target
   return %z : !target
+}
+
+// Gradients of keys that several heads share are sums, which a CPU adds up where they are stored.
+// CHECK-LABEL: plan.program @shared
+// CHECK:         @attention_grad_{{.*}} : (!xfc.rows<source, 64xbf16>, !xfc.rows<source, 64xbf16>, !xfc.rows<source, 32xbf16>
+// GPU-SAME:      -> (!xfc.rows<source, 64xbf16>, !xfc.rows<source, 32xbf16>, !xfc.rows<source, 32xbf16>)
+// AMX-SAME:      -> (!xfc.rows<source, 64xbf16>, !xfc.rows<source, 32xf32>, !xfc.rows<source, 32xf32>)
+func.func @shared(%x: !rows {xfc.name = "x", xfc.role = "input"}, %w: tensor<64x64xf32> {xfc.name = "w64", xfc.role = "parameter"},
+                  %v: tensor<32x64xf32> {xfc.name = "w32", xfc.role = "parameter"}) -> (tensor<64x64xf32>, tensor<32x64xf32>, tensor<32x64xf32>) {
+  %q = xfc.linear %x, %w in bf16 : (!rows, tensor<64x64xf32>) -> !rows
+  %k = xfc.linear %x, %v in bf16 : (!rows, tensor<32x64xf32>) -> !half
+  %a, %lse = xfc.attention %q, %k, %k in bf16 {heads = 2 : i64, scale = 0.35 : f64} : (!rows, !half, !half) -> (!rows, !xfc.rows<source, 2xf32>)
+  %dq, %dk, %dv = xfc.attention_grad %a, %q, %k, %k, %a, %lse in bf16 {heads = 2 : i64, scale = 0.35 : f64} : (!rows, !rows, !half, !half, !rows, !xfc.rows<source, 2xf32>) -> (!rows, !half, !half)
+  %wq = xfc.linear_weight_grad %dq, %x in bf16 : (!rows, !rows) -> tensor<64x64xf32>
+  %wk = xfc.linear_weight_grad %dk, %x in bf16 : (!half, !rows) -> tensor<32x64xf32>
+  %wv = xfc.linear_weight_grad %dv, %x in bf16 : (!half, !rows) -> tensor<32x64xf32>
+  return %wq, %wk, %wv : tensor<64x64xf32>, tensor<32x64xf32>, tensor<32x64xf32>
 }

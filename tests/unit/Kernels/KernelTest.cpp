@@ -248,7 +248,9 @@ Memory memoryOf(const Batch &batch, Type type, int64_t extraStride) {
     for (int64_t extent : rows.getShape())
       memory.tensor.shape.push_back(extent);
     memory.element = rows.getElementType();
-    memory.stride = rows.getFeatures() + (memory.element.isInteger(32) ? 0 : extraStride);
+    memory.stride = rows.getFeatures() + (memory.element.isInteger(32) ? 0
+                                          : memory.element.isBF16()    ? (extraStride + 7) / 8 * 8
+                                                                       : extraStride);
   } else if (auto pairs = dyn_cast<PairsType>(type)) {
     memory.tensor.shape = {batch.shape.keys[pairs.getStructure()].pairs * pairs.getHeads()};
     memory.element = pairs.getElementType();
@@ -347,7 +349,7 @@ CompiledOp::CompiledOp(const std::string &body, const std::vector<std::string> &
       element = pairs.getElementType();
     else if (auto tensor = dyn_cast<RankedTensorType>(type); !element && tensor)
       element = tensor.getElementType();
-  if (!element)
+  if (!element || element.isBF16())
     element = Float32Type::get(&context());
 
   state->code = codeOf(op, text, element, options);

@@ -49,13 +49,15 @@ struct Target {
   std::string cpu = "x86-64-v3";
   std::string compute = {};   // of products, if it differs
   std::string arch = "sm_80"; // of GPU/
+  bool narrow = false;        // whether rows are stored in bf16, where xfc-assign-types could
   std::string element() const { return f64 ? "f64" : "f32"; }
+  std::string elementOfRows(int64_t features) const { return narrow && features % 8 == 0 ? "bf16" : element(); }
   std::string name() const {
     std::string name = (device == Device::Plain ? "plain_"
                         : device == Device::GPU ? "gpu_"
                                                 : "") +
                        element() + (compute.empty() ? "" : "_" + compute) + (cpu == "x86-64-v3" ? "" : cpu.substr(6)) +
-                       (arch == "sm_80" ? "" : "_" + arch);
+                       (arch == "sm_80" ? "" : "_" + arch) + (narrow ? "_narrow" : "");
     std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
     return name;
   }
@@ -78,7 +80,7 @@ struct PackedWeight {
 
 struct Options {
   Device device = Device::CPU;
-  int64_t extraStride = 0; // additional elements between rows
+  int64_t extraStride = 0; // additional elements between rows; of bf16, the next multiple of 8
   std::string cpu = "x86-64-v3";
   std::string arch = "sm_80"; // of GPU/
   std::vector<int64_t> immediates = {};

@@ -16,7 +16,9 @@ const Target matrixTargets[] = {
 const Target bf16Targets[] = {{.compute = "bf16"},
                               {.cpu = "x86-64-v4", .compute = "bf16"},
                               {.cpu = "x86-64-v4+bf16", .compute = "bf16"},
-                              {.cpu = "x86-64-v4+amx", .compute = "bf16"}};
+                              {.cpu = "x86-64-v4+amx", .compute = "bf16"},
+                              {.cpu = "x86-64-v4+amx", .compute = "bf16", .narrow = true}};
+const auto tiledTargets = llvm::ArrayRef(bf16Targets).take_back(2);
 
 const Target gpuMatrixTargets[] = {{.device = Device::GPU}, {.device = Device::GPU, .compute = "bf16"}};
 const Target warpgroupTargets[] = {{.device = Device::GPU, .compute = "bf16", .arch = "sm_90a"}};
@@ -29,6 +31,10 @@ protected:
   }
   std::string element() const { return GetParam().element(); }
   std::string rows(int64_t features) const {
+    return "!xfc.rows<source, " + std::to_string(features) + "x" + GetParam().elementOfRows(features) + ">";
+  }
+  // Rows that are never stored in bf16: those of an epilogue, which are in registers, and logits.
+  std::string wide(int64_t features) const {
     return "!xfc.rows<source, " + std::to_string(features) + "x" + element() + ">";
   }
   // Rows that are stored in bf16, whose number of features and whose distance are multiples of 8.
@@ -76,28 +82,28 @@ protected:
   void checkEpilogues(const std::vector<int64_t> &widths) {
     for (bool training : {true, false})
       for (int64_t out : widths) {
-        const std::string t = rows(out);
+        const std::string t = rows(out), w = wide(out);
         check({{9, 31}},
-              "xfc.linear %a0, %a1 bias %a2 {\n^bb0(%y: " + t + "):\n  %p = xfc.activation relu %y : <source, " +
-                  std::to_string(out) + "x" + element() + ">\n  %d = xfc.dropout %p {rate = 0.3, id = 9 : i64} : " + t +
-                  "\n  xfc.yield %d : " + t + "\n}",
+              "xfc.linear %a0, %a1 bias %a2 {\n^bb0(%y: " + w + "):\n  %p = xfc.activation relu %y : <source, " +
+                  std::to_string(out) + "x" + element() + ">\n  %d = xfc.dropout %p {rate = 0.3, id = 9 : i64} : " + w +
+                  "\n  xfc.yield %d : " + w + "\n}",
               {rows(20), tensor(out, 20), tensor(out)}, t, 20, {.immediates = {9}}, training);
         check({{9, 31}},
-              "xfc.linear %a0, %a1 with %a2 {\n^bb0(%y: " + t + ", %e: " + t + "):\n  %s = xfc.add %y, %e : " + t +
+              "xfc.linear %a0, %a1 with %a2 {\n^bb0(%y: " + w + ", %e: " + w + "):\n  %s = xfc.add %y, %e : " + w +
                   "\n  %p = xfc.activation gelu %s : <source, " + std::to_string(out) + "x" + element() +
-                  ">\n  xfc.yield %s, %p : " + t + ", " + t + "\n}",
+                  ">\n  xfc.yield %s, %p : " + w + ", " + w + "\n}",
               {rows(20), tensor(out, 20), t}, t + ", " + t, 20, {.extraStride = 2}, training);
         check({{9, 31}},
-              "xfc.linear_input_grad %a0, %a1 with %a2 {\n^bb0(%y: " + t + ", %e: " + t +
-                  "):\n  %d = xfc.dropout %y {rate = 0.5, id = 3 : i64} : " + t +
+              "xfc.linear_input_grad %a0, %a1 with %a2 {\n^bb0(%y: " + w + ", %e: " + w +
+                  "):\n  %d = xfc.dropout %y {rate = 0.5, id = 3 : i64} : " + w +
                   "\n  %g = xfc.activation_grad relu %d, %e : <source, " + std::to_string(out) + "x" + element() +
-                  ">\n  xfc.yield %g : " + t + "\n}",
+                  ">\n  xfc.yield %g : " + w + "\n}",
               {rows(20), tensor(20, out), t}, t, 20, {.immediates = {3}}, training);
         check({{9, 31}},
-              "xfc.linear_input_grad %a0, %a1 with %a2 {\n^bb0(%y: " + t + ", %e: " + t +
-                  "):\n  %d = xfc.dropout %y {rate = 0.5, id = 3 : i64, kept} : " + t +
+              "xfc.linear_input_grad %a0, %a1 with %a2 {\n^bb0(%y: " + w + ", %e: " + w +
+                  "):\n  %d = xfc.dropout %y {rate = 0.5, id = 3 : i64, kept} : " + w +
                   "\n  %g = xfc.activation_grad relu %d, %e : <source, " + std::to_string(out) + "x" + element() +
-                  ">\n  xfc.yield %g : " + t + "\n}",
+                  ">\n  xfc.yield %g : " + w + "\n}",
               {rows(20), tensor(20, out), t}, t, 20, {}, training);
       }
   }
@@ -205,11 +211,10 @@ TEST_P(Matrix, WeightGradients) {
 // rows' positions alone, so rows of zeros at the end change no bit.
 class TiledGradient : public Matrix {
 protected:
-  static std::string text(int64_t out, int64_t in) {
-    auto features = [](int64_t n) { return "!xfc.rows<source, " + std::to_string(n) + "xf32>"; };
+  std::string text(int64_t out, int64_t in) const {
     const std::string weight = std::to_string(out) + "x" + std::to_string(in) + "xf32>";
-    return "xfc.linear_weight_grad %a0, %a1 in bf16 : (" + features(out) + ", " + features(in) + ") -> (tensor<" +
-           weight + ", tensor<" + std::to_string(out) + "xf32>)";
+    return "xfc.linear_weight_grad %a0, %a1 in bf16 : (" + rows(out) + ", " + rows(in) + ") -> (tensor<" + weight +
+           ", tensor<" + std::to_string(out) + "xf32>)";
   }
   std::vector<std::string> types(int64_t out, int64_t in) const { return {rows(out), rows(in)}; }
 };
@@ -245,8 +250,10 @@ TEST_P(TiledGradient, RowsOfZerosChangeNothing) {
 TEST_P(TiledGradient, SumsOfUnroundedRows) {
   std::vector<double> dy;
   auto set = [&](int64_t operand, Tensor &tensor) {
-    for (size_t i = 0; i < tensor.data.size(); ++i)
-      tensor.data[i] = static_cast<float>(scattered(static_cast<int64_t>(i)));
+    for (size_t i = 0; i < tensor.data.size(); ++i) {
+      const double x = scattered(static_cast<int64_t>(i));
+      tensor.data[i] = GetParam().narrow ? std::round(x * 128) / 128 : static_cast<float>(x);
+    }
     if (operand == 0)
       dy = tensor.data;
   };
@@ -282,21 +289,19 @@ TEST_P(TiledGradient, LoadsEachTileOnceForTwoProducts) {
 class TiledProduct : public Matrix {
 protected:
   CompiledOp compiled(int64_t in, int64_t out) const {
-    auto features = [](int64_t n) { return "!xfc.rows<source, " + std::to_string(n) + "xf32>"; };
     const std::string weight = "tensor<" + std::to_string(out) + "x" + std::to_string(in) + "xf32>";
     auto set = [](int64_t operand, Tensor &tensor) {
       for (size_t i = 0; i < tensor.data.size(); ++i)
         tensor.data[i] = scattered(static_cast<int64_t>(i) * (operand + 1));
     };
-    return {"xfc.linear %a0, %a1 in " + GetParam().compute + " : (" + features(in) + ", " + weight + ") -> " +
-                features(out),
+    return {"xfc.linear %a0, %a1 in " + GetParam().compute + " : (" + rows(in) + ", " + weight + ") -> " + rows(out),
             {rows(in), weight},
             {.extraStride = 1, .cpu = GetParam().cpu, .evaluate = false, .set = set}};
   }
 };
 
 TEST_P(TiledProduct, RowsAloneAndAmongOthers) {
-  for (auto [in, out] : {Shape{64, 64}, {1100, 300}, {37, 1000}}) {
+  for (auto [in, out] : {Shape{64, 64}, {1100, 300}, {37, 1000}, {1056, 72}, {40, 8}}) {
     CompiledOp kernel = compiled(in, out);
     const std::vector<double> most = kernel.run(Batch({600}, {1})).kernel[0].data;
     for (int count : {1, 2, 3, 4, 5, 15, 16, 17, 40, 255, 256, 257, 500}) {
@@ -333,8 +338,10 @@ TEST_P(TiledProduct, LoadsEachTileOnceForTwoProducts) {
 }
 
 INSTANTIATE_TEST_SUITE_P(AMX, TiledProduct,
-                         testing::Values(bf16Targets[3], Target{.cpu = "x86-64-v4+amx", .compute = "int8"}), nameOf);
-INSTANTIATE_TEST_SUITE_P(AMX, TiledGradient, testing::Values(bf16Targets[3]), nameOf);
+                         testing::Values(bf16Targets[3], bf16Targets[4],
+                                         Target{.cpu = "x86-64-v4+amx", .compute = "int8"}),
+                         nameOf);
+INSTANTIATE_TEST_SUITE_P(AMX, TiledGradient, testing::ValuesIn(tiledTargets), nameOf);
 
 // Chunks of 2,048 rows, with a full or partial last one, and unused results.
 TEST_P(FusedMatrix, WeightGradientsOfManyRows) {
@@ -352,11 +359,11 @@ TEST_P(FusedMatrix, WeightGradientsOfManyRows) {
 TEST_P(FusedMatrix, LinearCrossEntropy) {
   const std::vector<std::vector<int>> some = {{1}, {50}, {9, 91}};
   const std::pair<std::string, std::string> forms[] = {{ids, "tensor<" + element() + ">"},
-                                                       {"!xfc.rows<source, 6xi32>", rows(7)}}; // lists of labels
+                                                       {"!xfc.rows<source, 6xi32>", wide(7)}}; // lists of labels
   for (const auto &[labels, smoothing] : forms)
     for (int64_t vocabulary : {40, 300}) // ids are below 37
       for (const std::vector<int> &unused : {std::vector<int>{}, {2}, {1, 2, 3}}) {
-        const std::string results = row() + ", " + row() + ", " + rows(vocabulary) + ", " + row();
+        const std::string results = row() + ", " + row() + ", " + wide(vocabulary) + ", " + row();
         check(some, "xfc.linear_cross_entropy %a0, %a1, %a2, %a3, %a4",
               {rows(30), tensor(vocabulary, 30), tensor(vocabulary), labels, smoothing}, results, vocabulary,
               {.unused = unused, .set = setTarget(3, 4)});
@@ -368,7 +375,7 @@ TEST_P(FusedMatrix, LinearCrossEntropy) {
   for (const auto &[labels, smoothing] : forms)
     for (int64_t vocabulary : {40, 300}) {
       const int64_t terms = 16 * vocabulary;
-      const std::string results = row() + ", " + row() + ", " + rows(vocabulary);
+      const std::string results = row() + ", " + row() + ", " + wide(vocabulary);
       check(some, "xfc.linear_cross_entropy_with_grad %a0, %a1, %a2, %a3, %a4, %a5",
             {rows(30), tensor(vocabulary, 30), tensor(vocabulary), labels, smoothing, row()}, results, terms,
             {.set = setTarget(3, 4)});
@@ -392,15 +399,15 @@ TEST_P(FusedMatrix, LinearCandidates) {
        {Case{40, 64, 8}, {70, 64, 8}, {300, 64, 3}, {300, 192, 8}, {1000, 512, 8}, {130, 128, 1}, {500, 128, 20}}) {
     const int64_t slabs = (vocabulary + slab - 1) / slab;
     const std::string list = "!xfc.rows<source, " + std::to_string(slabs * count) + "xi32>";
-    const std::string results = list + ", " + rows(slabs * count) + ", " + rows(slabs) + ", " + row();
+    const std::string results = list + ", " + wide(slabs * count) + ", " + wide(slabs) + ", " + row();
     for (const std::string last : {"", ", renormalize"}) {
       const std::string end = ", slab = " + std::to_string(slab) + " : i64" + last + "}";
       const std::string attributes = " {excluded = array<i64: 0, 2, 3, 70>" + end;
       const std::string attributesBelow70 = " {excluded = array<i64: 1>" + end;
       check(some, "xfc.linear_candidates %a0, %a1, %a2, %a3" + (vocabulary > 70 ? attributes : attributesBelow70),
-            {rows(30), tensor(vocabulary, 30), tensor(vocabulary), ids}, results, vocabulary, {.set = set});
+            {wide(30), tensor(vocabulary, 30), tensor(vocabulary), ids}, results, vocabulary, {.set = set});
       check({{80}}, "xfc.linear_candidates %a0, %a1, %a2" + attributesBelow70,
-            {rows(600), tensor(vocabulary, 600), ids}, results, vocabulary,
+            {wide(600), tensor(vocabulary, 600), ids}, results, vocabulary,
             {.extraStride = 3, .unused = {3}, .set = set});
     }
   }
@@ -410,14 +417,14 @@ TEST_P(FusedMatrix, LinearCandidates) {
 TEST_P(FusedMatrix, CandidatesOfASlabWithoutAny) {
   for (const std::string last : {"", ", renormalize"})
     check({{9, 91}}, "xfc.linear_candidates %a0, %a1, %a2 {excluded = array<i64: 3, 64>, slab = 64 : i64" + last + "}",
-          {rows(30), tensor(65, 30), ids}, "!xfc.rows<source, 4xi32>, " + rows(4) + ", " + rows(2) + ", " + row(), 65);
+          {wide(30), tensor(65, 30), ids}, "!xfc.rows<source, 4xi32>, " + wide(4) + ", " + wide(2) + ", " + row(), 65);
 }
 
 TEST_P(FusedMatrix, CandidatesRowsDoNotTouchEachOther) {
   for (const std::string last : {"", ", renormalize"})
     checkRowsAlone("xfc.linear_candidates %a0, %a1, %a2, %a3 {excluded = array<i64: 0>, slab = 64 : i64" + last + "}",
-                   {rows(33), tensor(150, 33), tensor(150), "!xfc.rows<source, i32>"},
-                   "!xfc.rows<source, 24xi32>, " + rows(24) + ", " + rows(3) + ", " + row(), {}, 0);
+                   {wide(33), tensor(150, 33), tensor(150), "!xfc.rows<source, i32>"},
+                   "!xfc.rows<source, 24xi32>, " + wide(24) + ", " + wide(3) + ", " + row(), {}, 0);
 }
 
 TEST_P(Matrix, LinearRowsDoNotTouchEachOther) {
@@ -482,10 +489,11 @@ TEST_P(GPUMatrix, ChunksOfRowsAreAddedInTheirOrder) {
 
 INSTANTIATE_TEST_SUITE_P(GPU, GPUMatrix, testing::ValuesIn(gpuMatrixTargets), nameOf);
 
-// On sm_90a, warpgroups multiply rows that are stored in bf16: K below a block, with more blocks than stages, and with
-// a partial block; columns beyond a tile, in narrow and in wide tiles; rows apart. Rows in one block of a cluster, in
-// both, and in a second cluster.
-class WarpgroupMatrix : public Matrix {
+// Rows that are stored in bf16, which warpgroups (sm_90a) and tiles of AMX multiply as they are: K below a block, with
+// more blocks than stages, and with a partial block; columns beyond a tile, in narrow and in wide tiles; rows apart.
+// Rows in one block of a cluster, in both, and in a second cluster. Tiles read rows in place if they are a multiple of
+// 32, but not the last rows of a block of 256.
+class NarrowMatrix : public Matrix {
 protected:
   struct Case {
     Shape shape;
@@ -496,38 +504,39 @@ protected:
                                    {{40, 304}, 0, {{40}}},
                                    {{64, 256}, 8, {{1}, {200}}},
                                    {{600, 264}, 0, {{73}}},
-                                   {{72, 80}, 16, {{150}}}};
+                                   {{72, 80}, 16, {{150}}},
+                                   {{1056, 40}, 8, {{7}, {300}}}};
 };
 
-TEST_P(WarpgroupMatrix, Linear) {
+TEST_P(NarrowMatrix, Linear) {
   for (const auto &[shape, extraStride, some] : cases) {
     const auto [in, out] = shape;
-    for (const std::string &results : {rows(out), narrowRows(out)})
+    for (const std::string &results : {wide(out), narrowRows(out)})
       check(some, "xfc.linear %a0, %a1 bias %a2", {narrowRows(in), tensor(out, in), tensor(out)}, results, in,
             {.extraStride = extraStride});
   }
 }
 
 // Rows of f32 are multiplied by mma.sync, and in a decoding step again by the small-M variant, whose bits are compared.
-TEST_P(WarpgroupMatrix, DecodingSteps) {
+TEST_P(NarrowMatrix, DecodingSteps) {
   for (const auto &[shape, extraStride, some] : cases) {
     const auto [in, out] = shape;
-    check(some, "xfc.linear %a0, %a1 bias %a2", {rows(in), tensor(out, in), tensor(out)}, rows(out), in,
+    check(some, "xfc.linear %a0, %a1 bias %a2", {wide(in), tensor(out, in), tensor(out)}, wide(out), in,
           {.extraStride = extraStride, .decodingStep = true});
   }
 }
 
-TEST_P(WarpgroupMatrix, LinearInputGrad) {
+TEST_P(NarrowMatrix, LinearInputGrad) {
   for (const auto &[shape, extraStride, some] : cases) {
     const auto [out, in] = shape;
-    for (const std::string &results : {rows(in), narrowRows(in)})
+    for (const std::string &results : {wide(in), narrowRows(in)})
       check(some, "xfc.linear_input_grad %a0, %a1", {narrowRows(out), tensor(out, in)}, results, out,
             {.extraStride = extraStride});
   }
 }
 
 // Sums over few rows, over none, and over more than are summed at once.
-TEST_P(WarpgroupMatrix, WeightGradients) {
+TEST_P(NarrowMatrix, WeightGradients) {
   for (const auto &[shape, extraStride, some] : cases) {
     const auto [in, out] = shape;
     for (const std::string &results : {tensor(out, in), tensor(out, in) + ", " + tensor(out)})
@@ -541,8 +550,8 @@ TEST_P(WarpgroupMatrix, WeightGradients) {
         tensor(1032, 520) + ", " + tensor(1032), 90);
 }
 
-TEST_P(WarpgroupMatrix, Epilogues) {
-  const std::string wide = rows(304), narrow = narrowRows(304);
+TEST_P(NarrowMatrix, Epilogues) {
+  const std::string wide = this->wide(304), narrow = narrowRows(304);
   for (bool training : {true, false}) {
     check({{9, 31}},
           "xfc.linear %a0, %a1 with %a2 {\n^bb0(%y: " + wide + ", %e: " + wide + "):\n  %s = xfc.add %y, %e : " + wide +
@@ -558,9 +567,9 @@ TEST_P(WarpgroupMatrix, Epilogues) {
 
 // The gradient is computed from logits that were stored in bf16. A sum that differs in its last bits may be rounded to
 // the other neighbor, and the error of a logit becomes a relative error of its exponential.
-TEST_P(WarpgroupMatrix, LinearCrossEntropy) {
+TEST_P(NarrowMatrix, LinearCrossEntropy) {
   const std::pair<std::string, std::string> forms[] = {{"!xfc.rows<source, i32>", "tensor<f32>"},
-                                                       {"!xfc.rows<source, 6xi32>", rows(7)}}; // lists of labels
+                                                       {"!xfc.rows<source, 6xi32>", wide(7)}}; // lists of labels
   auto smaller = [set = setTarget(2, 3)](int64_t operand, Tensor &tensor) { // logits of at most about 8
     set(operand, tensor);
     for (double &x : tensor.data)
@@ -571,7 +580,7 @@ TEST_P(WarpgroupMatrix, LinearCrossEntropy) {
     for (int64_t vocabulary : {40, 304}) { // ids are below 37
       check({{1}, {50}, {9, 291}}, "xfc.linear_cross_entropy %a0, %a1, %a2, %a3, %a4",
             {narrowRows(24), tensor(vocabulary, 24), tensor(vocabulary), labels, smoothing},
-            row() + ", " + row() + ", " + rows(vocabulary) + ", " + row(), vocabulary, {.set = setTarget(3, 4)});
+            row() + ", " + row() + ", " + wide(vocabulary) + ", " + row(), vocabulary, {.set = setTarget(3, 4)});
       check({{1}, {9, 291}}, "xfc.linear_cross_entropy_with_grad %a0, %a1, %a2, %a3, %a4",
             {narrowRows(24), tensor(vocabulary, 24), labels, smoothing, row()},
             row() + ", " + row() + ", " + narrowRows(vocabulary), 16 * vocabulary, {.extraStride = 8, .set = smaller},
@@ -579,7 +588,7 @@ TEST_P(WarpgroupMatrix, LinearCrossEntropy) {
     }
 }
 
-TEST_P(WarpgroupMatrix, RowsDoNotTouchEachOther) {
+TEST_P(NarrowMatrix, RowsDoNotTouchEachOther) {
   checkRowsAlone("xfc.linear %a0, %a1 bias %a2", {narrowRows(72), tensor(136, 72), tensor(136)}, narrowRows(136));
 }
 
@@ -587,7 +596,8 @@ INSTANTIATE_TEST_SUITE_P(CPU, Matrix, testing::ValuesIn(matrixTargets), nameOf);
 INSTANTIATE_TEST_SUITE_P(BF16, Matrix, testing::ValuesIn(bf16Targets), nameOf);
 INSTANTIATE_TEST_SUITE_P(Plain, Matrix, testing::ValuesIn(plainTargets), nameOf);
 INSTANTIATE_TEST_SUITE_P(GPU, Matrix, testing::ValuesIn(gpuMatrixTargets), nameOf);
-INSTANTIATE_TEST_SUITE_P(GPU, WarpgroupMatrix, testing::ValuesIn(warpgroupTargets), nameOf);
+INSTANTIATE_TEST_SUITE_P(GPU, NarrowMatrix, testing::ValuesIn(warpgroupTargets), nameOf);
+INSTANTIATE_TEST_SUITE_P(AMX, NarrowMatrix, testing::Values(bf16Targets[3]), nameOf);
 INSTANTIATE_TEST_SUITE_P(GPU, FusedMatrix, testing::ValuesIn(gpuMatrixTargets), nameOf);
 INSTANTIATE_TEST_SUITE_P(CPU, FusedMatrix, testing::ValuesIn(matrixTargets), nameOf);
 INSTANTIATE_TEST_SUITE_P(BF16, FusedMatrix, testing::ValuesIn(bf16Targets), nameOf);

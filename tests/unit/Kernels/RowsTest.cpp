@@ -1,4 +1,5 @@
-// Compares every kernel that is not a matrix product with the interpreter, in f32 and f64, on ragged batches.
+// Compares every kernel that is not a matrix product with the interpreter, in f32 and f64 and with rows of bf16, on
+// ragged batches.
 #include "KernelTest.h"
 #include "plan/Optimizers.h"
 #include "llvm/ADT/StringExtras.h"
@@ -15,8 +16,18 @@ protected:
   Device device() const { return GetParam().device; }
   bool plain() const { return device() == Device::Plain; }
   std::string element() const { return GetParam().element(); }
-  std::string rows(const std::string &set, const std::string &shape) const {
-    return "!xfc.rows<" + set + ", " + shape + "x" + element() + ">";
+  std::string rows(const std::string &set, const std::string &features) const {
+    return "!xfc.rows<" + set + ", " + features + "x" + GetParam().elementOfRows(std::stoi(features)) + ">";
+  }
+  // Rows that are never narrow, whatever their width (KernelOpInterface::staysWide).
+  std::string wide(const std::string &set, const std::string &features) const {
+    return "!xfc.rows<" + set + ", " + features + "x" + element() + ">";
+  }
+  // What is rounded to bf16 when it is stored may round to the other neighbor.
+  double tolerance() const { return GetParam().narrow ? 0x1p-8 : toleranceOf(f64()); }
+  void SetUp() override {
+    if (const std::string missing = GetParam().missing(); !missing.empty())
+      GTEST_SKIP() << "this CPU lacks " << missing;
   }
   std::string row(const std::string &set) const { return "!xfc.rows<" + set + ", " + element() + ">"; }
   std::string ids(const std::string &set) const { return "!xfc.rows<" + set + ", i32>"; }
@@ -42,7 +53,8 @@ protected:
   void check(const Batch &batch, const std::string &text, const std::vector<std::string> &types, Options options) {
     SCOPED_TRACE(text);
     options.device = device();
-    ASSERT_NO_THROW(expectClose(runKernel(batch, text, types, options), toleranceOf(f64()), text));
+    options.cpu = GetParam().cpu;
+    ASSERT_NO_THROW(expectClose(runKernel(batch, text, types, options), tolerance(), text));
   }
 };
 
@@ -55,7 +67,7 @@ const std::vector<int> sourceLengths = {1, 7, 71, 13}, targetLengths = {3, 17, 6
 
 TEST_P(Rows, Elementwise) {
   Batch batch(sourceLengths, targetLengths);
-  for (const char *width : {"1", "5", "32", "75"}) {
+  for (const char *width : {"1", "5", "32", "40", "75"}) {
     std::string type = rows("source", width);
     EXPECT_GE(elementwiseOps().size(), 2u);
     for (const auto &[name, operands] : elementwiseOps()) {
@@ -89,7 +101,7 @@ TEST_P(Rows, Elementwise) {
 TEST_P(Rows, Dropout) {
   for (bool training : {true, false}) {
     Batch batch(sourceLengths, targetLengths, 40, training);
-    for (const char *width : {"5", "64", "100", "150"})
+    for (const char *width : {"5", "64", "72", "100", "150"})
       for (int extraStride : {0, 2})
         checkSame(batch, "xfc.dropout %a0 {rate = 0.3, id = 7 : i64}", rows("target", width), 1,
                   {.extraStride = extraStride, .immediates = {7}});
@@ -107,13 +119,13 @@ TEST_P(Rows, PositionsAndCache) {
   check(batch, "xfc.add_positions %a0, %a1", {rows("source", "19"), tensor("80x19")}, rows("source", "19"),
         {.extraStride = 5});
   check(batch, "xfc.positions_grad %a0", {rows("source", "19")}, tensor("80x19"));
-  for (const char *width : {"19", "20"}) {
+  for (const char *width : {"19", "20", "24"}) {
     const std::string table = tensor(std::string("73x") + width), x = rows("source", width);
     check(batch, "xfc.add_positions %a0, %a1 {offset = 2 : i64}", {x, table}, x);
     check(batch, "xfc.positions_grad %a0 {offset = 2 : i64}", {x}, table);
   }
   check(batch, "xfc.positions_grad %a0", {rows("source", "70")}, tensor("80x70"), {.extraStride = 5});
-  for (const char *width : {"19", "20"})
+  for (const char *width : {"19", "20", "24"})
     check(batch, "xfc.cache_write %a0, %a1", {rows("cache", width), rows("target", width)}, rows("cache", width));
   check(batch, "xfc.positions_grad %a0", {rows("source", "68")}, tensor("80x68"));
   // Heads whose pairs fill vectors, or do not; and features that are not rotated.
@@ -129,7 +141,7 @@ TEST_P(Rows, PositionsAndCache) {
 // Columns that fill several chunks, or leave a part of a vector; rows that are a multiple of 16 bytes, or are not.
 TEST_P(Rows, Recurrence) {
   Batch batch(sourceLengths, targetLengths);
-  for (const char *width : {"1", "5", "64", "75", "300"}) {
+  for (const char *width : {"1", "5", "40", "64", "75", "300"}) {
     const std::string x = rows("target", width), op = "xfc.recurrence %a0, %a1";
     check(batch, op, {x, x}, x, {.extraStride = 3});
     check(batch, op, {x, x}, x, {.inPlace = true});
@@ -153,7 +165,7 @@ TEST_P(Rows, RecurrenceInADecodingStep) {
 
 TEST_P(Rows, Embedding) {
   Batch batch(sourceLengths, targetLengths);
-  for (std::string width : {"5", "48", "300"}) {
+  for (std::string width : {"5", "40", "48", "300"}) {
     check(batch, "xfc.embedding %a0, %a1 {scale = 3.0}", {ids("source"), tensor("37x" + width)}, rows("source", width),
           {.extraStride = 3});
     check(batch, "xfc.embedding_grad %a0, %a1 {scale = 3.0}", {rows("source", width), ids("source")},
@@ -169,7 +181,7 @@ TEST_P(Rows, Embedding) {
 
 TEST_P(Rows, Norm) {
   Batch batch(sourceLengths, targetLengths);
-  for (std::string width : {"1", "5", "32", "100", "1200"})
+  for (std::string width : {"1", "5", "32", "40", "100", "1200"})
     for (std::string kind : {"", ", kind = 1 : i32", ", unbiased", ", unbiased, eps_in_std", ", eps_in_std"}) {
       const bool rms = kind.find("kind") != std::string::npos;
       std::string attributes = " {eps = 1.0e-3" + kind + "}", x = rows("source", width), w = tensor(width),
@@ -208,7 +220,7 @@ TEST_P(Rows, Norm) {
         rows("source", "1101") + ", " + rows("source", "2"));
   check(many, "xfc.norm_weight_grad %a0, %a1, %a2", {rows("source", "20"), rows("source", "20"), rows("source", "2")},
         tensor("20") + ", " + tensor("20"));
-  for (std::string width : {"1", "5", "32", "100"}) {
+  for (std::string width : {"1", "5", "32", "40", "100"}) {
     std::string x = rows("source", width), w = tensor(width), stats = rows("source", "2");
     check(batch, "xfc.norm_weight_grad %a0, %a1, %a2", {x, x, stats}, w + ", " + w, {.extraStride = 3});
     check(batch, "xfc.norm_weight_grad %a0, %a1, %a2", {x, x, stats}, w);
@@ -234,7 +246,7 @@ TEST_P(Rows, NormGradEpsInStd) {
     std::string x = rows("source", "12"), w = tensor("12"), stats = rows("source", "2"),
                 attributes = " {eps = 1.0e-3, " + variant + "}";
     std::vector<double> values;
-    Options forward{.device = device(), .set = [&](int64_t operand, Tensor &t) {
+    Options forward{.device = device(), .cpu = GetParam().cpu, .set = [&](int64_t operand, Tensor &t) {
                       if (operand == 0) {
                         std::fill_n(t.data.begin(), 12, 0.0); // std is 0
                         values = t.data;
@@ -270,11 +282,14 @@ TEST_P(Rows, ElementwisePairs) {
 TEST_P(Rows, Pairs) {
   Batch batch(sourceLengths, targetLengths);
   for (std::string kind : pairKinds) {
-    std::string p = pairs(kind, 3), q = rows(kind.substr(0, 6), "21"), k = rows(kind.substr(8, 6), "21");
+    std::string p = pairs(kind, 3);
     checkSame(batch, "xfc.softmax_grad %a0, %a1", p, 2);
-    check(batch, "xfc.scores %a0, %a1", {q, k}, p, {.extraStride = 4});
-    check(batch, "xfc.combine %a0, %a1", {p, k}, q, {.extraStride = 4});
-    check(batch, "xfc.combine_transposed %a0, %a1", {p, q}, k, {.extraStride = 4});
+    for (const char *width : {"21", "24"}) {
+      std::string q = rows(kind.substr(0, 6), width), k = rows(kind.substr(8, 6), width);
+      check(batch, "xfc.scores %a0, %a1", {q, k}, p, {.extraStride = 4});
+      check(batch, "xfc.combine %a0, %a1", {p, k}, q, {.extraStride = 4});
+      check(batch, "xfc.combine_transposed %a0, %a1", {p, q}, k, {.extraStride = 4});
+    }
     int64_t calls = 0;
     // Some rows consist of minus infinity only; they give 0.
     checkSame(batch, "xfc.softmax %a0", p, 1, {.inPlace = true, .set = [&](int64_t, Tensor &t) {
@@ -292,7 +307,7 @@ TEST_P(Rows, AlignmentLoss) {
     for (std::string width : {"1", "4", "40"})
       for (std::string head : {"", " {head = 2 : i64}"}) {
         const std::string set = std::string(kind).substr(0, 6), p = pairs(kind, 3), one = row(set),
-                          links = "!xfc.rows<" + set + ", " + width + "xi32>", shares = rows(set, width);
+                          links = "!xfc.rows<" + set + ", " + width + "xi32>", shares = wide(set, width);
         const auto queries = set == "target" ? RowSet::target : RowSet::source;
         for (const std::vector<int> &unused : {std::vector<int>{}, {0}, {1, 2}})
           check(batch, "xfc.alignment_loss %a0, %a1, %a2, %a3" + head, {one, p, links, shares},
@@ -333,13 +348,14 @@ TEST_P(FusedRows, AttentionWithABias) {
         std::string(" {heads = 2 : i64, scale = 0.4") + flags + (dropout ? ", rate = 0.3, id = 9 : i64}" : "}");
     const std::string q = rows(set, "14"), lse = rows(set, "2"), bias = tensor("280x4");
     std::vector<Tensor> saved;
-    Options options{.device = device(), .extraStride = 3, .immediates = {9}, .set = [&](int64_t, Tensor &t) {
-                      saved.push_back(t);
-                    }};
+    Options options{
+        .device = device(), .extraStride = 3, .cpu = GetParam().cpu, .immediates = {9}, .set = [&](int64_t, Tensor &t) {
+          saved.push_back(t);
+        }};
     const std::string text = "xfc.attention %a0, %a1, %a2, %a3" + attributes + " : (" + q + ", " + q + ", " + q + ", " +
                              bias + ") -> (" + q + ", " + lse + ")";
     Outcome forward = runKernel(*b, text, {q, q, q, bias}, options);
-    expectClose(forward, toleranceOf(f64()), text);
+    expectClose(forward, tolerance(), text);
     options.set = [&](int64_t operand, Tensor &t) {
       if (operand >= 1)
         t = operand <= 3 ? saved[operand - 1] : operand <= 5 ? forward.expected[operand - 4] : saved[3];
@@ -378,13 +394,14 @@ TEST_P(FusedRows, SharedHeadsAndReach) {
     const std::string q = rowsOf(heads, 5), k = rowsOf(heads / 2, 5), v = rowsOf(heads / 2, 7), o = rowsOf(heads, 7),
                       lse = rows(set, count);
     std::vector<Tensor> saved;
-    Options options{.device = device(), .extraStride = 3, .immediates = {9}, .set = [&](int64_t, Tensor &t) {
-                      saved.push_back(t);
-                    }};
+    Options options{
+        .device = device(), .extraStride = 3, .cpu = GetParam().cpu, .immediates = {9}, .set = [&](int64_t, Tensor &t) {
+          saved.push_back(t);
+        }};
     const std::string text =
         "xfc.attention %a0, %a1, %a2" + attributes + " : (" + q + ", " + k + ", " + v + ") -> (" + o + ", " + lse + ")";
     Outcome forward = runKernel(*b, text, {q, k, v}, options);
-    expectClose(forward, toleranceOf(f64()), text);
+    expectClose(forward, tolerance(), text);
     options.set = [&](int64_t operand, Tensor &t) {
       if (operand >= 1)
         t = operand <= 3 ? saved[operand - 1] : forward.expected[operand - 4];
@@ -428,7 +445,9 @@ TEST_P(FusedRows, Attention) {
             batch,
             "xfc.attention %a0, %a1, %a2" + attributes + " : (" + q + ", " + k + ", " + v + ") -> (" + o + ", " + lse +
                 ")",
-            {q, k, v}, {.device = device(), .immediates = {9}, .set = [&](int64_t, Tensor &t) { saved.push_back(t); }});
+            {q, k, v}, {.device = device(), .cpu = GetParam().cpu, .immediates = {9}, .set = [&](int64_t, Tensor &t) {
+                          saved.push_back(t);
+                        }});
         options.set = [&](int64_t operand, Tensor &t) {
           if (operand >= 1 && operand <= 3)
             t = saved[operand - 1];
@@ -447,12 +466,14 @@ TEST_P(FusedRows, LongAttention) {
     std::string attributes = std::string(" {heads = 2 : i64, scale = 0.9, ") + flags + ", rate = 0.2, id = 3 : i64}";
     std::string q = rows(queries, "16"), k = rows(keys, "16"), lse = rows(queries, "2");
     std::vector<Tensor> saved;
-    Options options{.device = device(), .immediates = {3}, .set = [&](int64_t, Tensor &t) { saved.push_back(t); }};
+    Options options{.device = device(), .cpu = GetParam().cpu, .immediates = {3}, .set = [&](int64_t, Tensor &t) {
+                      saved.push_back(t);
+                    }};
     Outcome forward = runKernel(batch,
                                 "xfc.attention %a0, %a1, %a2" + attributes + " : (" + q + ", " + k + ", " + k +
                                     ") -> (" + q + ", " + lse + ")",
                                 {q, k, k}, options);
-    expectClose(forward, toleranceOf(f64()), "forward");
+    expectClose(forward, tolerance(), "forward");
     options.set = [&](int64_t operand, Tensor &t) {
       if (operand >= 1)
         t = operand <= 3 ? saved[operand - 1] : forward.expected[operand - 4];
@@ -483,8 +504,10 @@ TEST_P(FusedRows, SequencesDoNotTouchEachOther) {
       for (int64_t j = 0; j < f; ++j)
         t.data[(n - 19 + i) * f + j] = std::sin(i * 31.7 + j * 1.3);
   };
-  Outcome a = runKernel(many, op, {q, q, q}, {.device = device(), .immediates = {2}, .set = tail});
-  Outcome b = runKernel(alone, op, {q, q, q}, {.device = device(), .immediates = {2}, .set = tail});
+  Outcome a =
+      runKernel(many, op, {q, q, q}, {.device = device(), .cpu = GetParam().cpu, .immediates = {2}, .set = tail});
+  Outcome b =
+      runKernel(alone, op, {q, q, q}, {.device = device(), .cpu = GetParam().cpu, .immediates = {2}, .set = tail});
   for (int result = 0; result < 2; ++result) {
     const auto &all = a.kernel[result].data, &one = b.kernel[result].data;
     EXPECT_TRUE(std::equal(one.begin(), one.end(), all.end() - one.size())) << "result " << result;
@@ -494,12 +517,12 @@ TEST_P(FusedRows, SequencesDoNotTouchEachOther) {
 TEST_P(Rows, Loss) {
   Batch batch(sourceLengths, targetLengths);
   for (std::string vocabulary : {"37", "64", "301", "1300"}) {
-    std::string logits = rows("target", vocabulary), one = row("target");
+    std::string logits = wide("target", vocabulary), one = row("target");
     checkSame(batch, "xfc.log_softmax %a0", logits, 1, {.inPlace = true});
     checkSame(batch, "xfc.log_softmax_grad %a0, %a1", logits, 2, {.extraStride = 2});
     for (auto [labels, e] : {std::pair{ids("target"), tensor("")}, // one label for each row, and lists of labels
-                             {"!xfc.rows<target, 1xi32>", rows("target", "2")},
-                             {"!xfc.rows<target, 9xi32>", rows("target", "10")}}) {
+                             {"!xfc.rows<target, 1xi32>", wide("target", "2")},
+                             {"!xfc.rows<target, 9xi32>", wide("target", "10")}}) {
       check(batch, "xfc.nll %a0, %a1, %a2", {logits, labels, e}, one + ", " + one,
             {.extraStride = 2, .set = setTarget(1, 2)});
       check(batch, "xfc.nll_grad %a0, %a1, %a2", {one, labels, e}, logits, {.set = setTarget(1, 2)});
@@ -528,12 +551,12 @@ TEST_P(Rows, Candidates) {
   for (std::string vocabulary : {"37", "64", "301", "1300"})
     for (std::string count : {"1", "3", "8", "11"}) {
       const std::string results =
-          "!xfc.rows<target, " + count + "xi32>, " + rows("target", count) + ", " + row("target");
+          "!xfc.rows<target, " + count + "xi32>, " + wide("target", count) + ", " + row("target");
       for (const std::string last : {"", ", renormalize"}) {
         check(batch, "xfc.candidates %a0, %a1 {excluded = array<i64: 0, 2, 3>" + last + "}",
-              {rows("target", vocabulary), ids("target")}, results, {.set = set});
+              {wide("target", vocabulary), ids("target")}, results, {.set = set});
         check(batch, "xfc.candidates %a0, %a1 {excluded = array<i64: 5>" + last + "}",
-              {rows("target", vocabulary), ids("target")}, results, {.extraStride = 3, .unused = {2}, .set = set});
+              {wide("target", vocabulary), ids("target")}, results, {.extraStride = 3, .unused = {2}, .set = set});
       }
     }
 }
@@ -556,9 +579,9 @@ TEST_P(FusedRows, MergeCandidates) {
         }
       };
       check(batch, "xfc.merge_candidates %a0, %a1, %a2, %a3",
-            {"!xfc.rows<target, " + list + "xi32>", rows("target", list), rows("target", std::to_string(slabs)),
+            {"!xfc.rows<target, " + list + "xi32>", wide("target", list), wide("target", std::to_string(slabs)),
              row("target")},
-            "!xfc.rows<target, " + found + "xi32>, " + rows("target", found) + ", " + row("target"),
+            "!xfc.rows<target, " + found + "xi32>, " + wide("target", found) + ", " + row("target"),
             {.extraStride = 2, .set = set});
     }
 }
@@ -567,7 +590,7 @@ TEST_P(Rows, Optimizer) {
   Batch batch({1}, {1});
   // The split of a total into partial sums is up to the kernel; the interpreter computes a single one.
   Outcome squares = runKernel(batch, "xfc.square_sum %a0 : (" + tensor("40003") + ") -> (tensor<3xf64>)",
-                              {tensor("40003")}, {.device = device(), .immediates = {40003}});
+                              {tensor("40003")}, {.device = device(), .cpu = GetParam().cpu, .immediates = {40003}});
   auto total = [](const Tensor &t) { return t.data[0] + t.data[1] + t.data[2]; };
   EXPECT_NEAR(total(squares.kernel[0]) / total(squares.expected[0]), 1, toleranceOf(f64()));
   for (double most : {0.0, 0.5, 1e9})
@@ -676,6 +699,9 @@ TEST_P(PackingRows, OptimizersThatPack) {
 INSTANTIATE_TEST_SUITE_P(CPU, Rows, testing::ValuesIn(cpuTargets), nameOf);
 INSTANTIATE_TEST_SUITE_P(Plain, Rows, testing::ValuesIn(plainTargets), nameOf);
 INSTANTIATE_TEST_SUITE_P(CPU, FusedRows, testing::ValuesIn(cpuTargets), nameOf);
+const Target narrowTargets[] = {{.cpu = "x86-64-v4+amx", .narrow = true}};
+INSTANTIATE_TEST_SUITE_P(AMX, Rows, testing::ValuesIn(narrowTargets), nameOf);
+INSTANTIATE_TEST_SUITE_P(AMX, FusedRows, testing::ValuesIn(narrowTargets), nameOf);
 INSTANTIATE_TEST_SUITE_P(GPU, Rows, testing::ValuesIn(gpuTargets), nameOf);
 INSTANTIATE_TEST_SUITE_P(GPU, FusedRows, testing::ValuesIn(gpuTargets), nameOf);
 INSTANTIATE_TEST_SUITE_P(CPU, PackingRows, testing::ValuesIn(cpuTargets), nameOf);

@@ -94,7 +94,7 @@ for name, (kind, rows, columns) in tiled.items():
                 steps.append(f"multiply {match[1]}")
             elif text.startswith("prefetch"):
                 steps.append("prefetch")
-            elif text.startswith("vcvtne2ps2bf16"):
+            elif re.match("vcvtne2ps2bf16|vpermt2w", text):  # rounds two vectors of f32, or joins two of bf16
                 steps.append("convert")
         if [step for step in steps if step not in ("prefetch", "convert")] != expected:
             failures.append(f"{name}: a step executes {steps}, expected {expected} in this order")
@@ -130,16 +130,19 @@ if "tiles" in kinds and any("weight_grad" in name for name in functions):
         failures.append("no micro-kernel of tiles packs the next panel")
     if strays := [name for name in functions if re.search("linear_weight_grad|attention.*_bf16", name) and name not in configuring]:
         failures.append(f"{strays[0]} does not multiply by tiles")
-    # For 32 rows of 16 columns: halves of rows from memory, in pairs of vectors that are rounded, and three rounds of interleaving.
-    MOST = {"vcvtne2ps2bf16": 16, "vpunpck[lh]wd": 48, "vinsertf64x4": 32}
-    transposed = functions.get("transpose_pairs", [])
-    halves = lambda loop: sum(bool(re.match(r"vinsertf64x4\s+\$0x1, \(%r", text)) for text in loop)
-    whole = max(loops_of(transposed, innermost=True), key=halves, default=[])
-    for instruction, most in MOST.items():
-        if (found := sum(bool(re.match(instruction, text)) for text in whole)) != most:
-            failures.append(f"transpose_pairs: {found} instructions {instruction} in its loop of whole rows, expected {most}")
-    if spills := [text for text in whole if re.search("mm.*%rsp|%rsp.*mm", text)]:
-        failures.append(f"transpose_pairs: {len(spills)} vectors are spilled, first {spills[0]}")
+    # For 32 rows of 16 columns: halves of rows from memory, in pairs of vectors that are rounded if they are f32, and three rounds of interleaving.
+    MOST = {"transpose_pairs": {"vcvtne2ps2bf16": 16, "vpunpck[lh]wd": 48, "vinsertf64x4": 32},
+            "transpose_pairs_bf16": {"vcvtne2ps2bf16": 0, "vpunpck[lh]wd": 48, "vinserti128": 32}}
+    if not MOST.keys() & functions.keys():
+        failures.append(f"has none of {sorted(MOST)}")
+    for name in MOST.keys() & functions.keys():
+        halves = lambda loop: sum(bool(re.match(r"vinsert(f64x4|i128)\s+\$0x1, \S*\(%r", text)) for text in loop)
+        whole = max(loops_of(functions[name], innermost=True), key=halves, default=[])
+        for instruction, most in MOST[name].items():
+            if (found := sum(bool(re.match(instruction, text)) for text in whole)) != most:
+                failures.append(f"{name}: {found} instructions {instruction} in its loop of whole rows, expected {most}")
+        if spills := [text for text in whole if re.search("mm.*%rsp|%rsp.*mm", text)]:
+            failures.append(f"{name}: {len(spills)} vectors are spilled, first {spills[0]}")
 
 if failures:
     sys.exit(f"{file}:\n  " + "\n  ".join(failures))

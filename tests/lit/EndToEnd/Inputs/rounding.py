@@ -1,10 +1,11 @@
 """rounding.py XFC_INTERPRET MODULE WEIGHTS WORK_FOLDER EXECUTABLE...: an executable rounds what the interpreter rounds.
 
-MODULE is what the executable was compiled from, as `--emit differentiated` prints it. For a few random pairs of sentences, the executable
-must compute the loss and the gradients that the interpreter computes in f64 with the operands of the same products rounded to bf16. If an
-f32 lies so close to a tie that it rounds to the other neighbor than the f64, whatever follows from it differs in the third digit, or more
-if an activation changes its sign. That happens in some of the pairs; in more than half of them, results must agree as they do in f32. If
-any kind of product rounds nothing, they must not agree, so a product that rounds at another point is found. Plain Python.
+MODULE is what the executable was compiled from, as `--emit differentiated` prints it, with the types of its target's rows (--xfc-types). For
+a few random pairs of sentences, the executable must compute the loss and the gradients that the interpreter computes in f64 with the operands
+of the same products, and the same rows, rounded to bf16. If an f32 lies so close to a tie that it rounds to the other neighbor than the f64,
+whatever follows from it differs in the third digit, or more if an activation changes its sign. That happens in some of the pairs, in most of
+them if rows are rounded, too; in a third of them at least, results must agree as they do in f32. If any kind of product rounds nothing, they
+must not agree, so a product that rounds at another point is found. Plain Python.
 """
 import json
 import math
@@ -77,7 +78,7 @@ class Check:
             print(f"differs by {error:.1e}")
             if error <= SAME:
                 agreeing.append((pair, found))
-        if len(agreeing) <= PAIRS / 2:
+        if len(agreeing) < PAIRS / 3:
             sys.exit(f"the executable and the interpreter agree on only {len(agreeing)} of {PAIRS} pairs")
         pair, found = agreeing[0]
         rounding = re.compile(r"(xfc\.\w+)(?= )([^:\n]*) in bf16")
