@@ -33,13 +33,16 @@ struct Product {
 
   Product(KernelBuilder &k, const Tiling &t, BufferIndex rows, BufferIndex weight, int64_t inner, int64_t columns,
           int64_t groups)
-      : k(k), t(t), inner(inner), columns(columns), groups(groups),
-        copiesLast(t.products == Products::Tiles && rows.element().isBF16() && inner % (t.pair * Tiling::tile) == 0) {
+      : k(k), t(t), inner(inner), columns(columns), groups(groups), copiesLast(readInPlace(t, rows, inner)) {
     copies = t.products != Products::Elements && !copiesLast;
     x = k.rowsOf(rows);
     packed = k.buffer(weight).as(k.element);
     a = k.scratch.inRows(t.stride);
     c = (a + copiedRows() * t.stride).inRows(Tiling::group);
+  }
+  // Whether tiles read all rows in place but the last ones.
+  static bool readInPlace(const Tiling &t, BufferIndex rows, int64_t inner) {
+    return t.products == Products::Tiles && rows.element().isBF16() && inner % (t.pair * Tiling::tile) == 0;
   }
   int64_t tiles() const { return !t.whole && t.units(inner) > t.depth ? groups : 1; }
   int64_t copiedRows() const { return copies ? t.block : copiesLast ? t.rows : 0; }
@@ -100,7 +103,7 @@ struct Product {
         const View leftRows = copiesLast ? asWords(k, x.row(row)) + at : t.whole ? a + at : copies ? a : x(row, at);
         Left left{leftRows, t.left, k.mul(leftRows.stride, t.rows)};
         if (copiesLast)
-          left.last = a + at;
+          left.last = t.whole ? a + at : a;
         if (convertsNext) {
           Value element = k.mul(at, t.pair);
           View from = x(k.add(row, t.rows), element);
@@ -140,10 +143,11 @@ struct Product {
       Value at = k.index(last);
       body(at, units - last, k.boolean(last > 0), true);
     };
+    Value whole = k.mul(k.div(count, t.rows), t.rows);
     if (t.whole) {
       // If tiles convert the next ones, only the first tile of rows is copied here, and the last one if it is not
       // whole.
-      Value first = convertsNext ? k.min(t.rows, count) : count, whole = k.mul(k.div(count, t.rows), t.rows);
+      Value first = convertsNext ? k.min(t.rows, count) : count;
       copyRows(row, 0, first, 0, inner);
       if (convertsNext)
         copyRows(row, k.max(first, whole), count, 0, inner);
@@ -157,8 +161,11 @@ struct Product {
       return;
     }
     eachBlock([&](Value at, int64_t depth, Value accumulate, bool finish) {
-      if (!copied)
-        copyRows(row, 0, count, k.mul(at, t.pair), finish ? inner - last * t.pair : depth * t.pair);
+      const int64_t elements = finish ? inner - last * t.pair : depth * t.pair;
+      if (copiesLast)
+        copyRows(row, whole, count, k.mul(at, t.pair), elements, 0);
+      else if (!copied)
+        copyRows(row, 0, count, k.mul(at, t.pair), elements);
       k.loop(group, end, 1, [&](Value g) { multiply(g, at, depth, accumulate, finish); });
     });
   }
@@ -209,7 +216,9 @@ Backend::KernelInfo emitProduct(KernelBuilder &k, Operation *op, BufferIndex row
   const int64_t all = (columns + Tiling::group - 1) / Tiling::group;
   // At least two chunks per block of rows if there are enough columns, so that a few rows keep two threads busy.
   const int64_t groups = std::clamp<int64_t>((all + 1) / 2, 1, 4), slabs = (all + groups - 1) / groups;
-  const Tiling t(k, inner, productsFor(k, cast<ProductOpInterface>(op).getCompute()));
+  Tiling t(k, inner, productsFor(k, cast<ProductOpInterface>(op).getCompute()));
+  if (Product::readInPlace(t, rows, inner))
+    t.readInPlace();
   Product product(k, t, rows, weight, inner, columns, groups);
   const int64_t firstExtra = op->getNumOperands() - extras;
 
@@ -281,6 +290,7 @@ Backend::KernelInfo emitProduct(KernelBuilder &k, Operation *op, BufferIndex row
       product.compute(row, count, group, end, next, begin, fetch);
     });
   } else {
+    configureTiles(k, t, count);
     product.compute(row, count, group, end, next, begin, fetch);
   }
   return {{Partition::Unit::Rows, t.block, slabs}, product.scratchBytes()};

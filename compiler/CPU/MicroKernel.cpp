@@ -41,9 +41,9 @@ constexpr int64_t panelInFirstCache = 32 << 10;
 // - The rows of a block are converted once for all columns, and read once for each panel. They take half of the second
 //   cache: the next rows, the sums of 64 columns and two groups of panels need the rest.
 constexpr int64_t rowsInSecondCache = 1 << 20;
-// - All weights pass once for each block of rows. With 256 rows, a core, which does 512 multiply-adds of bf16 a cycle,
-//   reads 4 bytes of weights a cycle from beyond the second cache. More rows would leave fewer blocks than threads.
-constexpr int64_t mostTiledRows = 256;
+// - All weights pass once for each block of rows. With 256 rows (Tiling::mostTiledRows), a core, which does 512
+//   multiply-adds of bf16 a cycle, reads 4 bytes of weights a cycle from beyond the second cache. More rows would leave
+//   fewer blocks than threads.
 // - While a block is multiplied, this many bytes of the next rows are prefetched. The hardware fetches the others when
 //   they are converted.
 constexpr int64_t rowsAhead = 256 << 10;
@@ -73,6 +73,13 @@ Tiling::Tiling(KernelBuilder &k, int64_t inner, Products products)
   stride = ((whole ? units(inner) : depth * left) + k.lanes() - 1) / k.lanes() * k.lanes() + 16;
   if (whole)
     block = std::clamp(rowsInSecondCache / (stride * k.bytes()) / rows * rows, rows, mostTiledRows);
+}
+
+void Tiling::readInPlace() {
+  if (2 * block > mostTiledRows)
+    return;
+  whole = false;
+  block = mostTiledRows;
 }
 
 int64_t Tiling::units(int64_t inner) const {

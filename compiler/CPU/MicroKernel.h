@@ -48,8 +48,12 @@ struct Tiling {
   int64_t unit() const { return std::max<int64_t>(1, group / panel); } // panels per group
   int64_t units(int64_t inner) const;
   mlir::Value units(KernelBuilder &k, mlir::Value inner) const;
-  // The rows or columns of an AMX tile, and its units.
-  static constexpr int64_t tile = 16;
+  // The rows or columns of an AMX tile, and its units; and the most rows per chunk.
+  static constexpr int64_t tile = 16, mostTiledRows = 256;
+  // For rows that tiles read in place. Long ones, of which few would fit the second cache, are taken block by block of
+  // the inner dimension instead: a block of many rows then meets all columns of a chunk before the next, and weights
+  // pass once for all of these rows.
+  void readInPlace();
   // Rows per chunk where their results stay in scratch; with more of them, the results would leave the cache.
   int64_t blockOfResults() const { return std::min(block, 6 * tile); }
   // Units that a micro-kernel processes per iteration.

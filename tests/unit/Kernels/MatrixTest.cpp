@@ -588,6 +588,16 @@ TEST_P(NarrowMatrix, LinearCrossEntropy) {
     }
 }
 
+// Rows of which few would fit the second cache, which tiles take block by block: of these alone, and of several chunks.
+TEST_P(NarrowMatrix, LongRows) {
+  if (GetParam().device == Device::GPU)
+    GTEST_SKIP() << "a GPU takes all rows in the same way, which other tests cover";
+  check({{7}, {300}}, "xfc.linear %a0, %a1 bias %a2", {narrowRows(4128), tensor(72, 4128), tensor(72)}, wide(72), 4128,
+        {.extraStride = 8});
+  check({{40}, {530}}, "xfc.linear_input_grad %a0, %a1", {narrowRows(8000), tensor(8000, 328)}, narrowRows(328), 8000);
+  checkRowsAlone("xfc.linear %a0, %a1 bias %a2", {narrowRows(4128), tensor(72, 4128), tensor(72)}, narrowRows(72));
+}
+
 TEST_P(NarrowMatrix, RowsDoNotTouchEachOther) {
   checkRowsAlone("xfc.linear %a0, %a1 bias %a2", {narrowRows(72), tensor(136, 72), tensor(136)}, narrowRows(136));
 }
