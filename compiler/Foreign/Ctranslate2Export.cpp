@@ -413,17 +413,28 @@ std::string searchNote(const OurModel &model, const Tokens &tokens, bool zeroSta
     suppressed.push_back(namesOf(sequence));
   }
   std::string text = "CTranslate2's folders hold no search settings; translate_batch(lines";
-  const std::set<std::string> always = {"beam", "length_penalty", "min_length"}; // whose defaults differ there
-  for (const GenerationSetting &setting : generationSettings())
-    if (const Json value = valueOf(setting, generation);
-        setting.elsewhere.ctranslate2 && value.is_number() &&
-        (always.contains(setting.name) || value != Json(valueOf(setting, Generation()))))
+  const std::set<std::string> always = {"beam", "length_penalty", "min_length"}, // whose defaults differ there
+      told = {"length_penalty_form", "forced_first"};
+  std::vector<std::string> lacking;
+  for (const GenerationSetting &setting : generationSettings()) {
+    const Json value = valueOf(setting, generation);
+    const bool differs = value != Json(valueOf(setting, Generation()));
+    if (setting.subject == GenerationSetting::Subject::Sampling) // without which CTranslate2 searches with a beam
+      continue;
+    if (setting.elsewhere.ctranslate2 && value.is_number() && (always.contains(setting.name) || differs))
       text += std::string(", ") + setting.elsewhere.ctranslate2 + "=" + value.dump();
+    else if (!setting.elsewhere.ctranslate2 && differs && !told.contains(setting.name))
+      lacking.emplace_back(setting.name);
+  }
   if (!suppressed.empty())
     text += ", suppress_sequences=" + suppressed.dump();
   if (!generation.forcedFirst.empty())
     text += ", target_prefix=[" + namesOf(generation.forcedFirst).dump() + "] * len(lines)";
   text += ") has those of this model";
+  if (!lacking.empty())
+    text += ", except for " + listed(lacking) + ", which CTranslate2 lacks";
+  if (generation.repetitionPenalty != 1)
+    text += ", except that CTranslate2 applies repetition_penalty to logits, not to log-probabilities";
   if (generation.beam > 1 && generation.lengthPenalty != 0 && generation.penaltyForm == Generation::PenaltyForm::Offset)
     text +=
         ", except that CTranslate2 divides scores by n^A, where this model's length_penalty_form \"offset\" divides "

@@ -51,8 +51,8 @@ bool addLists(const Config &config, const Json &tokens, int64_t vocabulary, Json
 
 const std::set<std::string> &harmlessInSearch() {
   static const std::set<std::string> keys = {
-      // of sampling, which do_sample turns on
-      "temperature", "top_k", "top_p", "min_p", "top_h", "typical_p", "epsilon_cutoff", "eta_cutoff",
+      // of sampling, which do_sample turns on, and which is not here
+      "top_h", "eta_cutoff",
       // of speed and memory
       "use_cache", "cache_implementation", "cache_config", "return_legacy_cache", "low_memory", "disable_compile",
       "compile_config", "prefill_chunk_size", "is_assistant", "num_assistant_tokens", "num_assistant_tokens_schedule",
@@ -147,6 +147,16 @@ Json generationOf(const Config &config, const Json &description, std::vector<std
                       ": repetition_penalty: `generate` applies it to logits in a greedy search, and the "
                       "search here to log-probabilities, as it does in beam search");
   }
+  for (const GenerationSetting &setting : generationSettings()) {
+    const char *key = setting.elsewhere.huggingFace;
+    if (setting.subject != GenerationSetting::Subject::Sampling || !key || !config.has(key))
+      continue;
+    Generation read;
+    if (const auto problem = readSetting(setting, config.at(key, "").value(), read))
+      notes.push_back(config.file() + ": " + key + ": " + problem->what + ", so it is ignored");
+    else if (read != Generation())
+      json[setting.name] = valueOf(setting, read);
+  }
   if (config.boolean("renormalize_logits", false))
     json["renormalize"] = true;
   return json;
@@ -192,6 +202,11 @@ Json generationConfig(const Generation &generation, const Description &model, st
     json["repetition_penalty"] = generation.repetitionPenalty;
   if (generation.renormalize)
     json["renormalize_logits"] = true;
+  for (const GenerationSetting &setting : generationSettings())
+    if (const Json value = valueOf(setting, generation); setting.subject == GenerationSetting::Subject::Sampling &&
+                                                         setting.elsewhere.huggingFace &&
+                                                         value != Json(valueOf(setting, Generation())))
+      json[setting.elsewhere.huggingFace] = value;
   for (const char *name : {"patience", "max_length_ratio", "min_length_ratio"})
     if (const Json value = valueOf(*findSetting(name), generation); value != valueOf(*findSetting(name), Generation()))
       notes.push_back(std::string("generation.") + name + ": " + value.dump() + ", which `generate` does not know");

@@ -263,8 +263,8 @@ std::string tableOfSettings() {
   for (const GenerationSetting &setting : generationSettings()) {
     const auto &[huggingFace, ctranslate2, marian] = setting.elsewhere;
     text += "| " + code(setting.name) + " | " + expectedOf(setting) + " | `" + defaultOf(setting).dump() + "` | " +
-            (setting.ofSampling ? "with `--sample`: " : "") + setting.meaning + " | " + code(huggingFace) + " | " +
-            code(ctranslate2) + " | " + code(marian) + " |\n";
+            (setting.subject == GenerationSetting::Subject::Sampling ? "with `--sample`: " : "") + setting.meaning +
+            " | " + code(huggingFace) + " | " + code(ctranslate2) + " | " + code(marian) + " |\n";
   }
   return text;
 }

@@ -158,10 +158,12 @@ Candidate sampleToken(LogProbabilityRow row, int64_t vocabulary, std::span<const
   if (draw.tokens.empty())
     return {-1, -std::numeric_limits<double>::infinity()};
 
-  draw.weights.reserve(draw.tokens.size());
   double largest = draw.tokens.front().logProbability;
   for (const Candidate &token : draw.tokens)
     largest = std::max(largest, token.logProbability);
+  if (!std::isfinite(largest)) // the weights are broken
+    return draw.tokens.front();
+  draw.weights.reserve(draw.tokens.size());
   for (const Candidate &token : draw.tokens)
     draw.weights.push_back(std::exp((token.logProbability - largest) / generation.temperature));
 

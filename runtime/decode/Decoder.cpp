@@ -19,7 +19,7 @@ SearchSentence sentenceFor(const SearchOptions &options, size_t number, int64_t 
   if (sentence.maxLength == 0)
     sentence.maxLength = std::max({usual, sentence.minLength, given});
   else if (generation.maxLengthRatio > 0)
-    sentence.maxLength = std::min(sentence.maxLength, std::max(usual, given));
+    sentence.maxLength = std::min(sentence.maxLength, std::max({usual, sentence.minLength, given}));
   sentence.minLength = std::min(sentence.minLength, sentence.maxLength);
   if (longestTarget > 0) // the decoder reads start and, if eos follows, every token
     sentence.maxLength =

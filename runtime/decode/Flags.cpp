@@ -218,16 +218,21 @@ CommandOption SearchFlags::add(Command command, const GenerationSetting &setting
       .valueName("TOKENS");
 }
 
-void SearchFlags::addSettings(Command command, bool ofSampling) {
+void SearchFlags::addSettings(Command command, GenerationSetting::Subject subject) {
+  const std::string when = subject == GenerationSetting::Subject::Sampling ? "sampling: " : "";
   for (const GenerationSetting &setting : generationSettings())
-    if (setting.ofSampling == ofSampling)
-      given.emplace_back(&setting,
-                         add(command, setting, (ofSampling ? "sampling: " : "") + std::string(setting.meaning)));
+    if (setting.subject == subject)
+      given.emplace_back(&setting, add(command, setting, when + setting.meaning));
 }
 
 void SearchFlags::addTo(Command command) {
+  using enum GenerationSetting::Subject;
+  for (const auto &[subject, heading] : {std::pair{Lengths, "Lengths"}, {Tokens, "Tokens that may be written"}}) {
+    const Subject under(command, heading);
+    addSettings(command, subject);
+  }
   const Subject searching(command, "Search");
-  addSettings(command, /*ofSampling=*/false);
+  addSettings(command, Search);
   addBatchTokens(command, options.batchTokens, "live hypotheses, at a time");
   command
       .addOption("--batch-sentences", options.batchSentences,
@@ -245,7 +250,7 @@ void SearchFlags::addSamplingTo(Command command) {
       .within(1, static_cast<int>(mostHypotheses))
       .showDefault();
   command.addFlag("--sample", options.sample, "draw tokens at random instead of searching with a beam");
-  addSettings(command, /*ofSampling=*/true);
+  addSettings(command, GenerationSetting::Subject::Sampling);
   command.addOption("--seed", options.seed, "sampling: seed of the random numbers").showDefault();
 }
 
@@ -282,7 +287,8 @@ void SearchFlags::resolve(const Generation &own, const Vocabulary &target) {
     } else if (const auto *sequences = std::get_if<GenerationSetting::Sequences>(&setting->value)) {
       (generation.*sequences->member).clear();
       for (const std::string &text : lists.at(flag))
-        (generation.*sequences->member).push_back(tokensOf(text, target, flag));
+        if (std::vector<int32_t> tokens = tokensOf(text, target, flag); !tokens.empty()) // an empty text: none
+          (generation.*sequences->member).push_back(std::move(tokens));
     }
   }
 }

@@ -55,7 +55,7 @@ struct SearchFlags {
 
 private:
   CommandOption add(Command command, const GenerationSetting &setting, const std::string &meaning);
-  void addSettings(Command command, bool ofSampling);
+  void addSettings(Command command, GenerationSetting::Subject subject);
 
   std::vector<std::pair<const GenerationSetting *, CommandOption>> given;
   std::map<std::string, std::vector<std::string>> lists; // by option: tokens, separated by blanks

@@ -31,7 +31,8 @@ std::optional<GenerationProblem> findProblem(const Generation &generation, int64
                 ", which occurs in no translation; expected a token of the text, or of a language");
   }
   require(g.maxLengthRatio == 0 || g.minLengthRatio <= g.maxLengthRatio, "min_length_ratio",
-          "the minimum is larger than the maximum, max_length_ratio");
+          valueOf(*findSetting("min_length_ratio"), g).dump() + " is larger than max_length_ratio, " +
+              valueOf(*findSetting("max_length_ratio"), g).dump());
   require(g.maxLength == 0 || static_cast<int64_t>(g.forcedFirst.size()) <= g.maxLength, "forced_first",
           std::to_string(g.forcedFirst.size()) + " tokens, more than max_length, " + std::to_string(g.maxLength));
   for (size_t i = 0; i < g.suppress.size(); ++i) {

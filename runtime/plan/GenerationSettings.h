@@ -39,11 +39,13 @@ struct GenerationSetting {
     const char *huggingFace = nullptr, *ctranslate2 = nullptr, *marian = nullptr;
   };
 
+  enum class Subject : uint8_t { Search, Lengths, Tokens, Sampling }; // Sampling: no effect unless tokens are drawn
+
   const char *name; // in model.json and in requests; the option is --name, with hyphens
   std::variant<Whole, Number, Choice, Tokens, Sequences> value;
-  const char *meaning;     // after the option's name, as a phrase
-  Names elsewhere = {};    // NOLINT(readability-redundant-member-init): GCC warns about initializers that omit it
-  bool ofSampling = false; // whether it has an effect only if tokens are drawn
+  const char *meaning;  // after the option's name, as a phrase
+  Names elsewhere = {}; // NOLINT(readability-redundant-member-init): GCC warns about initializers that omit it
+  Subject subject = Subject::Search;
 };
 
 std::span<const GenerationSetting> generationSettings();

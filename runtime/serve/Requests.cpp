@@ -111,7 +111,7 @@ std::string wordOf(const std::string &name, const Fields &value) {
   if (!value.is_array())
     refuse(escaped(name) + ": expected a number, a string, true or false, or a list of tokens, found " +
            shownJson(value));
-  std::string words;
+  std::string words = value.empty() ? " " : ""; // an option has to have a value
   for (const Fields &element : value) {
     if (!element.is_string() && !element.is_number_integer())
       refuse(escaped(name) + ": expected tokens, found " + shownJson(element));

@@ -368,7 +368,7 @@ TEST(Description, WrongGenerationIsAnErrorWithItsPlace) {
       {R"("renormalize": 1)", ".renormalize: expected false or true, found 1"},
       {R"("top_p": 0)", ".top_p: expected a number above 0, at most 1, found 0"},
       {R"("max_length_ratio": 1, "min_length_ratio": 2)",
-       ".min_length_ratio: the minimum is larger than the maximum, max_length_ratio"},
+       ".min_length_ratio: 2.0 is larger than max_length_ratio, 1.0"},
   };
   for (const auto &[settings, expected] : cases)
     EXPECT_EQ(error(settings), std::string("m.json: generation") + expected);

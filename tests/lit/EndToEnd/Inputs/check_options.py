@@ -78,9 +78,10 @@ class Reference:
         self.table = table
         times = lambda ratio: math.ceil(ratio * len(source))  # noqa: E731
         self.longest = self.max_length
+        self.shortest = max(self.min_length, times(self.min_length_ratio))
         if self.max_length_ratio:
-            self.longest = min(self.longest, max(times(self.max_length_ratio), len(self.forced_first)))
-        self.shortest = min(max(self.min_length, times(self.min_length_ratio)), self.longest)
+            self.longest = min(self.longest, max(times(self.max_length_ratio), self.shortest, len(self.forced_first)))
+        self.shortest = min(self.shortest, self.longest)
         self.certain = self.renormalize == "true"
         self.cut = self.at_max_length == "cut"
 
