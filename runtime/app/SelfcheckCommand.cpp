@@ -73,6 +73,11 @@ private:
 
   bool wide() const { return module.type == DType::F64; }
   bool rounds() const { return module.compute == "bf16"; }
+  // Whether rows are stored in bf16 on a CPU, as they are where tiles multiply them: then gradients are rounded
+  // themselves, and differ by up to twice as much from differences of the loss.
+  bool storesRounded() const {
+    return rounds() && engine.device().isHost() && engine.device().name().find("+amx") != std::string::npos;
+  }
 
   void report(const std::string &what, double error, double allowed) {
     const bool holds = error <= allowed; // false for NaN
@@ -189,9 +194,7 @@ private:
     std::map<std::string, std::vector<const Parameter *>> kinds;
     for (const Parameter &parameter : module.parameters)
       kinds[kindOf(parameter.name)].push_back(&parameter);
-    // Gradients are rounded themselves where rows are stored in bf16: up to 7 % was seen, half of it where they are
-    // not.
-    const double allowed = wide() ? 1e-4 : rounds() ? 0.1 : 3e-2;
+    const double allowed = wide() ? 1e-4 : storesRounded() ? 0.12 : rounds() ? 0.05 : 3e-2;
     // The noise of the mean loss, 8 standard deviations: the extrapolated difference contains it twice, and dozens of
     // differences are compared.
     const int samples = rounds() ? 8 : 1;
