@@ -14,7 +14,7 @@ namespace {
 // Names, not inodes: the inode of a file that has been removed may become that of another file.
 struct Names {
   std::set<std::string> inputs, outputs, updated;
-  std::map<std::string, std::string> opened; // canonical path -> name, of outputs
+  std::map<std::string, std::string> opened, written; // canonical path -> name, of outputs that are open, or complete
 };
 constexpr const char *runningProgram = "/proc/self/exe";
 std::optional<Names> names; // of the command that is run
@@ -97,8 +97,10 @@ void announceOutput(const std::string &file) {
 
 void outputIsComplete(const std::string &file) {
   const std::lock_guard guard(accessing);
-  if (names)
-    names->outputs.erase(file);
+  if (!names)
+    return;
+  names->outputs.erase(file);
+  names->written.emplace(canonicalPath(file), file);
 }
 
 void isUpdated(const std::string &path) {
@@ -113,13 +115,15 @@ OpenedOutput::OpenedOutput(const std::string &file) {
     return;
   insertOutput(file);
   struct stat info{};
-  if (::stat(file.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
+  if ((::stat(file.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) || isUpdatedHere(file))
     return;
-  const std::string written = canonicalPath(file);
-  if (const auto [other, isFirst] = names->opened.try_emplace(written, file); !isFirst)
-    throw Error(file + ": is " + (other->second == file ? "" : "the same file as " + other->second + ", ") +
-                "another output of this command; give each output a name of its own");
-  path = written;
+  const std::string place = canonicalPath(file);
+  for (const std::map<std::string, std::string> *others : {&names->opened, &names->written})
+    if (const auto other = others->find(place); other != others->end())
+      throw Error(file + ": is " + (other->second == file ? "" : "the same file as " + other->second + ", ") +
+                  "another output of this command; give each output a name of its own");
+  names->opened.emplace(place, file);
+  path = place;
 }
 
 OpenedOutput::~OpenedOutput() {

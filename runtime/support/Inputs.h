@@ -7,7 +7,7 @@ namespace xfc {
 
 // While a command line is run, every file that is opened for reading is an input, as the program itself is, and every
 // file that is announced or opened for writing is an output until it is complete. No output may be an input, and no two
-// files that are being written may have one name: whichever comes second is refused. Files.h does the asking, so that a
+// outputs may have one name: whichever comes second is refused. Files.h does the asking, so that a
 // verb need not know of this; one that works long before it writes announces its output first. Outside of commands, as
 // in a library, whose host knows what it does, nothing is refused.
 class InputsAreKept {
@@ -29,8 +29,8 @@ void outputIsComplete(const std::string &file);
 // A file, or all in a folder, that the command reads in order to write it anew, such as the state of a run.
 void isUpdated(const std::string &path);
 
-// An output that is written during the lifetime of this object. Throws Error as announceOutput() does, and if a file of
-// this name is being written already.
+// An output that is written during the lifetime of this object. Throws Error as announceOutput() does, and if the
+// command writes another output of this name, or has written one, unless the file is one that it updates.
 class OpenedOutput {
 public:
   explicit OpenedOutput(const std::string &file);

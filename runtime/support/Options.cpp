@@ -27,28 +27,36 @@ std::string wrongIfNotPositive(const std::string &text) {
                                              : text + " is not a positive number that floating point can represent";
 }
 
-// "is not BOUNDS", for numbers that are outside.
-template <typename Number> std::string outside(Number least, Number most) {
+// "is not BOUNDS", for numbers that are outside. `above`: the least number is outside itself.
+template <typename Number> std::string outside(Number least, Number most, bool above) {
+  constexpr bool whole = !std::is_floating_point_v<Number>;
+  const bool bounded = most < std::numeric_limits<Number>::max();
   std::ostringstream text;
-  text << "is not a " << (std::is_floating_point_v<Number> ? "" : "whole ") << "number ";
-  if (most < std::numeric_limits<Number>::max())
+  text << "is not a " << (whole ? "whole " : "") << "number ";
+  if (bounded && !above)
     text << "from " << least << " to " << most;
-  else if (std::is_floating_point_v<Number> && least == std::numeric_limits<Number>::min())
-    text << "above 0 and below infinity";
   else
-    text << "of at least " << least << (std::is_floating_point_v<Number> ? " and below infinity" : "");
+    text << (above ? "above " : "of at least ") << least;
+  if (bounded && above)
+    text << ", at most " << most;
+  if (!bounded && !whole)
+    text << " and below infinity";
   return text.str();
 }
 
 // CLI11's own check lets nan pass, and its message prints bounds of 300 digits.
-template <typename Number> CLI::Validator between(Number least, Number most, const std::string &shown) {
+template <typename Number>
+CLI::Validator between(Number least, Number most, const std::string &shown, bool above = false) {
   return CLI::Validator(
-      [least, most, wrong = outside(least, most)](const std::string &text) -> std::string {
+      [least, most, above, wrong = outside(least, most, above)](const std::string &text) -> std::string {
         Number number{};
-        return CLI::detail::lexical_cast(text, number) && number >= least && number <= most ? "" : text + " " + wrong;
+        const bool within = CLI::detail::lexical_cast(text, number) && number >= least && number <= most;
+        return within && !(above && number == least) ? "" : text + " " + wrong;
       },
       shown);
 }
+
+bool isWhole(const CLI::Option &option) { return option.get_type_name().find("INT") != std::string::npos; }
 
 // CLI11 reads 010 as 8, wraps values that do not fit an unsigned type, and reads 1e3 as 1.
 template <typename Integer> std::string readExactly(std::string &text) {
@@ -117,23 +125,21 @@ template <typename Number> CommandOption CommandOption::within(Number least, Num
 CommandOption CommandOption::above(double least, double most) const {
   std::ostringstream shown;
   shown << "FLOAT in (" << least << " - " << most << "]";
-  const std::string wrong = "is not a number above " + (std::ostringstream() << least).str() + ", at most " +
-                            (std::ostringstream() << most).str();
-  const auto check = [least, most, wrong](const std::string &text) -> std::string {
-    double number = 0;
-    return CLI::detail::lexical_cast(text, number) && number > least && number <= most ? "" : text + " " + wrong;
-  };
-  return CommandOption(option->check(CLI::Validator(check, shown.str())));
+  return CommandOption(option->check(between(least, most, shown.str(), /*above=*/true)));
 }
 template CommandOption CommandOption::within(int, int) const;
 template CommandOption CommandOption::within(int64_t, int64_t) const;
 template CommandOption CommandOption::within(double, double) const;
 CommandOption CommandOption::notNegative() const {
-  return CommandOption(option->check(between(0.0, std::numeric_limits<double>::max(), "NONNEGATIVE")));
+  constexpr const char *shown = "NONNEGATIVE";
+  return CommandOption(option->check(isWhole(*option) ? between(int64_t(0), std::numeric_limits<int64_t>::max(), shown)
+                                                      : between(0.0, std::numeric_limits<double>::max(), shown)));
 }
 CommandOption CommandOption::positive() const {
-  constexpr double least = std::numeric_limits<double>::min(), most = std::numeric_limits<double>::max();
-  return CommandOption(option->check(between(least, most, "POSITIVE")));
+  constexpr const char *shown = "POSITIVE";
+  return CommandOption(option->check(isWhole(*option)
+                                         ? between(int64_t(1), std::numeric_limits<int64_t>::max(), shown)
+                                         : between(0.0, std::numeric_limits<double>::max(), shown, /*above=*/true)));
 }
 CommandOption CommandOption::finite() const {
   return CommandOption(option->check(CLI::Validator(wrongIfNotFinite, "")));

@@ -42,27 +42,33 @@ std::string listed(const std::vector<std::string> &names) {
   return text.empty() ? "none" : text;
 }
 
-// The text; of one that is longer than `most`, the beginning and the end.
-static std::string withoutMiddle(std::string_view text, size_t most) {
+// The text; of one that is longer than `most` bytes, about `shown` at the beginning and the end, of whole characters.
+static std::string withoutMiddle(std::string_view text, size_t most, size_t shown) {
   if (text.size() <= most)
     return std::string(text);
-  const size_t half = most / 2;
-  return std::string(text.substr(0, half)).append(" ... ").append(text.substr(text.size() - half));
+  const auto isInside = [&](size_t at) { return (text[at] & 0xC0) == 0x80; };
+  size_t head = shown / 2, tail = text.size() - shown / 2;
+  for (int i = 0; i < 3 && isInside(head); ++i)
+    --head;
+  for (int i = 0; i < 3 && isInside(tail); ++i)
+    ++tail;
+  return std::string(text.substr(0, head)).append(" ... ").append(text.substr(tail));
 }
 
 std::string oneLine(std::string_view message) {
-  constexpr size_t most = 4000, mostOfWord = 255, shownOfWord = 200;
+  // A quotation of mostShown characters has at most four times as many bytes, and is left as it is.
+  constexpr size_t most = 4000, mostOfWord = 4 * mostShown + 10, shownOfWord = mostShown;
   std::string shortened;
   for (size_t begin = 0; begin < message.size();) {
     const size_t end = message.find_first_of(" /", begin);
     const std::string_view word = message.substr(begin, end - begin);
-    shortened += word.size() > mostOfWord ? withoutMiddle(word, shownOfWord) : word;
+    shortened += word.size() > mostOfWord ? withoutMiddle(word, mostOfWord, shownOfWord) : word;
     if (end == std::string_view::npos)
       break;
     shortened += message[end];
     begin = end + 1;
   }
-  return escaped(withoutMiddle(shortened, most), std::string::npos);
+  return withoutMiddle(escaped(withoutMiddle(shortened, most, most), std::string::npos), 2 * most, most);
 }
 
 } // namespace xfc

@@ -16,8 +16,8 @@ std::string escaped(std::string_view text, size_t most = mostShown);
 std::string inQuotes(std::string_view text, size_t most = mostShown);
 // "a, b, c", as they are; "none" of no names.
 std::string listed(const std::vector<std::string> &names);
-// A whole message: escaped, without the middle of a word that no name of a file can be, since it has more than 255
-// bytes between blanks and slashes, and if the message is longer than 4,000 characters, without its middle.
+// A whole message: escaped, without the middle of a word that is longer than any quotation of 200 characters and than
+// any name of a file, and if the message is longer than 4,000 bytes, without its middle.
 std::string oneLine(std::string_view message);
 
 } // namespace xfc

@@ -8,7 +8,6 @@
 #include <cstring>
 #include <iterator>
 #include <sys/resource.h>
-#include <thread>
 #include <unistd.h>
 
 namespace xfc {
@@ -78,18 +77,6 @@ void note(int signal) {
 
 void noteSave(int) { saveNoted = 1; }
 
-// `ulimit -t` sets the hard limit too unless it is told otherwise, and the system then kills the process where it would
-// have sent SIGXCPU. So the signal is made to come while there is time to save: ten seconds on all cores, or a quarter
-// of a short limit.
-void lowerSoftLimit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_CPU, &limit) != 0 || limit.rlim_max == RLIM_INFINITY || limit.rlim_cur < limit.rlim_max)
-    return;
-  const rlim_t enough = 10 * std::max(std::thread::hardware_concurrency(), 1U);
-  limit.rlim_cur -= std::min(enough, limit.rlim_max / 4);
-  setrlimit(RLIMIT_CPU, &limit);
-}
-
 // Of a signal whose disposition nobody has changed.
 void endBy(int signal) {
   struct sigaction action{}, found{};
@@ -132,7 +119,6 @@ InterruptGuard::InterruptGuard(int wakeDescriptor) {
   noted = 0;
   reloadNoted = 0;
   wake = wakeDescriptor;
-  lowerSoftLimit();
   struct sigaction action{};
   action.sa_handler = note; // without SA_RESTART: a read that waits for input returns
   for (size_t i = 0; i < std::size(table); ++i)
@@ -152,6 +138,14 @@ InterruptGuard::~InterruptGuard() {
   if (noted) // the process is about to end by itself
     std::signal(SIGXCPU, SIG_IGN);
   wake = -1;
+}
+
+void leaveTimeToSave(int threads) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_CPU, &limit) != 0 || limit.rlim_max == RLIM_INFINITY || limit.rlim_cur < limit.rlim_max)
+    return;
+  limit.rlim_cur -= std::min<rlim_t>(10 * static_cast<rlim_t>(threads), limit.rlim_max / 4);
+  setrlimit(RLIMIT_CPU, &limit);
 }
 
 int interrupted() { return noted; }

@@ -29,8 +29,7 @@ struct Interrupted : Error {
   int signal;
 };
 
-// During its lifetime, signals that ask the process to end are noted instead; where the soft limit of processor time is
-// the hard one, it is lowered, so that SIGXCPU comes before SIGKILL. One at a time. With an eventfd, `wake`,
+// During its lifetime, signals that ask the process to end are noted instead. One at a time. With an eventfd, `wake`,
 // the process serves: each noted signal adds 1 to it, and SIGHUP asks for a reload.
 class InterruptGuard {
 public:
@@ -38,6 +37,11 @@ public:
   ~InterruptGuard();
   InterruptGuard(const InterruptGuard &) = delete;
 };
+
+// `ulimit -t` sets the hard limit of processor time too unless it is told otherwise, and the system then sends SIGKILL
+// where it would have sent SIGXCPU. If the two limits are the same, this lowers the soft one by ten seconds of so many
+// threads, or by a quarter if that is less.
+void leaveTimeToSave(int threads);
 
 // The first signal that the latest guard has noted, or 0.
 int interrupted();

@@ -215,30 +215,42 @@ private:
       notes.push_back(path(file) + ": " + member);
   }
 
+  // A token is a string, or an object that also says how text is searched for it, as tokenizer.json does in its place.
+  static std::string contentOf(const JsonFields &token) {
+    if (token.isString())
+      return token.string();
+    token.ignore({"id", "lstrip", "rstrip", "normalized", "single_word", "special", "__type"});
+    return token.string("content");
+  }
+
   void readSettings(const JsonFields &file) {
     file.ignore(withoutEffect);
     file.ignoreIf(neutralSettings());
     for (const char *key :
          {"src_lang", "tgt_lang", "tokenizer_class", "unk_token", "eos_token", "pad_token", "bos_token"})
       if (file.has(key))
-        settings[key] = file.at(key).isString() ? file.string(key) : file.at(key).string("content");
+        settings[key] = contentOf(file.at(key));
     for (const char *key : {"legacy_behaviour", "separate_vocabs", "add_prefix_space"})
       flags[key] = flags[key] || file.boolean(key, false);
     if (file.has("extra_ids"))
       extraIds = file.at("extra_ids").integer(0, 10000);
-    for (const char *key : {"additional_special_tokens", "extra_special_tokens"})
-      if (file.has(key) && file.at(key).isArray()) {
-        moreSpecial.clear();
-        file.each(key, [&](const JsonFields &token) {
-          moreSpecial.push_back(token.isString() ? token.string() : token.string("content"));
-        });
-      }
+    for (const char *key : {"additional_special_tokens", "extra_special_tokens"}) {
+      if (!file.has(key))
+        continue;
+      moreSpecial.clear();
+      const JsonFields tokens = file.at(key);
+      const auto add = [&](const JsonFields &token) { moreSpecial.push_back(contentOf(token)); };
+      if (tokens.isArray())
+        tokens.each(add);
+      else // under names by which transformers finds them
+        tokens.members([&](const std::string &, const JsonFields &token) { add(token); });
+    }
     if (file.has("added_tokens_decoder"))
       file.at("added_tokens_decoder").members([&](const std::string &key, const JsonFields &token) {
         const bool digits = !key.empty() && key.size() < 8 && key.find_first_not_of("0123456789") == std::string::npos;
         if (!digits || std::stoll(key) >= mostTokens)
           token.refuse("expected ids below " + std::to_string(mostTokens) + " for keys");
-        added[std::stoll(key)] = {token.string("content"), token.boolean("special", false)};
+        added[std::stoll(key)] = {contentOf(token), token.boolean("special", false)};
       });
   }
 

@@ -132,11 +132,11 @@ private:
     } else if (type == "TemplateProcessing") {
       Frame frame;
       bool behind = false;
-      std::map<std::string, std::vector<int32_t>> idsOf;
+      std::map<std::string, JsonFields> tokens;
       if (processor.has("special_tokens"))
         processor.at("special_tokens").members([&](const std::string &name, const JsonFields &token) {
-          token.each("ids", [&](const JsonFields &id) { idsOf[name].push_back(idIn(id)); });
-          token.ignore({"id", "tokens"});
+          tokens.emplace(name, token);
+          token.ignore({"id", "ids", "tokens"});
         });
       processor.each("single", [&](const JsonFields &part) {
         if (part.has("Sequence")) {
@@ -145,11 +145,11 @@ private:
         }
         const JsonFields token = part.at("SpecialToken");
         token.ignore({"type_id"});
-        const auto found = idsOf.find(token.string("id"));
-        if (found == idsOf.end())
+        const auto found = tokens.find(token.string("id"));
+        if (found == tokens.end())
           token.at("id").refuse("not among the special_tokens");
         std::vector<int32_t> &side = behind ? frame.suffix : frame.prefix;
-        side.insert(side.end(), found->second.begin(), found->second.end());
+        found->second.each("ids", [&](const JsonFields &id) { side.push_back(idIn(id)); });
       });
       processor.ignore({"pair"}); // of two texts
       if (!behind)

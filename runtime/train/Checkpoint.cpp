@@ -163,8 +163,9 @@ bool RunFolder::keeps(const std::string &other) const {
   if (within.empty() || *within.begin() == "..")
     return false;
   const std::string name = within.string();
-  static const std::set<std::string> kept = {
-      "config.json", "data.json", "distilled.tsv", "taught.pairs", folderVocabulary, folderTargetVocabulary, lockFile};
+  static const std::set<std::string> kept = {"config.json",  "data.json",      "distilled.tsv",
+                                             "taught.pairs", folderVocabulary, folderTargetVocabulary,
+                                             lockFile,       eventsFile};
   return *within.begin() == "state" || name.ends_with(".safetensors") || kept.contains(name);
 }
 

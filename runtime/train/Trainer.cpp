@@ -649,7 +649,9 @@ Memory Trainer::memoryFor(int64_t tokens) const {
   if (const Sharding *sharing = update->sharing()) // whichever rank has the most
     memory.states =
         static_cast<int64_t>(options.optimizer->states.size()) * sharing->largestShare() * bytesOf(module().type);
-  memory.held += update->bytesOfSum() + bytesOfLists(tokens);
+  memory.held += update->bytesOfSum();
+  if (engine.device().isHost())
+    memory.held += bytesOfLists(tokens);
   return memory;
 }
 
@@ -1372,6 +1374,7 @@ void Trainer::end() {
 
 void Trainer::run() {
   const InterruptGuard guard;
+  leaveTimeToSave(model.engine->pool().threads());
   decide();
   if (progress.step > 0 && progress.step % options.validEvery == 0) // its validation may be missing
     validate();

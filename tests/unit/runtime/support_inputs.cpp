@@ -108,7 +108,7 @@ TEST_F(SupportInputs, NoTwoOutputsHaveOneName) {
     fs::current_path(before);
   }
   writeFile(in("b"), "2"); // the first one was given up
-  writeFile(in("new"), "2");
+  EXPECT_EQ(errorOf([&] { writeFile(in("new"), "2"); }), taken("new", "new"));
 }
 
 TEST_F(SupportInputs, DevicesCountForNothing) {

@@ -72,8 +72,12 @@ TEST(SupportQuoted, ForeignTextIsOneShortLine) {
   EXPECT_EQ(oneLine(words + words).size(), 4005u);
   path += std::string(255, 'd') + "/" + std::string(255, 'f');
   EXPECT_EQ(oneLine(path + " is a path"), path + " is a path");
-  EXPECT_EQ(oneLine("'" + std::string(256, 'x') + "' is not"),
+  EXPECT_EQ(oneLine("'" + std::string(900, 'x') + "' is not"),
             "'" + std::string(99, 'x') + " ... " + std::string(99, 'x') + "' is not");
+  EXPECT_EQ(oneLine(inQuotes(umlauts) + " is not"), "'" + umlauts.substr(0, 400) + "...' is not");
+  const std::string many = umlauts + umlauts + umlauts;
+  EXPECT_EQ(oneLine(many + "x"), umlauts.substr(0, 100) + " ... " + umlauts.substr(0, 98) + "x");
+  EXPECT_LT(oneLine(std::string(100000, '\x01')).size(), 8100u);
   const std::string cut = oneLine("first" + std::string(1000000, '\n') + "last");
   EXPECT_TRUE(cut.starts_with("first\\n") && cut.ends_with("\\nlast")) << cut;
   EXPECT_LT(cut.size(), 450u);

@@ -39,6 +39,10 @@ TEST_F(FolderVocabulariesTest, SettingsWithoutEffectAreNotTold) {
               {"clean_up_tokenization_spaces", false},
               {"language_codes", "m2m100"},
               {"source_lang", "en"},
+              {"eos_token", {{"__type", "AddedToken"}, {"content", "</s>"}, {"lstrip", false}, {"normalized", true}}},
+              {"added_tokens_decoder", {{"3", {{"content", "</s>"}, {"rstrip", false}, {"special", true}}}}},
+              {"extra_special_tokens", {{"image_token", "<image>"}}},
+              {"additional_special_tokens", {{{"content", "<extra>"}, {"single_word", true}}}},
               {"chat_template", nullptr},
               {"unheard_of", nullptr}};
   EXPECT_EQ(notes(), std::vector<std::string>());
