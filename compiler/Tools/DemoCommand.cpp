@@ -4,6 +4,7 @@
 #include "DemoSentences.h"
 #include "support/Error.h"
 #include "support/Files.h"
+#include "support/Inputs.h"
 #include "support/Progress.h"
 #include "support/Signals.h"
 #include "llvm/Support/FileSystem.h"
@@ -46,6 +47,7 @@ private:
 
   void runStages() {
     makeFolder(options.out);
+    isUpdated(options.out); // what is shown is written anew after each training
     stage(options.data.empty() ? "Make English sentences and their French translations" : "Find the sentences", 1);
     findSentences();
     stage("Train a joint vocabulary", 1 + static_cast<double>(sizeOf(in("train.en")) + sizeOf(in("train.fr"))) / 1e6);

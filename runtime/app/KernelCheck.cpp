@@ -94,11 +94,30 @@ private:
   std::list<Program> programs;    // a list: a device identifies programs by address
 };
 
+std::vector<float> numbersIn(DType type, const void *stored, int64_t count) {
+  std::vector<float> numbers(static_cast<size_t>(count));
+  if (type == DType::F32)
+    std::memcpy(numbers.data(), stored, numbers.size() * sizeof(float)); // as they are, whatever their bits
+  else
+    for (int64_t i = 0; i < count; ++i)
+      numbers[static_cast<size_t>(i)] = static_cast<float>(numberAt(type, stored, i));
+  return numbers;
+}
+
+std::vector<char> bytesAs(DType type, const std::vector<float> &numbers) {
+  std::vector<char> stored(numbers.size() * static_cast<size_t>(bytesOf(type)));
+  if (type == DType::F32)
+    std::memcpy(stored.data(), numbers.data(), stored.size());
+  else
+    for (size_t i = 0; i < numbers.size(); ++i)
+      storeNumber(numbers[i], type, stored.data(), static_cast<int64_t>(i));
+  return stored;
+}
+
 // An operand: its numbers before the step, and after it on the CPU (expected) and on the GPU (found).
 struct Operand {
   size_t index; // among the buffers of the step
   Place cpu, gpu;
-  DType type; // on the GPU; the CPU has f32
   std::vector<float> before, expected, found;
   // The largest difference between the two sides, NaN if any difference is not finite; and the largest finite magnitude
   // of the expected values.
@@ -194,34 +213,27 @@ KernelComparison compareKernels(Engine &cpuEngine, Engine &gpuEngine, std::strin
       std::vector<Operand> operands;
       for (size_t b = 0; b < step.buffers.size(); ++b) {
         const Place &at = step.buffers[b], &there = match->buffers[b];
-        const DType type = gpu.type(there);
-        const int64_t count = std::min(cpu.bytes(at) / bytesOf(DType::F32), gpu.bytes(there) / bytesOf(type));
+        const int64_t count =
+            std::min(cpu.bytes(at) / bytesOf(cpu.type(at)), gpu.bytes(there) / bytesOf(gpu.type(there)));
         if (count <= 0 || areParts(b))
           continue;
-        auto *begin = static_cast<float *>(cpu.address(at));
-        if (type == DType::F32) {
-          device.copyToDevice(gpu.address(there), begin, count * bytesOf(type));
-        } else { // both sides read what the GPU stores
-          std::vector<char> stored(static_cast<size_t>(count * bytesOf(type)));
-          for (int64_t i = 0; i < count; ++i) {
-            storeNumber(begin[i], type, stored.data(), i);
-            begin[i] = static_cast<float>(numberAt(type, stored.data(), i));
-          }
-          device.copyToDevice(gpu.address(there), stored.data(), static_cast<int64_t>(stored.size()));
-        }
-        operands.push_back({b, at, there, type, {begin, begin + count}, {}, {}});
+        // Both sides read what either of them can store.
+        const std::vector<char> stored = bytesAs(gpu.type(there), numbersIn(cpu.type(at), cpu.address(at), count));
+        const std::vector<float> before = numbersIn(gpu.type(there), stored.data(), count);
+        device.copyToDevice(gpu.address(there), stored.data(), static_cast<int64_t>(stored.size()));
+        std::ranges::copy(bytesAs(cpu.type(at), before), static_cast<char *>(cpu.address(at)));
+        operands.push_back({b, at, there, before, {}, {}});
       }
       cpu.runStep(step);
       gpu.runStep(*match);
       double largest = 0;
       for (Operand &operand : operands) {
-        const auto *begin = static_cast<const float *>(cpu.address(operand.cpu));
         const auto count = static_cast<int64_t>(operand.before.size());
-        operand.expected.assign(begin, begin + count);
-        std::vector<char> stored(static_cast<size_t>(count * bytesOf(operand.type)));
+        operand.expected = numbersIn(cpu.type(operand.cpu), cpu.address(operand.cpu), count);
+        const DType type = gpu.type(operand.gpu);
+        std::vector<char> stored(static_cast<size_t>(count * bytesOf(type)));
         device.copyToHost(stored.data(), gpu.address(operand.gpu), static_cast<int64_t>(stored.size()));
-        for (int64_t i = 0; i < count; ++i)
-          operand.found.push_back(static_cast<float>(numberAt(operand.type, stored.data(), i)));
+        operand.found = numbersIn(type, stored.data(), count);
         operand.compare();
         largest = std::max(largest, operand.largest);
       }

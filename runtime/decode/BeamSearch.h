@@ -7,9 +7,8 @@
 // `beam` of them. A sentence ends when
 //  - a beam of 1 (greedy) has finished a hypothesis, or
 //  - a larger beam has finished `beam` hypotheses, times `patience`, and meets the condition of earlyStopping: at once,
-//  or when the best
-//    live hypothesis, if it ended at its present length (or at the maximum length), would score no better than the
-//    worst of the best `beam` finished ones, or
+//    or when the best live hypothesis, if it ended at its present length (or at the maximum length), would score no
+//    better than the worst of the best `beam` finished ones, or
 //  - `nBest` hypotheses have finished and no live one can still beat the nBest-th best of them: its log-probability p
 //    can only fall, so its score is at most the larger of p / penalty(n) for the shortest and the longest n with which
 //    it may end, or

@@ -50,8 +50,7 @@ const Setting table[] = {
     {"max_length",
      Setting::Whole{&Generation::maxLength, 0, mostTokens},
      "maximum number of tokens in a translation, without start and eos; 0: twice the source's plus 10, but no more "
-     "than "
-     "the model's max_length",
+     "than the model's max_length",
      {"max_new_tokens", "max_decoding_length"},
      Setting::Subject::Lengths},
     {"max_length_ratio",
@@ -73,8 +72,7 @@ const Setting table[] = {
     {"at_max_length",
      choice<&Generation::atMaxLength>(lengthEnds),
      "how a translation of the maximum length ends. eos: with eos, whose probability counts; forced_eos: with eos, "
-     "which "
-     "counts as certain; cut: without eos",
+     "which counts as certain; cut: without eos",
      {},
      Setting::Subject::Lengths},
     {"forced_first",
@@ -108,13 +106,12 @@ const Setting table[] = {
     {"renormalize",
      choice<&Generation::renormalize>(truth),
      "whether the probabilities of the tokens that may come next add up to 1. true: they are divided by their sum, so "
-     "that "
-     "those of suppressed tokens and others that may not come do not count, and what is forced is certain; false: each "
-     "token has the probability that the model gives it",
+     "that those of suppressed tokens and others that may not come do not count, and what is forced is certain; false: "
+     "each token has the probability that the model gives it",
      {"renormalize_logits"},
      Setting::Subject::Tokens},
     {"temperature",
-     Setting::Number{&Generation::temperature, 0, mostTemperature, true},
+     Setting::Number{&Generation::temperature, leastTemperature, mostTemperature},
      "above 1 makes the distribution flatter, below 1 sharper",
      {"temperature", "sampling_temperature"},
      Setting::Subject::Sampling},
@@ -136,8 +133,7 @@ const Setting table[] = {
     {"typical_p",
      Setting::Number{&Generation::typicalP, 0, 1, true},
      "draw from the tokens whose information is nearest to the entropy, the fewest whose probabilities add up to P "
-     "(Meister "
-     "et al. 2023)",
+     "(Meister et al. 2023)",
      {"typical_p"},
      Setting::Subject::Sampling},
     {"epsilon_cutoff",

@@ -54,13 +54,14 @@ const GenerationSetting *findSetting(std::string_view name);
 // "--length-penalty"
 std::string optionOf(const GenerationSetting &setting);
 
-// Takes a value of model.json. Returns what is wrong if the value is of another kind; ranges are findProblem()'s.
+// Takes a value of model.json. Returns what is wrong if the value is of another kind or outside of its range; how
+// settings fit together is findProblem()'s to check.
 std::optional<GenerationProblem> readSetting(const GenerationSetting &setting, const nlohmann::json &value,
                                              Generation &generation);
 // The value as model.json has it.
 nlohmann::json valueOf(const GenerationSetting &setting, const Generation &generation);
 void copySetting(const GenerationSetting &setting, Generation &to, const Generation &from);
-// "a whole number from 1 to 65536", "`true`, `false` or ...": what a value may be, for messages and the manual.
+// What a value may be, as JSON, for messages and the manual: "a whole number from 1 to 65536", "false or true".
 std::string expectedOf(const GenerationSetting &setting);
 // What is wrong with a single number, or nothing.
 std::optional<GenerationProblem> rangeProblem(const GenerationSetting &setting, const Generation &generation);
