@@ -418,7 +418,7 @@ std::string searchNote(const OurModel &model, const Tokens &tokens, bool zeroSta
   std::vector<std::string> lacking;
   for (const GenerationSetting &setting : generationSettings()) {
     const Json value = valueOf(setting, generation);
-    const bool differs = value != Json(valueOf(setting, Generation()));
+    const bool differs = !isUsual(setting, generation);
     if (setting.subject == GenerationSetting::Subject::Sampling) // without which CTranslate2 searches with a beam
       continue;
     if (setting.elsewhere.ctranslate2 && value.is_number() && (always.contains(setting.name) || differs))

@@ -203,13 +203,13 @@ Json generationConfig(const Generation &generation, const Description &model, st
   if (generation.renormalize)
     json["renormalize_logits"] = true;
   for (const GenerationSetting &setting : generationSettings())
-    if (const Json value = valueOf(setting, generation); setting.subject == GenerationSetting::Subject::Sampling &&
-                                                         setting.elsewhere.huggingFace &&
-                                                         value != Json(valueOf(setting, Generation())))
-      json[setting.elsewhere.huggingFace] = value;
+    if (setting.subject == GenerationSetting::Subject::Sampling && setting.elsewhere.huggingFace &&
+        !isUsual(setting, generation))
+      json[setting.elsewhere.huggingFace] = valueOf(setting, generation);
   for (const char *name : {"patience", "max_length_ratio", "min_length_ratio"})
-    if (const Json value = valueOf(*findSetting(name), generation); value != valueOf(*findSetting(name), Generation()))
-      notes.push_back(std::string("generation.") + name + ": " + value.dump() + ", which `generate` does not know");
+    if (const GenerationSetting &setting = *findSetting(name); !isUsual(setting, generation))
+      notes.push_back(std::string("generation.") + name + ": " + valueOf(setting, generation).dump() +
+                      ", which `generate` does not know");
   if (generation.beam > 1 && generation.penaltyForm == Generation::PenaltyForm::Offset)
     notes.push_back("generation.length_penalty_form: \"offset\", which `generate` does not know: it divides by n^A, so "
                     "beam search may choose other translations there");

@@ -15,8 +15,8 @@ namespace xfc {
 // that lower it, the target machine, and the code generator. Models that share a kernel's shape therefore share its
 // object, whatever else their executables contain, a change of a model costs only the kernels that it changes, and a
 // change of the compiler only those that it emits or compiles differently. PTX and cubins, which hold all kernels of a
-// model for a GPU, are kept in the same way. Several processes may use a folder at the
-// same time, and its files may be removed at any time.
+// model for a GPU, are kept in the same way. Several processes may use a folder at the same time, and its files may be
+// removed at any time.
 class ObjectCache {
 public:
   // Creates the folder if necessary; throws Error with the system's reason. With an empty name, nothing is cached.

@@ -217,12 +217,12 @@ KernelComparison compareKernels(Engine &cpuEngine, Engine &gpuEngine, std::strin
             std::min(cpu.bytes(at) / bytesOf(cpu.type(at)), gpu.bytes(there) / bytesOf(gpu.type(there)));
         if (count <= 0 || areParts(b))
           continue;
-        // Both sides read what either of them can store.
+        // Both sides read numbers that both of them can store.
         const std::vector<char> stored = bytesAs(gpu.type(there), numbersIn(cpu.type(at), cpu.address(at), count));
-        const std::vector<float> before = numbersIn(gpu.type(there), stored.data(), count);
+        std::vector<float> before = numbersIn(gpu.type(there), stored.data(), count);
         device.copyToDevice(gpu.address(there), stored.data(), static_cast<int64_t>(stored.size()));
         std::ranges::copy(bytesAs(cpu.type(at), before), static_cast<char *>(cpu.address(at)));
-        operands.push_back({b, at, there, before, {}, {}});
+        operands.push_back({b, at, there, std::move(before), {}, {}});
       }
       cpu.runStep(step);
       gpu.runStep(*match);

@@ -105,7 +105,8 @@ struct Draw {
     weights.resize(kept);
   }
 
-  // Of tokens in descending order.
+  // Keeps the fewest tokens from the beginning that have at least this share of the sum. To be called while the most
+  // probable tokens come first.
   void keepTop(double share) {
     const double all = sum();
     double kept = 0;

@@ -45,7 +45,8 @@ struct Generation {
   double repetitionPenalty = 1;                   // multiplies the log-probabilities of tokens that are there already
   bool renormalize = false; // the probabilities of the tokens that may come next add up to 1: what may not has none
 
-  // What sampling draws from: probabilities raised to the power 1/temperature, of which each of these leaves out some.
+  // Sampling raises the probabilities of tokens to the power 1/temperature. Each of the settings after that leaves out
+  // some tokens, as sampleToken() in decode/Candidates.h states.
   double temperature = 1;
   int64_t topK = 0; // 0: all
   double topP = 1;

@@ -265,6 +265,10 @@ nlohmann::json valueOf(const GenerationSetting &setting, const Generation &gener
       setting.value);
 }
 
+bool isUsual(const GenerationSetting &setting, const Generation &generation) {
+  return valueOf(setting, generation) == valueOf(setting, Generation());
+}
+
 void copySetting(const GenerationSetting &setting, Generation &to, const Generation &from) {
   std::visit(
       [&]<typename Kind>(const Kind &kind) {

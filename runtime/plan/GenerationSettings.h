@@ -34,7 +34,7 @@ struct GenerationSetting {
   struct Sequences {
     std::vector<std::vector<int32_t>> Generation::*member;
   };
-  // What the same setting is called elsewhere; null: there is none, or none of the same effect.
+  // The names of this setting in other programs. A name is null if the program has no setting with the same effect.
   struct Names {
     const char *huggingFace = nullptr, *ctranslate2 = nullptr, *marian = nullptr;
   };
@@ -61,9 +61,12 @@ std::optional<GenerationProblem> readSetting(const GenerationSetting &setting, c
 // The value as model.json has it.
 nlohmann::json valueOf(const GenerationSetting &setting, const Generation &generation);
 void copySetting(const GenerationSetting &setting, Generation &to, const Generation &from);
-// What a value may be, as JSON, for messages and the manual: "a whole number from 1 to 65536", "false or true".
+// Whether the setting has the value that it has in every model that does not set it.
+bool isUsual(const GenerationSetting &setting, const Generation &generation);
+// Describes the values that the setting may have, for messages and the manual: "a whole number from 1 to 65536", or
+// "false or true" as JSON writes them.
 std::string expectedOf(const GenerationSetting &setting);
-// What is wrong with a single number, or nothing.
+// If the setting is a number outside of its range, returns the problem; for all other settings, nothing.
 std::optional<GenerationProblem> rangeProblem(const GenerationSetting &setting, const Generation &generation);
 
 } // namespace xfc

@@ -7,9 +7,9 @@ namespace xfc {
 
 // While a command line is run, every file that is opened for reading is an input, as the program itself is, and every
 // file that is announced or opened for writing is an output until it is complete. No output may be an input, and no two
-// outputs may have one name: whichever comes second is refused. Files.h does the asking, so that a
-// verb need not know of this; one that works long before it writes announces its output first. Outside of commands, as
-// in a library, whose host knows what it does, nothing is refused.
+// outputs may have one name: whichever comes second is refused. Files.h does the asking, so that a verb need not know
+// of this; one that works long before it writes announces its output first. Outside of commands, as in a library, whose
+// host knows what it does, nothing is refused.
 class InputsAreKept {
 public:
   InputsAreKept();

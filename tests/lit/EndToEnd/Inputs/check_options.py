@@ -10,6 +10,8 @@ import os
 import subprocess
 import sys
 
+import id_lines
+
 translator, weights, work = sys.argv[1:]
 PAD, START, EOS = 0, 2, 3
 TOKENS = (1, 4, 5, 6)
@@ -23,16 +25,9 @@ def run(*arguments):
     return subprocess.run([translator, *map(str, arguments)], capture_output=True, text=True)
 
 
-def write(name, lines):
-    path = os.path.join(work, name)
-    with open(path, "w") as file:
-        file.writelines(" ".join(map(str, line)) + "\n" for line in lines)
-    return path
-
-
 def translate(sources, *arguments):
     """The hypotheses of each source, and what an error says."""
-    done = run("translate", "--weights", weights, "--format", "ids", "--input", write("asked", sources), "--json", "--quiet", *arguments)
+    done = run("translate", "--weights", weights, "--format", "ids", "--input", id_lines.write(work, "asked", sources), "--json", "--quiet", *arguments)
     return [json.loads(line)["hypotheses"] for line in done.stdout.splitlines()], done.stderr if done.returncode else ""
 
 
@@ -43,7 +38,7 @@ def logarithms(sources):
     for length in range(LONGEST + 1):
         beginnings = list(itertools.product(TOKENS, repeat=length))
         asked = [(i, beginning) for i in range(len(sources)) for beginning in beginnings]
-        found, error = translate([sources[i] for i, _ in asked], "--prefix", write("beginnings", [beginning for _, beginning in asked]), "--beam", 8,
+        found, error = translate([sources[i] for i, _ in asked], "--prefix", id_lines.write(work, "beginnings", [beginning for _, beginning in asked]), "--beam", 8,
                                  "--n-best", 8, "--max-length", length + 1, "--at-max-length", "cut", "--length-penalty", 0)
         assert not error, error
         for (i, beginning), hypotheses in zip(asked, found, strict=True):

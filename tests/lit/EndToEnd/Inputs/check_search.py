@@ -11,6 +11,8 @@ import os
 import subprocess
 import sys
 
+import id_lines
+
 translator, weights, vocabulary, work, *start = sys.argv[1:]
 PAD, START, EOS = 0, int(start[0]) if start else 2, 3
 tokens = [t for t in range(int(vocabulary)) if t not in (PAD, START, EOS)]
@@ -29,21 +31,14 @@ def call(*arguments, executable=translator, text=None):
     return result.stdout
 
 
-def write(name, lines):
-    path = os.path.join(work, name)
-    with open(path, "w") as file:
-        file.writelines(" ".join(map(str, line)) + "\n" for line in lines)
-    return path
-
-
 def translate(sources, *arguments):
-    out = call("translate", "--weights", weights, "--format", "ids", "--input", write("source", sources), "--json", *arguments)
+    out = call("translate", "--weights", weights, "--format", "ids", "--input", id_lines.write(work, "source", sources), "--json", *arguments)
     return [json.loads(line)["hypotheses"] for line in out.splitlines()]
 
 
 def score(sources, targets):
-    out = call("score", "--weights", weights, "--format", "ids", "--source", write("score.source", sources),
-               "--target", write("score.target", targets))
+    out = call("score", "--weights", weights, "--format", "ids", "--source", id_lines.write(work, "score.source", sources),
+               "--target", id_lines.write(work, "score.target", targets))
     return [float(line) for line in out.splitlines()]
 
 
@@ -87,7 +82,7 @@ for (source, h), p in zip(flat, score([s for s, _ in flat], [h["ids"] for _, h i
     expect(near(h["log_probability"], p), f"sample: {source} {h['ids']}: {h['log_probability']}, score says {p}")
 
 prefixes = [[6, 6], [], [8], [5, 4, 5]]
-for prefix, hypotheses in zip(prefixes, translate(sources, "--prefix", write("prefix", prefixes)), strict=True):
+for prefix, hypotheses in zip(prefixes, translate(sources, "--prefix", id_lines.write(work, "prefix", prefixes)), strict=True):
     expect(hypotheses[0]["ids"][: len(prefix)] == prefix, f"prefix {prefix}: {hypotheses[0]['ids']}")
 
 # Alignments cover the tokens of the translation; the attention of a sentence can be drawn.
