@@ -24,6 +24,11 @@ def numbers(file):
     return {name: tensor.double() for name, tensor in load_file(file).items() if tensor.is_floating_point()}
 
 
+def in_doubles(norm):
+    """The norm of a T5, whose variance transformers computes in f32 whatever the type of the model."""
+    return lambda rows: norm.weight * rows * torch.rsqrt(rows.pow(2).mean(-1, keepdim=True) + norm.variance_epsilon)
+
+
 def reference(model, weights, inputs, pad):
     """The loss, and the gradient of each of our parameters: that of the tensor with the same numbers. If transformers has several
     tensors with these numbers, they are one parameter here, whose gradient is the sum."""
@@ -31,6 +36,8 @@ def reference(model, weights, inputs, pad):
     for module in model.modules():
         if isinstance(module, torch.nn.Embedding):
             module.padding_idx = None  # here, pad's embedding is trained like any other
+        if hasattr(module, "variance_epsilon"):
+            module.forward = in_doubles(module)
     theirs = dict(model.named_parameters())
     if hasattr(model, "final_logits_bias"):
         theirs["final_logits_bias"] = model.final_logits_bias.requires_grad_()

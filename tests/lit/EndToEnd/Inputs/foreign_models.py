@@ -5,6 +5,7 @@ import transformers
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
 torch.set_num_threads(1)
+torch.manual_seed(12)  # the constructors of transformers draw weights, too
 
 
 def sizes(d_model, layers, heads, ffn, vocabulary):
