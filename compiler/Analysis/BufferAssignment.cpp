@@ -18,11 +18,6 @@ InPlaceOperand inPlaceOf(OpResult result) {
   return {kernel.getInPlaceOperand(result.getResultNumber()), kernel.isAlwaysInPlace()};
 }
 
-static int64_t featuresOf(Type type) {
-  auto rows = dyn_cast<RowsType>(type);
-  return rows ? rows.getFeatures() : 0;
-}
-
 static bool isSamePlace(const Place &a, const Place &b) {
   return a.kind == b.kind && a.index == b.index && a.offset == b.offset;
 }
@@ -92,9 +87,18 @@ int32_t BufferAssignment::lastUse(Value value) const {
   return last;
 }
 
+int64_t BufferAssignment::strideIn(Type type) const {
+  auto rows = dyn_cast<RowsType>(type);
+  return rows ? strideOf(rows) : 0;
+}
+
 Placement BufferAssignment::allocate(Value value, int32_t step) {
-  Placement placement{{Place::Kind::Arena, static_cast<int64_t>(all.size()), 0}, featuresOf(value.getType())};
-  all.push_back({sizeOf(value.getType()), step, std::max(step, lastUse(value))});
+  const Type type = value.getType();
+  Placement placement{{Place::Kind::Arena, static_cast<int64_t>(all.size()), 0}, strideIn(type)};
+  Size size = sizeOf(type);
+  if (auto rows = dyn_cast<RowsType>(type))
+    size.rows[static_cast<int>(rows.getSet())] = placement.stride * elementBytes(type);
+  all.push_back({size, step, std::max(step, lastUse(value))});
   settle(value, placement);
   return placement;
 }
@@ -150,7 +154,7 @@ bool BufferAssignment::isFree(Operation *step, OpResult result, Value operand) c
   const Placement placement = this->placement(operand);
   auto shared = blocks.find(blockOf(placement.place));
   return placement.place.kind == Place::Kind::Arena && placement.place.offset == 0 &&
-         operand.getType() == result.getType() && placement.stride == featuresOf(result.getType()) &&
+         operand.getType() == result.getType() && placement.stride == strideIn(result.getType()) &&
          llvm::all_of(shared->second.byBegin,
                       [&](const auto &other) { return lastUse(other.second.value) <= stepOf.lookup(step); });
 }

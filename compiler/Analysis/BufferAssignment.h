@@ -36,6 +36,8 @@ public:
 
   // The in-place operand of a step's result. To be replaced if steps are launches rather than the ops themselves.
   std::function<InPlaceOperand(mlir::OpResult)> inPlace = inPlaceOf;
+  // The distance of rows in the arena, in elements.
+  std::function<int64_t(RowsType)> strideOf = [](RowsType rows) { return rows.getFeatures(); };
   // The size of the workspace that a step needs besides its results, if any.
   std::function<std::optional<Size>(mlir::Operation *)> workspace;
 
@@ -78,6 +80,7 @@ private:
     int64_t longest = 0;
   };
   int32_t lastUse(mlir::Value value) const;
+  int64_t strideIn(mlir::Type type) const; // the arena
   Placement allocate(mlir::Value value, int32_t step);
   void extend(const Placement &placement, int32_t step);
   void settle(mlir::Value value, const Placement &placement);

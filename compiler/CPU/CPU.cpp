@@ -31,6 +31,15 @@ bool CPUBackend::takesNarrowRows(Operation *op, unsigned buffer) const {
   return set.amx && !sums;
 }
 
+// A tile is loaded and a half group of results stored a cache line of each row at a time. Rows that begin at multiples
+// of 1 KB would have these lines in a few sets of the caches, which cannot hold those of a block of rows.
+int64_t CPUBackend::strideOf(RowsType rows) const {
+  constexpr int64_t line = 64, spread = 1024;
+  const int64_t bytes = elementBytes(rows), features = rows.getFeatures();
+  const bool isSpread = !set.amx || !rows.getElementType().isBF16() || features * bytes % spread != 0;
+  return isSpread ? features : features + line / bytes;
+}
+
 Backend::KernelInfo CPUBackend::emit(Operation *op, llvm::StringRef name, ModuleOp code) const {
   KernelBuilder builder(code, set, elementType(code.getContext(), type));
   std::optional<KernelInfo> info;

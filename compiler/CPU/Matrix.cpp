@@ -4,6 +4,7 @@
 #include "Emitters.h"
 #include "Int8.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "support/Error.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <cmath>
@@ -19,7 +20,8 @@ namespace {
 
 // Multiplies a block of rows of x by panels of a packed weight, in groups of 64 columns, through a tile in scratch. If
 // the inner dimension is one block, or if rows are copied as a whole, all groups share one tile, which stays in the L1
-// cache (that of AMX in the L2 cache); otherwise each group has a tile for its sums.
+// cache (that of AMX in the L2 cache, or if the inner dimension is one block, a few rows in the L1 cache); otherwise
+// each group has a tile for its sums.
 struct Product {
   KernelBuilder &k;
   Tiling t;
@@ -46,7 +48,10 @@ struct Product {
   }
   int64_t tiles() const { return !t.whole && t.units(inner) > t.depth ? groups : 1; }
   int64_t copiedRows() const { return copies ? t.block : copiesLast ? t.rows : 0; }
-  int64_t scratchBytes() const { return (copiedRows() * t.stride + t.block * tiles() * Tiling::group) * k.bytes(); }
+  // Whether AMX's sums begin and end with one block of the inner dimension.
+  bool sumsInTurns() const { return isTiled(t.products) && t.units(inner) <= t.depth; }
+  int64_t rowsOfSums() const { return sumsInTurns() ? Completion::rowsInTurns : t.block * tiles(); }
+  int64_t scratchBytes() const { return (copiedRows() * t.stride + rowsOfSums() * Tiling::group) * k.bytes(); }
 
   // Copies x[row + begin .. row + end)[at .. at + elements) to the rows of scratch from `begin` on.
   void copyRows(Value row, const Term &begin, Value end, const Term &at, int64_t elements) {
@@ -63,18 +68,22 @@ struct Product {
   }
 
   // Consumes a row's products: the first feature, a function that returns the vector of products from feature + i on
-  // (static i), and how many of the features are used.
+  // (static i), how many of the features are used, and how many there are to the next call's, or to the group's end.
+  // Those of a group come at once or, by AMX, in two halves.
   using Vector = std::function<Value(int64_t i)>;
-  using Finish = std::function<void(Value feature, const Vector &products, int64_t used)>;
+  using Finish = std::function<void(Value feature, const Vector &products, int64_t used, int64_t room)>;
   using Begin = std::function<Finish(Value row)>;
-  // Prefetches what is read and written at (row, feature) when a row's sums are complete.
-  using Fetch = std::function<void(Value row, Value feature)>;
+  // Rows that are read or written when sums are complete, which are prefetched before.
+  struct Touched {
+    View rows;
+    bool writes;
+  };
 
   // Multiplies the rows `row` .. row + count - 1 by the groups `group` .. end - 1 of columns, and prefetches the rows
   // from `next` on, which this thread processes next. With `copied`, rows that are copied block by block are in scratch
   // already.
-  void compute(Value row, Value count, Value group, Value end, Value next, const Begin &begin, const Fetch &fetch,
-               bool copied = false) {
+  void compute(Value row, Value count, Value group, Value end, Value next, const Begin &begin,
+               ArrayRef<Touched> touched, bool copied = false) {
     const int64_t units = t.units(inner), last = (units - 1) / t.depth * t.depth;
     // While it is multiplied by the first panel, each tile of rows converts the next whole one. Rows of int8 cannot be
     // converted in parts, since their largest element determines their scale.
@@ -85,12 +94,15 @@ struct Product {
       auto columnsOfGroup = [&](int64_t used) {
         const int64_t panelWords = t.panelWords(inner);
         View panels = packed + k.mul(g, t.unit() * panelWords), b = panels + k.mul(at, t.panel);
+        const bool tiled = isTiled(t.products);
         Ahead ahead = [&](Value tileOfRows, int64_t panel) {
-          if (finish)
+          if (finish && !tiled)
             for (int64_t r = 0; r < t.rows; ++r)
               for (int64_t column = 0; column < t.panel; column += 128 / k.bytes()) {
                 Value feature = k.add(k.mul(g, Tiling::group), panel * t.panel + column);
-                fetch(k.add(row, k.add(k.mul(tileOfRows, t.rows), r)), feature);
+                Value at = k.add(row, k.add(k.mul(tileOfRows, t.rows), r));
+                for (const Touched &each : touched)
+                  each.writes ? k.prefetchForWriting(each.rows(at, feature)) : k.prefetch(each.rows(at, feature));
               }
         };
         // What is copied next: the next rows, or these rows' next block.
@@ -102,6 +114,7 @@ struct Product {
                                tilesBefore, t.fetchingTiles(), depth, turns());
         const View leftRows = copiesLast ? asWords(k, x.row(row)) + at : t.whole ? a + at : copies ? a : x(row, at);
         Left left{leftRows, t.left, k.mul(leftRows.stride, t.rows)};
+        left.passes = tiled;
         if (copiesLast)
           left.last = t.whole ? a + at : a;
         if (convertsNext) {
@@ -113,20 +126,40 @@ struct Product {
                        k.select(k.equal(g, group), others, 0)};
         }
         const Right right{b.inRows(panelWords)};
+        // Finishes the sums of a row of `of` columns, from `column` of the group on.
+        auto finishRow = [&](Value r, Value column, const View &sums, const View &panelsOf, int64_t of, int64_t room) {
+          auto products = [&](int64_t i) {
+            Value sum = k.load(sums + i, k.lanes());
+            if (!isInt8(t.products))
+              return sum;
+            View panel = panelsOf + i / t.panel * panelWords;
+            return scaleInt8(k, t, sum, a.row(r), inner, panel, i % t.panel);
+          };
+          const Finish finishIt = begin(k.add(row, r));
+          finishIt(k.add(k.mul(g, Tiling::group), column), products, of, room);
+        };
+        Completion completion;
+        completion.inTurns = sumsInTurns();
+        for (const Touched &each : touched)
+          completion.touched.push_back(each.rows(row, k.mul(g, Tiling::group)).inRows(each.rows.stride));
+        completion.finish = [&](Value first, Value rows, Value panel, const View &sums) {
+          auto ofColumns = [&](int64_t of, int64_t room) {
+            Value column = k.mul(panel, t.panel);
+            View panelOf = panels + k.mul(panel, panelWords);
+            k.loop(0, rows, 1, [&](Value r) { finishRow(k.add(first, r), column, sums.row(r), panelOf, of, room); });
+          };
+          if (used == Tiling::group)
+            ofColumns(t.panel, t.panel);
+          else if (used <= t.panel)
+            ofColumns(used, Tiling::group);
+          else
+            k.when(
+                k.equal(panel, 0), [&] { ofColumns(t.panel, t.panel); }, [&] { ofColumns(used % t.panel, t.panel); });
+        };
         multiplyPanels(k, t, left, right, t.panels(used), depth, tile, count, accumulate, ahead, /*fetchNext=*/true,
-                       rows);
-        if (finish)
-          k.loop(0, count, 1, [&](Value r) {
-            auto products = [&](int64_t i) {
-              Value sum = k.load(tile + k.add(k.mul(r, Tiling::group), i), k.lanes());
-              if (!isInt8(t.products))
-                return sum;
-              View panel = panels + i / t.panel * panelWords;
-              return scaleInt8(k, t, sum, a.row(r), inner, panel, i % t.panel);
-            };
-            const Finish finishRow = begin(k.add(row, r));
-            finishRow(k.mul(g, Tiling::group), products, used);
-          });
+                       rows, finish && tiled ? &completion : nullptr);
+        if (finish && !tiled)
+          k.loop(0, count, 1, [&](Value r) { finishRow(r, k.index(0), tile.row(r), panels, used, Tiling::group); });
       };
       const int64_t tail = columns % Tiling::group;
       if (columns < Tiling::group)
@@ -180,8 +213,10 @@ struct Dropout {
   KernelBuilder &k;
   const bool kept; // whether every element is kept, regardless of random numbers
   Value threshold, factor;
+  // If a row's groups come in halves: two words for each row of a chunk, whose bits say what a group keeps.
+  View bits;
 
-  Dropout(KernelBuilder &k, DropoutOp op) : k(k), kept(op.getKept()) {
+  Dropout(KernelBuilder &k, DropoutOp op, const View &bits) : k(k), kept(op.getKept()), bits(bits) {
     const double rate = op.getRate().convertToDouble();
     Value limit = k.i32Of(static_cast<int32_t>(static_cast<uint32_t>(rate * 4294967296.0)));
     threshold = k.broadcast(k.select(k.training(), limit, 0));
@@ -194,6 +229,37 @@ struct Dropout {
     Value sentence = k.loadI32(k.field(rows, offsetof(xfc_rows, sentences), k.ptr), sequence);
     Value position = k.loadI32(k.field(rows, offsetof(xfc_rows, positions), k.ptr), row);
     return k.dropoutKey(k.immediate(0), position, sentence, 0);
+  }
+  // The factors of the half group from `feature` on of a row of the chunk. Its words are drawn with the first half.
+  SmallVector<Value> factorsOfHalf(Value row, Value at, Value feature, int64_t used) {
+    const int64_t lanes = k.lanes(), half = 2 * lanes;
+    Value second = k.rem(k.div(feature, half), 2);
+    View words = bits + k.mul(at, 2);
+    k.when(k.equal(second, 0), [&] {
+      Value word;
+      for (auto [i, numbers] : llvm::enumerate(k.philox(key(row), k.counters(feature, 0)))) {
+        Value mask = k.notLess(numbers, threshold);
+        Value sixteen = vector::ExtractOp::create(
+            k.b, vector::BitCastOp::create(k.b, VectorType::get({1}, k.b.getI16Type()), mask), 0);
+        Value wide = arith::ExtUIOp::create(k.b, k.i32, sixteen);
+        if (i % 2 == 0) {
+          word = wide;
+          continue;
+        }
+        Value both = arith::OrIOp::create(k.b, word, arith::ShLIOp::create(k.b, wide, k.i32Of(16)));
+        LLVM::StoreOp::create(k.b, both, (words + static_cast<int64_t>(i / 2)).data);
+      }
+    });
+    Value word = LLVM::LoadOp::create(k.b, k.i32, (words + second).data);
+    SmallVector<Value> result;
+    for (int64_t i = 0; i < used; i += lanes) {
+      Value shifted = i ? arith::ShRUIOp::create(k.b, word, k.i32Of(16)) : word;
+      Value sixteen = vector::BroadcastOp::create(k.b, VectorType::get({1}, k.b.getI16Type()),
+                                                  arith::TruncIOp::create(k.b, k.b.getI16Type(), shifted));
+      Value mask = vector::BitCastOp::create(k.b, VectorType::get({16}, k.i1), sixteen);
+      result.push_back(k.select(mask, factor, 0));
+    }
+    return result;
   }
   // The factors of up to 64 features from `feature` on, in vectors: 0 or `factor`.
   SmallVector<Value> factors(const KernelBuilder::DropoutKey &key, Value feature, int64_t used) {
@@ -242,17 +308,21 @@ Backend::KernelInfo emitProduct(KernelBuilder &k, Operation *op, BufferIndex row
   Value count = k.min(t.block, k.sub(k.rowCount(), row));
   View bias = biases ? k.buffer(*biases) : View();
   std::optional<Dropout> dropout;
-  if (DropoutOp drops = dropoutOf(epilogue))
-    dropout.emplace(k, drops);
+  const bool inHalves = isTiled(t.products);
+  int64_t scratch = product.scratchBytes();
+  if (DropoutOp drops = dropoutOf(epilogue)) {
+    dropout.emplace(k, drops, k.scratch + scratch / k.bytes());
+    if (inHalves && !dropout->kept)
+      scratch += t.block * 2 * k.bytes();
+  }
   // The next slab has the same rows.
   Value next = k.select(isLast, k.add(row, t.block), row);
-  Product::Fetch fetch = [&](Value at, Value feature) {
-    for (int64_t e = 0; e < extras; ++e)
-      k.prefetch(k.rowOf(op->getOpOperand(firstExtra + e), at) + feature);
-    for (OpResult result : op->getResults())
-      if (!result.use_empty())
-        k.prefetchForWriting(k.rowOf(result, at) + feature);
-  };
+  SmallVector<Product::Touched> touched;
+  for (int64_t e = 0; e < extras; ++e)
+    touched.push_back({k.rowsOf(op->getOpOperand(firstExtra + e)), false});
+  for (OpResult result : op->getResults())
+    if (!result.use_empty())
+      touched.push_back({k.rowsOf(result), true});
   Product::Begin begin = [&](Value at) -> Product::Finish {
     SmallVector<View> inputs, outputs;
     for (int64_t e = 0; e < extras; ++e)
@@ -260,12 +330,14 @@ Backend::KernelInfo emitProduct(KernelBuilder &k, Operation *op, BufferIndex row
     for (OpResult result : op->getResults())
       outputs.push_back(result.use_empty() ? View() : k.rowOf(result, at));
     std::optional<KernelBuilder::DropoutKey> key;
-    if (dropout)
+    if (dropout && !(inHalves && !dropout->kept))
       key = dropout->key(at);
-    return [=, &k, &epilogue, &dropout](Value feature, const Product::Vector &products, int64_t used) {
+    return [=, &k, &epilogue, &dropout](Value feature, const Product::Vector &products, int64_t used, int64_t) {
       SmallVector<Value> factors;
       if (key)
         factors = dropout->factors(*key, feature, used);
+      else if (dropout)
+        factors = dropout->factorsOfHalf(at, k.sub(at, row), feature, used);
       for (int64_t i = 0; i < used; i += k.lanes()) {
         Value y = products(i);
         if (bias)
@@ -275,7 +347,7 @@ Backend::KernelInfo emitProduct(KernelBuilder &k, Operation *op, BufferIndex row
           SmallVector<Value> arguments = {y};
           for (const View &input : inputs)
             arguments.push_back(k.load(input + feature + i, k.lanes()));
-          results = evaluateEpilogue(k, epilogue, arguments, key ? factors[i / k.lanes()] : Value());
+          results = evaluateEpilogue(k, epilogue, arguments, dropout ? factors[i / k.lanes()] : Value());
         }
         for (auto [output, result] : llvm::zip_equal(outputs, results))
           if (output)
@@ -287,13 +359,13 @@ Backend::KernelInfo emitProduct(KernelBuilder &k, Operation *op, BufferIndex row
     Value hasColumns = k.less(group, end);
     k.when(k.both(k.less(row, k.rowCount()), hasColumns), [&] {
       configureTiles(k, t, count);
-      product.compute(row, count, group, end, next, begin, fetch);
+      product.compute(row, count, group, end, next, begin, touched);
     });
   } else {
     configureTiles(k, t, count);
-    product.compute(row, count, group, end, next, begin, fetch);
+    product.compute(row, count, group, end, next, begin, touched);
   }
-  return {{Partition::Unit::Rows, t.block, slabs}, product.scratchBytes()};
+  return {{Partition::Unit::Rows, t.block, slabs}, scratch};
 }
 
 } // namespace
@@ -341,7 +413,7 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value result, bool k
     product.copyRows(row, 0, count, 0, inner);
   Product::Begin store = [&](Value at) -> Product::Finish {
     View to = logits.row(k.sub(at, row));
-    return [=, &k](Value feature, const Product::Vector &products, int64_t used) {
+    return [=, &k](Value feature, const Product::Vector &products, int64_t used, int64_t) {
       for (int64_t i = 0; i < used; i += k.lanes()) {
         Value y = products(i);
         if (bias)
@@ -350,13 +422,12 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value result, bool k
       }
     };
   };
-  Product::Fetch fetch = [&](Value at, Value feature) {
-    if (kept)
-      k.prefetchForWriting(logits(k.sub(at, row), feature));
-  };
+  SmallVector<Product::Touched, 1> touched;
+  if (kept)
+    touched.push_back({k.rowsOf(result), true});
   k.loop(0, all, product.groups, [&](Value group) {
     Value next = t.whole ? k.add(row, block) : row, end = k.min(all, k.add(group, product.groups));
-    product.compute(row, count, group, end, next, store, fetch, copied);
+    product.compute(row, count, group, end, next, store, touched, copied);
   });
   const LossTargets targets(k, op);
   k.loop(0, count, 1, [&](Value r) {
@@ -408,8 +479,8 @@ static Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidat
   const Value none = k.splat(-INFINITY);
   Product::Begin store = [&](Value at) -> Product::Finish {
     View to = logits.row(k.sub(at, row));
-    return [=, &k](Value feature, const Product::Vector &products, int64_t used) {
-      for (int64_t i = 0; i < Tiling::group; i += lanes) {
+    return [=, &k](Value feature, const Product::Vector &products, int64_t used, int64_t room) {
+      for (int64_t i = 0; i < room; i += lanes) {
         Value y = none;
         if (i < used) {
           y = products(i);
@@ -422,9 +493,9 @@ static Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidat
       }
     };
   };
-  // The next slab has the same rows. Logits stay in scratch, so there is nothing to prefetch for writing.
+  // The next slab has the same rows. Logits stay in scratch, so there is nothing to prefetch for them.
   Value nextBlock = k.add(row, block), next = k.select(k.equal(slab, slabs - 1), nextBlock, row);
-  product.compute(row, count, group, end, next, store, [](Value, Value) {});
+  product.compute(row, count, group, end, next, store, {});
   const int64_t best = op.getCount();
   Value width = k.mul(k.sub(end, group), Tiling::group);
   k.loop(0, count, 1, [&](Value r) {
@@ -496,8 +567,10 @@ static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGr
   const bool packsNext = tiled && in % t.panel == 0;
   const auto unitsPerStep = static_cast<int64_t>(llvm::PowerOf2Ceil(upTo(Tiling::tile, tiles)));
   const int64_t packingTiles = Tiling::tile / unitsPerStep;
-  // Whole panels, and whole tiles of AMX, accumulate in place; others accumulate in scratch and are copied.
-  const bool inPlace = in % t.panel == 0 && (!tiled || out % Tiling::tile == 0) && !op.getDweight().use_empty();
+  // Whole panels accumulate in place. Others accumulate in scratch and are copied; and so do those of AMX, in rows that
+  // spread over the caches' sets.
+  const bool inPlace = in % t.panel == 0 && !tiled && !op.getDweight().use_empty();
+  const int64_t sumsStride = tiled ? tileColumns + Tiling::tile : tileColumns;
 
   const BufferIndex ofDy = op.getDyMutable(), ofX = op.getXMutable();
   View dy = k.buffer(ofDy), x = k.buffer(ofX);
@@ -519,7 +592,7 @@ static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGr
   const View a = k.scratch.inRows(tiled ? t.stride : 1), b = (a + tiles * tileStride).inRows(panelStride),
              sums = b + panelsSize;
   const int64_t sumsSize = upTo(height, lanes) * lanes;
-  const View c = inPlace ? dw : (sums + sumsSize).inRows(tileColumns);
+  const View c = inPlace ? dw : (sums + sumsSize).inRows(sumsStride);
   const bool hasBias = op.getDbias() && !op.getDbias().use_empty();
   auto whenBias = [&](const std::function<void()> &body) {
     if (hasBias)
@@ -619,8 +692,8 @@ static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGr
       Value packs = packsNext ? k.both(whole, k.less(k.add(p, 1), panels)) : Value();
       if (packsNext)
         right.next = {xFrom + nextColumn, b.row(k.add(p, 1)), k.select(packs, packingTiles, 0), unitsPerStep};
-      multiplyPanels(k, t, {a, tiled ? 1 : t.rows, tileStride}, right, 1, units, c + k.mul(p, t.panel), outputs,
-                     accumulate, ahead, /*fetchNext=*/false, fetched);
+      multiplyPanels(k, t, {a, tiled ? 1 : t.rows, tileStride, {}, {}, tiled}, right, 1, units, c + k.mul(p, t.panel),
+                     outputs, accumulate, ahead, /*fetchNext=*/false, fetched);
       // The last chunk may have fewer tiles of dy, too few to pack the whole panel. Here it packs the rest.
       if (packsNext && out % height)
         k.when(packs, [&] {
@@ -648,7 +721,7 @@ static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGr
       k.storeMasked(k.load(sums + o, lanes), place, used);
     });
   });
-  const int64_t scratch = tiles * tileStride + panelsSize + sumsSize + (inPlace ? 0 : height * tileColumns);
+  const int64_t scratch = tiles * tileStride + panelsSize + sumsSize + (inPlace ? 0 : height * sumsStride);
   return {{Partition::Unit::One, 1, rowTiles * columnTiles}, scratch * k.bytes()};
 }
 

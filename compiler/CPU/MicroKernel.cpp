@@ -4,6 +4,7 @@
 // rows and of their tiling, so that a row's result never depends on its neighbors.
 #include "MicroKernel.h"
 #include "Int8.h"
+#include "Tiles.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -195,8 +196,7 @@ void copyLeft(KernelBuilder &k, const Tiling &t, const View &from, const View &t
     store(zeros, k.index(i));
 }
 
-// Rows of bf16 are rearranged as they are: the elements in memory, without a conversion, and 0 where there are none.
-static View stored(KernelBuilder &k, const View &p) { return p.element.isBF16() ? p.as(k.b.getI16Type()) : p; }
+View stored(KernelBuilder &k, const View &p) { return p.element.isBF16() ? p.as(k.b.getI16Type()) : p; }
 static bool isStored(Value vector) { return getElementTypeOrSelf(vector.getType()).isInteger(16); }
 
 // Transposes 32 rows of 8 columns: each of 8 vectors begins with 4 of the rows, rounded, in its 4 parts of 128 bits,
@@ -484,268 +484,17 @@ static std::string microKernel(KernelBuilder &k, const Tiling &t, const Left &le
   return name;
 }
 
-//===--------------------------------------------------------------------------------------------------------===//
-// In tiles
-//===--------------------------------------------------------------------------------------------------------===//
-
-// The instructions name their tiles: LLVM's allocation of tiles configures them anew after each call, and the version
-// that this is built on uses one more than it configures. A 2 x 2 block of sums and its operands take all eight.
-enum Tiles : int8_t { firstSum = 0, firstLeft = 4, firstRight = 6 };
-
-static Value byte(KernelBuilder &k, int64_t value) {
-  return arith::ConstantOp::create(k.b, k.b.getI8IntegerAttr(static_cast<int8_t>(value)));
-}
-static void tileInstruction(KernelBuilder &k, const char *intrinsic, ValueRange operands) {
-  LLVM::CallIntrinsicOp::create(k.b, k.b.getStringAttr(intrinsic), operands);
-}
-
-void configureTiles(KernelBuilder &k, const Tiling &t, Value count) {
-  if (!isTiled(t.products))
-    return;
-  // LDTILECFG reads 64 bytes: the palette (1), at 16 the bytes per row of each tile, at 48 the rows of each tile, both
-  // for tiles 0, 1, ..
-  std::array<int32_t, 16> words = {1};
-  std::fill_n(words.begin() + 4, 4, 0x00400040);
-  auto type = VectorType::get({16}, k.i32);
-  Value constant = arith::ConstantOp::create(k.b, DenseElementsAttr::get(type, ArrayRef<int32_t>(words)));
-  // All tiles of left operands and sums have as many rows as there are, if they are few, since a product takes as long
-  // as its sums have rows. Right operands always have all rows.
-  Value rows = k.truncated(k.min(count, tile));
-  auto repeated = [&](int32_t bytes) { return arith::MulIOp::create(k.b, rows, k.i32Of(bytes)); };
-  Value right = k.i32Of((tile << 16) | (tile << 24));
-  View configuration = k.at(k.onStack(type), k.i32);
-  LLVM::StoreOp::create(k.b, constant, configuration.data);
-  View rowsOfSums = configuration + 12;
-  LLVM::StoreOp::create(k.b, repeated(0x01010101), rowsOfSums.data);
-  View rowsOfOperands = configuration + 13;
-  LLVM::StoreOp::create(k.b, arith::OrIOp::create(k.b, repeated(0x0101), right), rowsOfOperands.data);
-  tileInstruction(k, "llvm.x86.ldtilecfg", configuration.data);
-  k.atEnd([&k] { tileInstruction(k, "llvm.x86.tilerelease", {}); });
-}
-
-// The work that the micro-kernel of tiles does between its products, in each step of 16 units.
-struct Between {
-  int64_t panel = 0; // lines of the next panel that it prefetches
-  struct Rows {
-    int64_t across, pairs; // pairs of lines per row, and how many pairs it prefetches
-  };
-  SmallVector<Rows, 2> rows;
-  bool converts = false; // whether it converts the next rows
-  bool masked = false;   // whether these rows have fewer elements than their units hold
-  int64_t units = 0;     // units of the next panel that it packs
-  Type packed = {};      // from rows of this type
-};
-
-// c[rowTiles x 16][columnTiles x 16] (+)= a b, like microKernel. In each step of 16 units, a tile is loaded right
-// before the first product that needs it, and every product is followed by a share of the step's other work, so that
-// all of it runs while the tiles multiply. Further arguments, in this order: the address of a panel to prefetch; for
-// each of `rows`, the address of the first row and the stride; the same for rows to convert, with the number of their
-// elements if they are masked; and for a panel to pack the address of its first row, the stride, and its own address.
-static std::string tileKernel(KernelBuilder &k, const Tiling &t, int64_t rowTiles, int64_t columnTiles,
-                              const Between &between) {
-  const char *product = isInt8(t.products) ? "llvm.x86.tdpbusd" : "llvm.x86.tdpbf16ps";
-  std::string name = llvm::formatv("product_{0}_{1}x{2}", isInt8(t.products) ? "dottiles" : "tiles", rowTiles * tile,
-                                   columnTiles * tile);
-  SmallVector<Type> types = {k.ptr, k.i64, k.ptr, k.i64, k.i64, k.ptr, k.i64, k.i1};
-  if (between.panel) {
-    name += "_fetching_" + std::to_string(between.panel);
-    types.push_back(k.ptr);
-  }
-  for (const Between::Rows &rows : between.rows) {
-    name += "_fetching_rows_" + std::to_string(rows.across) + "x" + std::to_string(rows.pairs);
-    types.append({k.ptr, k.i64});
-  }
-  if (between.converts) {
-    name += (between.masked ? "_converting_some_" : "_converting_") + std::to_string(t.stride);
-    types.append({k.ptr, k.i64});
-    if (between.masked)
-      types.push_back(k.i64);
-  }
-  if (between.units) {
-    name += "_packing_" + std::to_string(between.units) + (between.packed.isBF16() ? "_bf16" : "");
-    types.append({k.ptr, k.i64, k.ptr});
-  }
-  k.helper(name, types, [&](ValueRange arguments) {
-    View a = k.at(arguments[0]), b = k.at(arguments[2]).inRows(arguments[3]);
-    View c = k.at(arguments[5]).inRows(arguments[6]);
-    Value aStride = arguments[1], depth = arguments[4], cStride = arguments[6], accumulate = arguments[7];
-    const int64_t ofPanel = t.panel / tile, line = 64 / k.bytes(), products = rowTiles * columnTiles;
-    Value aBytes = k.mul(aStride, k.bytes()), bBytes = k.index(t.panel * k.bytes()), cBytes = k.mul(cStride, k.bytes());
-    auto load = [&](int64_t number, const View &p, Value bytes) {
-      tileInstruction(k, "llvm.x86.tileloadd64", {byte(k, number), p.data, bytes});
-    };
-    auto eachSum = [&](const std::function<void(int64_t number, const View &p)> &body) {
-      for (int64_t i = 0; i < products; ++i)
-        body(firstSum + i, c.row(i / columnTiles * tile) + i % columnTiles * tile);
-    };
-    k.when(
-        accumulate, [&] { eachSum([&](int64_t number, const View &p) { load(number, p, cBytes); }); },
-        [&] {
-          eachSum([&](int64_t number, const View &) { tileInstruction(k, "llvm.x86.tilezero", byte(k, number)); });
-        });
-    k.loop(0, depth, tile, [&](Value at) {
-      std::vector<std::function<void()>> prefetches, conversions;
-      auto fetch = [&](const View &p) { prefetches.push_back([&k, p] { k.prefetch(p); }); };
-      size_t next = 8;
-      Value step = k.div(at, tile);
-      if (between.panel) {
-        View from = k.at(arguments[next++]) + k.mul(step, between.panel * line);
-        for (int64_t i = 0; i < between.panel; ++i)
-          fetch(from + i * line);
-      }
-      for (const Between::Rows &rows : between.rows) {
-        View from = k.at(arguments[next]).inRows(arguments[next + 1]);
-        next += 2;
-        for (int64_t i = 0; i < rows.pairs; ++i) {
-          Value pair = k.add(k.mul(step, rows.pairs), i), column = k.mul(k.rem(pair, rows.across), 2 * line);
-          View p = from(k.div(pair, rows.across), column);
-          fetch(p);
-          fetch(p + line);
-        }
-      }
-      if (between.converts) {
-        Value element = k.mul(at, t.pair), stride = arguments[next + 1];
-        View from = k.at(arguments[next]) + element;
-        SmallVector<Value, 2> masks;
-        for (int64_t v = 0; between.masked && v < 2; ++v)
-          masks.push_back(k.lanesBelow(k.add(element, v * k.lanes()), arguments[next + 2]));
-        next += between.masked ? 3 : 2;
-        // Each row's address is the previous one's plus the stride, and offsets in scratch are constants: both save
-        // registers.
-        View to = a + at + rowTiles * tile * t.stride;
-        for (int64_t r = 0; r < rowTiles * tile; ++r, from = from + stride)
-          conversions.push_back([=, &k] {
-            auto half = [&](int64_t v) {
-              View p = from + v * k.lanes();
-              return masks.empty() ? k.load(p, k.lanes()) : k.loadMasked(p, masks[v]);
-            };
-            Value first = half(0), second = half(1);
-            View place = to + r * t.stride;
-            k.store(adjacentPairsOfBF16(k, first, second), place);
-          });
-      }
-      if (between.units) {
-        Value unit = k.mul(step, between.units);
-        View from = k.at(arguments[next], between.packed).inRows(arguments[next + 1]).row(k.mul(unit, t.pair)),
-             to = k.at(arguments[next + 2]) + k.mul(unit, t.panel);
-        for (int64_t u = 0; u < between.units; ++u)
-          for (int64_t v = 0; v < t.vectors; ++v)
-            conversions.push_back([=, &k] {
-              auto row = [&](int64_t r) { return k.load(stored(k, from(u * 2 + r, v * k.lanes())), k.lanes()); };
-              Value first = row(0), second = row(1);
-              View place = to + (u * t.panel + v * k.lanes());
-              k.store(unitsOf(k, t, first, second, /*rounds=*/true), place);
-            });
-      }
-      // Does the share of the work that follows product i.
-      auto share = [&](const std::vector<std::function<void()>> &work, int64_t i) {
-        for (size_t w = work.size() * i / products; w < work.size() * (i + 1) / products; ++w)
-          work[w]();
-      };
-      for (int64_t i = 0; i < products; ++i) {
-        // A single tile of rows needs each right tile once, and two right tiles take turns.
-        const int64_t r = i / columnTiles, j = i % columnTiles, left = firstLeft + r, right = firstRight + j % 2;
-        if (j == 0) {
-          Value row = k.mul(aStride, r * tile);
-          load(left, a + at + row, aBytes);
-        }
-        if (r == 0) {
-          View panel = b.row(j / ofPanel);
-          load(right, panel + k.mul(at, t.panel) + j % ofPanel * tile, bBytes);
-        }
-        tileInstruction(k, product, {byte(k, firstSum + i), byte(k, left), byte(k, right)});
-        share(prefetches, i);
-        share(conversions, i);
-      }
-    });
-    eachSum([&](int64_t number, const View &p) {
-      tileInstruction(k, "llvm.x86.tilestored64", {byte(k, number), p.data, cBytes});
-    });
-  });
-  return name;
-}
-
-// The arguments of a micro-kernel: its operands with their strides, and how it sums.
-static SmallVector<Value> argumentsOf(KernelBuilder &k, const View &left, const View &right, const Term &depth,
-                                      const View &sums, Value accumulate) {
+SmallVector<Value> argumentsOf(KernelBuilder &k, const View &left, const View &right, const Term &depth,
+                               const View &sums, Value accumulate) {
   return {left.data, k.index(left.stride), right.data, k.index(right.stride), k.index(depth),
           sums.data, k.index(sums.stride), accumulate};
 }
 
-static void multiplyTiles(KernelBuilder &k, const Tiling &t, const Left &a, const Right &b, int64_t panels,
-                          const Term &depth, const View &c, Value count, Value accumulate, const Ahead &ahead,
-                          bool fetchNext, ArrayRef<FetchedRows> fetched) {
-  auto call = [&](Value row, int64_t rowTiles, int64_t panel, int64_t width, const Between &between = {},
-                  ArrayRef<Value> others = {}) {
-    View left = a.rows.row(row), right = b.panels.row(panel), sums = c + k.add(k.mul(row, c.stride), panel * t.panel);
-    if (a.last) {
-      Value whole = k.mul(k.div(count, t.rows), t.rows), isWhole = k.less(row, whole);
-      View last = a.last.row(k.sub(row, whole));
-      Value data = k.select(isWhole, left.data, last.data), stride = k.select(isWhole, left.stride, last.stride);
-      left = k.at(data).inRows(stride);
-    }
-    SmallVector<Value> arguments = argumentsOf(k, left, right, depth, sums, accumulate);
-    llvm::append_range(arguments, others);
-    k.invoke(tileKernel(k, t, rowTiles, width * t.panel / tile, between), arguments);
-  };
-  // Two tiles of rows at a time, then one if only that is left. All pairs of a whole block together prefetch the next
-  // panel, each a part.
-  const int64_t steps = t.depth / tile;
-  Value twos = k.mul(k.div(k.add(count, tile - 1), 2 * tile), 2 * tile);
-  for (int64_t panel = 0; panel < panels; ++panel) {
-    const ArrayRef<FetchedRows> rowsFetched = panel == 0 ? fetched : ArrayRef<FetchedRows>();
-    Between between;
-    const int64_t words = tile * t.panel * t.rows / t.block; // of the next panel, per step
-    if (fetchNext)
-      between.panel = std::min<int64_t>((words * k.bytes() + 63) / 64, 4);
-    for (const FetchedRows &rows : rowsFetched)
-      between.rows.push_back({rows.across, (rows.rows * rows.across + steps - 1) / steps});
-    Value done = k.index(0);
-    auto rowsUpTo = [&](Value end, const Between &between) {
-      k.loop(done, end, 2 * tile, [&](Value row) {
-        Value number = k.div(row, t.rows), stepsBefore = k.mul(number, k.div(k.index(depth), tile));
-        ahead(number, panel);
-        SmallVector<Value> others;
-        auto append = [&](const View &rows) { others.append({rows.data, k.index(rows.stride)}); };
-        if (between.panel) {
-          Value words = k.mul(stepsBefore, between.panel * 64 / k.bytes());
-          others.push_back((b.panels.row(panel + 1) + words).data);
-        }
-        // Surplus tiles prefetch the last rows again.
-        for (const FetchedRows &rows : rowsFetched)
-          append(rows.first(k.min(number, k.max(k.sub(rows.tiles, 1), 0))));
-        if (between.converts) {
-          append(a.next.from.row(row));
-          if (between.masked)
-            others.push_back(a.next.elements);
-        }
-        if (between.units) {
-          Value unit = k.mul(stepsBefore, between.units);
-          append(b.next.from.row(k.mul(unit, t.pair)));
-          others.push_back((b.next.to + k.mul(unit, t.panel)).data);
-        }
-        call(row, 2, panel, 1, between, others);
-      });
-      done = end;
-    };
-    if (Value preparing = a.next.from ? a.next.tiles : b.next.tiles; preparing && panel == 0) {
-      Between also = between;
-      also.converts = static_cast<bool>(a.next.from);
-      also.masked = static_cast<bool>(a.next.elements);
-      also.units = b.next.units;
-      also.packed = b.next.from.element;
-      rowsUpTo(k.min(twos, k.mul(preparing, 2 * tile)), also);
-    }
-    rowsUpTo(twos, between);
-  }
-  k.when(k.less(twos, count), [&] { call(twos, 1, 0, panels); });
-}
-
 void multiplyPanels(KernelBuilder &k, const Tiling &t, const Left &a, const Right &b, int64_t panels, const Term &depth,
                     const View &c, Value count, Value accumulate, const Ahead &ahead, bool fetchNext,
-                    ArrayRef<FetchedRows> fetched) {
+                    ArrayRef<FetchedRows> fetched, const Completion *completion) {
   if (isTiled(t.products))
-    return multiplyTiles(k, t, a, b, panels, depth, c, count, accumulate, ahead, fetchNext, fetched);
+    return multiplyTiles(k, t, a, b, panels, depth, c, count, accumulate, ahead, fetchNext, fetched, completion);
   Value tiles = k.div(count, t.rows), whole = k.mul(tiles, t.rows), rest = k.sub(count, whole);
   using Rows = SmallVector<Value>; // the first row to prefetch or pack, and the stride
   auto rowsOf = [&](const View &rows) { return Rows{rows.data, k.index(rows.stride)}; };

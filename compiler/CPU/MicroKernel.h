@@ -90,13 +90,15 @@ struct NextPanel {
 // are adjacent; `unit` is the stride between units, and `tile` the stride between the rows of successive micro-kernels.
 //
 // If `last` is set (for Tiles only), the rows that do not fill a micro-kernel's rows lie there, since the memory after
-// `rows` may belong to others.
+// `rows` may belong to others. If `passes` is set, AMX loads the rows past the first cache, in which the panel stays:
+// together, a panel and its rows would be more than it holds.
 struct Left {
   View rows;
   int64_t unit;
   Term tile = mlir::Value();
   NextRows next = {};
   View last = {};
+  bool passes = false;
 };
 // The right operand has `panels`. If `unpacked` is set, the panel, of which there is only one, is not packed yet: the
 // first tile of rows, which must be whole, packs it while it multiplies, from these rows of elements.
@@ -113,6 +115,19 @@ void configureTiles(KernelBuilder &k, const Tiling &t, mlir::Value count);
 
 // Emits prefetches before the micro-kernel processes a tile of its rows and a panel, to hide the latency of memory.
 using Ahead = std::function<void(mlir::Value tile, int64_t panel)>;
+
+// What is done with the sums of AMX's tiles once they are complete. It is emitted such that the vector units do it for
+// one tile of rows while the tiles multiply the next: the code for a tile follows the instructions of the next one.
+struct Completion {
+  // Takes `rows` rows from `row` on of the panel `panel`.
+  std::function<void(mlir::Value row, mlir::Value rows, mlir::Value panel, const View &sums)> finish;
+  // Rows that `finish` reads or writes, of the same columns as the sums; a tile's are prefetched while it is summed.
+  llvm::SmallVector<View> touched;
+  // Whether sums begin and end with this call: they take turns in a few rows then (rowsInTurns), which stay in the
+  // first cache. Otherwise, each row has its own.
+  bool inTurns = false;
+  static constexpr int64_t rowsInTurns = 3 * Tiling::tile;
+};
 
 // Rows that are prefetched while the tiles of the first panel are multiplied. The micro-kernel itself prefetches a pair
 // of cache lines per iteration (that of AMX as many as the tiles' share takes), because prefetches between two
@@ -136,11 +151,14 @@ struct FetchedRows {
 // from the contents of c. With `fetchNext`, the first whole tiles of rows each prefetch a part of the next panel:
 // weights come from far away, and the hardware stops prefetching at the end of a page. `fetched` is prefetched as well,
 // except with `fetchNext` and few tiles of rows, where the next panel takes all the prefetches there are. Tiles of AMX
-// must be configured.
+// must be configured; only they heed `completion`.
 void multiplyPanels(KernelBuilder &k, const Tiling &t, const Left &a, const Right &b, int64_t panels, const Term &depth,
                     const View &c, mlir::Value count, mlir::Value accumulate, const Ahead &ahead,
-                    bool fetchNext = false, llvm::ArrayRef<FetchedRows> fetched = {});
+                    bool fetchNext = false, llvm::ArrayRef<FetchedRows> fetched = {},
+                    const Completion *completion = nullptr);
 
+// Rows of bf16 as they are in memory, to be rearranged without a conversion; other rows as such.
+View stored(KernelBuilder &k, const View &rows);
 // Rows of elements as rows of words, which each hold two elements of bf16: an operand of tiles as it is.
 View asWords(KernelBuilder &k, const View &rows);
 // Copies `elements` (static) elements of a row into a row of the left operand in its form, padded with zeros to the end

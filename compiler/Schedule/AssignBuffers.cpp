@@ -22,6 +22,9 @@ int64_t strideOf(Type type) {
 }
 
 struct AssignBuffers : impl::AssignBuffersBase<AssignBuffers> {
+  AssignBuffers() = default;
+  explicit AssignBuffers(const Backend &backend) : backend(&backend) {}
+
   void runOnOperation() override {
     offsets.clear();
     kernels.clear();
@@ -93,6 +96,8 @@ private:
       auto launch = dyn_cast<LaunchOp>(result.getOwner());
       return launch ? inPlaceOf(kernelOf(launch).getOp()->getResult(result.getResultNumber())) : InPlaceOperand();
     };
+    if (backend)
+      assignment.strideOf = [&](RowsType rows) { return backend->strideOf(rows); };
     assignment.workspace = [&](Operation *op) -> std::optional<Size> {
       auto launch = dyn_cast<LaunchOp>(op);
       const int64_t bytes = launch ? kernelOf(launch).getChunkBytes() : 0;
@@ -258,6 +263,7 @@ private:
     }
   }
 
+  const Backend *backend = nullptr; // none: rows are dense
   Type type;                        // of the elements of blocks
   int64_t elementBytes = 0;         // of one of them
   llvm::StringMap<Place> blocks;    // of parameters, gradients and states, by the role of their arguments
@@ -267,4 +273,7 @@ private:
 };
 
 } // namespace
+
+std::unique_ptr<Pass> createAssignBuffers(const Backend &backend) { return std::make_unique<AssignBuffers>(backend); }
+
 } // namespace xfc

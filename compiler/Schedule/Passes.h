@@ -24,6 +24,7 @@ public:
 
 // The backend must outlive the passes.
 std::unique_ptr<mlir::Pass> createAssignTypes(const Backend &backend);
+std::unique_ptr<mlir::Pass> createAssignBuffers(const Backend &backend);
 std::unique_ptr<mlir::Pass> createOutlineKernels(const Backend &backend);
 std::unique_ptr<mlir::Pass> createGenerateKernels(const Backend &backend);
 // Adds these three.

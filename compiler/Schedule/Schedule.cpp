@@ -16,7 +16,7 @@ void addKernelPasses(OpPassManager &manager, const Backend &backend) {
 void addSchedulingPasses(OpPassManager &manager, const Backend &backend) {
   manager.addPass(createLayOutParameters());
   addKernelPasses(manager, backend);
-  manager.addPass(createAssignBuffers());
+  manager.addPass(createAssignBuffers(backend));
   manager.addPass(createPackWeights());
 }
 

@@ -39,6 +39,8 @@ public:
   // Whether the kernel of `op` reads or writes a buffer (its operands in order, then its results) as rows of bf16.
   // Those that stay wide for every target (KernelOpInterface) are not asked for.
   virtual bool takesNarrowRows(mlir::Operation * /*op*/, unsigned /*buffer*/) const { return false; }
+  // The distance at which the target prefers such rows to begin, in elements: the number of features, or more.
+  virtual int64_t strideOf(RowsType rows) const { return rows.getFeatures(); }
   // A suffix that distinguishes the kernel of `op` from kernels of other ops with the same key, and that becomes part
   // of its name. Usually empty.
   virtual std::string variant(mlir::Operation * /*op*/) const { return {}; }
