@@ -136,16 +136,36 @@ std::vector<int32_t> Vocabulary::targetPrefix(Format format) const {
   return framed ? state->tokenizer->frame()->prefix : std::vector<int32_t>();
 }
 
-std::string Vocabulary::decode(const std::vector<int32_t> &ids, Format format) const {
+std::string Vocabulary::decode(const std::vector<int32_t> &ids, Format format,
+                               std::span<const std::string> unknowns) const {
   if (format == Format::Text && state->tokenizer)
-    return state->tokenizer->decode(ids);
+    return state->tokenizer->decode(ids, unknowns);
+  const int32_t unk = special().unk;
   std::string text;
   for (int32_t id : ids) {
     if (!text.empty())
       text += ' ';
-    text += format == Format::Ids ? std::to_string(id) : piece(id);
+    const bool given = format != Format::Ids && id == unk && !unknowns.empty();
+    text += given ? unknowns.front() : format == Format::Ids ? std::to_string(id) : piece(id);
+    unknowns = unknowns.subspan(given);
   }
   return text;
+}
+
+std::vector<std::string> Vocabulary::pieces(std::span<const int32_t> ids, std::string_view line, Format format) const {
+  const int32_t unk = special().unk;
+  std::vector<std::string> unknowns;
+  if (format == Format::Text && state->tokenizer)
+    unknowns = state->tokenizer->unknowns(line);
+  else if (format == Format::Pieces)
+    forEachToken(line, [&](std::string_view token) {
+      if (state->tokenizer->idOf(token) == unk)
+        unknowns.emplace_back(token);
+    });
+  std::vector<std::string> pieces;
+  for (size_t next = 0; const int32_t id : ids)
+    pieces.push_back(id == unk && next < unknowns.size() ? unknowns[next++] : piece(id));
+  return pieces;
 }
 
 std::string Vocabulary::piece(int32_t id) const {

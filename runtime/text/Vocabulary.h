@@ -5,6 +5,7 @@
 #include "tokenizers/Tokenizer.h"
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,7 +37,10 @@ public:
   // the eos that the model expects. None for ids, which are taken verbatim.
   Frame sourceFrame(const Module &module, Format format) const;
   std::vector<int32_t> targetPrefix(Format format) const;
-  std::string decode(const std::vector<int32_t> &ids, Format format) const;
+  // `unknowns`, if not empty, stand for the unknown tokens among the ids, in their order.
+  std::string decode(const std::vector<int32_t> &ids, Format format, std::span<const std::string> unknowns = {}) const;
+  // The pieces of the ids that encode() gave for a line; of those that are unknown, what stands in the line.
+  std::vector<std::string> pieces(std::span<const int32_t> ids, std::string_view line, Format format) const;
   std::string piece(int32_t id) const;    // without a tokenizer, the id itself
   int64_t size() const;                   // one more than the largest id
   SpecialTokens special() const;          // all -1 without a tokenizer

@@ -52,13 +52,14 @@ public:
 
   int32_t unknown() const override { return unk; }
 
-  void encode(std::string_view word, const SegmentationSampling *sampling, std::vector<int32_t> &ids) const override {
+  void encode(std::string_view word, const SegmentationSampling *sampling, std::vector<int32_t> &ids,
+              std::vector<std::string> *unknowns) const override {
     if (wholeWords && !sampling)
       if (const int32_t id = table.find(word); id >= 0) {
         ids.push_back(id);
         return;
       }
-    std::vector<int32_t> parts = characters(word);
+    std::vector<int32_t> parts = characters(word, unknowns);
     if (parts.size() > 1)
       merge(parts, sampling);
     ids.insert(ids.end(), parts.begin(), parts.end());
@@ -95,7 +96,7 @@ private:
     merges[pairOf(first, second)] = {rank, whole};
   }
 
-  std::vector<int32_t> characters(std::string_view word) const {
+  std::vector<int32_t> characters(std::string_view word, std::vector<std::string> *unknowns) const {
     std::vector<int32_t> parts;
     bool pending = false; // an unknown token that the next unknown character may join
     auto flush = [&] {
@@ -115,6 +116,10 @@ private:
       } else if (unk >= 0) {
         if (!fuseUnknown)
           flush();
+        if (unknowns && !pending)
+          unknowns->emplace_back();
+        if (unknowns)
+          unknowns->back() += character;
         pending = true;
       }
     }

@@ -39,28 +39,26 @@ public:
   bool canSample() const override { return true; }
 
   std::vector<int32_t> segment(std::string_view line, const SegmentationSampling *sampling) const override {
-    std::vector<int32_t> ids;
-    for (AddedTokens::Section &section : added.split(validUtf8(line), normalize())) {
-      if (section.id >= 0) {
-        ids.push_back(section.id);
-        continue;
-      }
-      std::vector<Word> words;
-      words.push_back({std::move(section.text), section.first});
-      for (const PreTokenizer &step : preTokenizers)
-        step(words);
-      for (const Word &word : words)
-        model->encode(word.text, sampling, ids);
-    }
-    return ids;
+    return segment(line, sampling, nullptr);
   }
 
-  std::string decode(std::span<const int32_t> ids) const override {
+  std::vector<std::string> unknowns(std::string_view line) const override {
+    std::vector<std::string> texts;
+    segment(line, nullptr, &texts);
+    return texts;
+  }
+
+  std::string join(std::span<const int32_t> ids, std::span<const std::string> unknowns) const override {
+    const int32_t unk = unknowns.empty() ? -1 : special().unk;
     std::vector<std::string> tokens;
     for (const int32_t id : ids) {
       const AddedToken *token = added.find(id);
-      if (id >= 0 && id < size() && !(token && token->special))
+      const bool given = id == unk && !unknowns.empty();
+      if (given)
+        tokens.push_back(unknowns.front());
+      else if (id >= 0 && id < size() && !(token && token->special))
         tokens.push_back(token ? token->decoded : piece(id));
+      unknowns = unknowns.subspan(given);
     }
     if (decoders)
       for (const Decoder &step : *decoders)
@@ -98,6 +96,27 @@ public:
   std::vector<std::string> ignored() const override { return unknown; }
 
 private:
+  std::vector<int32_t> segment(std::string_view line, const SegmentationSampling *sampling,
+                               std::vector<std::string> *unknowns) const {
+    const int32_t unk = unknowns ? special().unk : -1;
+    std::vector<int32_t> ids;
+    for (AddedTokens::Section &section : added.split(validUtf8(line), normalize())) {
+      if (section.id >= 0) {
+        ids.push_back(section.id);
+        if (unknowns && section.id == unk)
+          unknowns->push_back(section.text);
+        continue;
+      }
+      std::vector<Word> words;
+      words.push_back({std::move(section.text), section.first});
+      for (const PreTokenizer &step : preTokenizers)
+        step(words);
+      for (const Word &word : words)
+        model->encode(word.text, sampling, ids, unknowns);
+    }
+    return ids;
+  }
+
   void readModel(const JsonFields &description) {
     const std::string type = description.has("type")             ? description.string("type")
                              : description.has("merges")         ? "BPE"

@@ -42,46 +42,33 @@ public:
   bool canSample() const override { return xfc::canSample(*model); }
 
   std::vector<int32_t> segment(std::string_view line, const SegmentationSampling *sampling) const override {
-    std::string valid = validUtf8(line);
-    if (!punctuation.empty())
-      valid = normalizePunctuation(valid, punctuation);
-    const std::string_view text = valid;
     std::vector<int32_t> ids;
-    size_t begin = 0; // of the text that is in no special token yet
-    for (size_t at = 0; at < text.size();) {
-      size_t longest = 0;
-      int32_t id = -1;
-      whole.forEachPrefix(text.substr(at), [&](size_t length, int32_t found) {
-        longest = length;
-        id = found;
-      });
-      if (longest == 0) {
-        ++at;
-        continue;
-      }
-      encodeSection(text.substr(begin, at - begin), sampling, ids);
-      ids.push_back(id);
-      begin = at += longest;
-    }
-    encodeSection(text.substr(begin), sampling, ids);
+    eachToken(line, sampling, [&](int32_t id, std::string_view) { ids.push_back(id); });
     return ids;
   }
 
-  std::string decode(std::span<const int32_t> ids) const override {
+  std::vector<std::string> unknowns(std::string_view line) const override {
+    std::vector<std::string> texts;
+    eachToken(line, nullptr, [&](int32_t id, std::string_view text) {
+      if (id == tokens.unk)
+        texts.emplace_back(text);
+    });
+    return texts;
+  }
+
+  std::string join(std::span<const int32_t> ids, std::span<const std::string> unknowns) const override {
     std::vector<std::string> pieces;
-    for (const int32_t id : ids)
-      if (id >= 0 && id < size() && !isSpecial[static_cast<size_t>(id)])
+    for (const int32_t id : ids) {
+      const bool given = id == tokens.unk && !unknowns.empty();
+      if (given)
+        pieces.push_back(unknowns.front());
+      else if (id >= 0 && id < size() && !isSpecial[static_cast<size_t>(id)])
         pieces.emplace_back(table.text(id));
-    std::string joined, text;
-    model->Decode(pieces, &joined).IgnoreError();
-    constexpr std::string_view space = "\xE2\x96\x81";
-    for (size_t at = 0; at < joined.size();) {
-      const size_t next = std::min(joined.find(space, at), joined.size());
-      text.append(joined, at, next - at);
-      if (next < joined.size())
-        text += ' ';
-      at = next + space.size();
+      unknowns = unknowns.subspan(given);
     }
+    std::string joined;
+    model->Decode(pieces, &joined).IgnoreError();
+    const std::string text = withBlanks(joined);
     return strip ? stripped(text) : text;
   }
 
@@ -94,6 +81,45 @@ public:
   const Frame *frame() const override { return &around; }
 
 private:
+  // Calls use(id, text) for each token of a line.
+  template <typename Use>
+  void eachToken(std::string_view line, const SegmentationSampling *sampling, const Use &use) const {
+    std::string valid = validUtf8(line);
+    if (!punctuation.empty())
+      valid = normalizePunctuation(valid, punctuation);
+    const std::string_view text = valid;
+    size_t begin = 0; // of the text that is in no special token yet
+    for (size_t at = 0; at < text.size();) {
+      size_t longest = 0;
+      int32_t id = -1;
+      whole.forEachPrefix(text.substr(at), [&](size_t length, int32_t found) {
+        longest = length;
+        id = found;
+      });
+      if (longest == 0) {
+        ++at;
+        continue;
+      }
+      eachOfSection(text.substr(begin, at - begin), sampling, use);
+      use(id, text.substr(at, longest));
+      begin = at += longest;
+    }
+    eachOfSection(text.substr(begin), sampling, use);
+  }
+
+  template <typename Use>
+  void eachOfSection(std::string_view text, const SegmentationSampling *sampling, const Use &use) const {
+    if (text.empty())
+      return;
+    if (tags && text.starts_with(">>"))
+      if (const size_t end = text.find("<<"); end != std::string_view::npos) {
+        use(idOf(text.substr(0, end + 2)), text.substr(0, end + 2));
+        text.remove_prefix(end + 2);
+      }
+    for (const std::string &piece : segmentText<std::string>(*model, text, sampling))
+      use(idOf(piece), piece);
+  }
+
   void readMap(const JsonFields &map) {
     int32_t next = 0;
     map.each("tokens", [&](const JsonFields &token) { table.add(next++, token.string()); });
@@ -122,18 +148,6 @@ private:
       strip = map.at("strip").boolean();
     if (map.has("punctuation"))
       punctuation = map.string("punctuation");
-  }
-
-  void encodeSection(std::string_view text, const SegmentationSampling *sampling, std::vector<int32_t> &ids) const {
-    if (text.empty())
-      return;
-    if (tags && text.starts_with(">>"))
-      if (const size_t end = text.find("<<"); end != std::string_view::npos) {
-        ids.push_back(idOf(text.substr(0, end + 2)));
-        text.remove_prefix(end + 2);
-      }
-    for (const std::string &piece : segmentText<std::string>(*model, text, sampling))
-      ids.push_back(idOf(piece));
   }
 
   static std::string stripped(const std::string &text) {

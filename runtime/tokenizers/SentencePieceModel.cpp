@@ -1,6 +1,7 @@
 // Validates and loads untrusted SentencePiece models, and segments text with them.
 #include "tokenizers/SentencePieceModel.h"
 #include "support/Error.h"
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -210,6 +211,19 @@ template std::vector<int> segmentText(const sentencepiece::SentencePieceProcesso
                                       const SegmentationSampling *);
 template std::vector<std::string> segmentText(const sentencepiece::SentencePieceProcessor &, std::string_view,
                                               const SegmentationSampling *);
+
+std::string withBlanks(std::string_view text) {
+  constexpr std::string_view space = "\xE2\x96\x81";
+  std::string result;
+  for (size_t at = 0; at < text.size();) {
+    const size_t next = std::min(text.find(space, at), text.size());
+    result.append(text, at, next - at);
+    if (next < text.size())
+      result += ' ';
+    at = next + space.size();
+  }
+  return result;
+}
 
 bool canSample(const sentencepiece::SentencePieceProcessor &model) {
   std::mt19937 random;

@@ -28,6 +28,8 @@ std::unique_ptr<sentencepiece::SentencePieceProcessor> loadSentencePieceModel(st
 template <typename Piece>
 std::vector<Piece> segmentText(const sentencepiece::SentencePieceProcessor &model, std::string_view text,
                                const SegmentationSampling *sampling);
+// Text in which blanks are written as in pieces, with plain ones.
+std::string withBlanks(std::string_view text);
 // Unigram models and byte pair encoding can sample; models of words or characters cannot.
 bool canSample(const sentencepiece::SentencePieceProcessor &model);
 

@@ -11,10 +11,10 @@ public:
   explicit SentencePieceTokenizer(std::string_view contents) : model(loadSentencePieceModel(contents)) {}
   int64_t size() const override { return model->GetPieceSize(); }
   bool canSample() const override { return xfc::canSample(*model); }
-  std::string decode(std::span<const int32_t> ids) const override {
-    std::string text;
-    model->Decode(std::vector<int>(ids.begin(), ids.end()), &text).IgnoreError();
-    return text;
+  std::vector<std::string> unknowns(std::string_view line) const override {
+    std::vector<std::string> pieces = segmentText<std::string>(*model, line, nullptr);
+    std::erase_if(pieces, [&](const std::string &piece) { return idOf(piece) != model->unk_id(); });
+    return pieces;
   }
   std::string piece(int32_t id) const override { return model->IdToPiece(id); }
   int32_t idOf(std::string_view piece) const override { return model->PieceToId({piece.data(), piece.size()}); }
@@ -26,6 +26,21 @@ public:
 protected:
   std::vector<int32_t> segment(std::string_view line, const SegmentationSampling *sampling) const override {
     return segmentText<int>(*model, line, sampling);
+  }
+  std::string join(std::span<const int32_t> ids, std::span<const std::string> unknowns) const override {
+    std::string text;
+    if (unknowns.empty()) {
+      model->Decode(std::vector<int>(ids.begin(), ids.end()), &text).IgnoreError();
+      return text;
+    }
+    std::vector<std::string> pieces;
+    for (const int32_t id : ids) {
+      const bool given = id == model->unk_id() && !unknowns.empty();
+      pieces.push_back(given ? unknowns.front() : piece(id));
+      unknowns = unknowns.subspan(given);
+    }
+    model->Decode(pieces, &text).IgnoreError();
+    return withBlanks(text); // the library leaves those of pieces that it does not know
   }
 
 private:

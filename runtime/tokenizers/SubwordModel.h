@@ -12,8 +12,10 @@ namespace xfc {
 class SubwordModel {
 public:
   virtual ~SubwordModel() = default;
-  // Appends the ids of a word's subwords; `sampling` may be null.
-  virtual void encode(std::string_view word, const SegmentationSampling *sampling, std::vector<int32_t> &ids) const = 0;
+  // Appends the ids of a word's subwords, and the texts of the unknown ones among them; `sampling` and `unknowns` may
+  // be null.
+  virtual void encode(std::string_view word, const SegmentationSampling *sampling, std::vector<int32_t> &ids,
+                      std::vector<std::string> *unknowns) const = 0;
   virtual int32_t unknown() const = 0; // -1 if there is none
   const TokenTable &tokens() const { return table; }
 

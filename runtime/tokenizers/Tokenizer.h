@@ -43,8 +43,13 @@ public:
     return segment(line, &sampling);
   }
   virtual bool canSample() const { return false; }
-  // Special tokens are skipped.
-  virtual std::string decode(std::span<const int32_t> ids) const = 0;
+  // Special tokens are skipped. With `unknowns`, the unknown tokens among the ids are not: their texts are these, in
+  // their order, spelled as pieces are.
+  std::string decode(std::span<const int32_t> ids, std::span<const std::string> unknowns = {}) const {
+    return join(ids, unknowns);
+  }
+  // What the line has for each of its unknown tokens, in their order, spelled as pieces are.
+  virtual std::vector<std::string> unknowns(std::string_view line) const = 0;
   virtual std::string piece(int32_t id) const = 0; // for ids 0..size()-1
   // The id of a piece, or of the unknown token if there is no such piece; -1 if there is no unknown token either.
   virtual int32_t idOf(std::string_view piece) const = 0;
@@ -58,6 +63,7 @@ public:
 
 protected:
   virtual std::vector<int32_t> segment(std::string_view line, const SegmentationSampling *sampling) const = 0;
+  virtual std::string join(std::span<const int32_t> ids, std::span<const std::string> unknowns) const = 0;
 };
 
 // Makes the tokenizer for a file's contents, which reveal its kind: a SentencePiece model, a tokenizer.json,

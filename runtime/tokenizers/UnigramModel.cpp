@@ -31,9 +31,10 @@ public:
 
   int32_t unknown() const override { return unk; }
 
-  void encode(std::string_view word, const SegmentationSampling *sampling, std::vector<int32_t> &ids) const override {
+  void encode(std::string_view word, const SegmentationSampling *sampling, std::vector<int32_t> &ids,
+              std::vector<std::string> *unknowns) const override {
     const std::vector<Node> nodes = sampling ? sampled(word, *sampling) : best(word);
-    const size_t first = ids.size();
+    const size_t first = ids.size(), firstUnknown = unknowns ? unknowns->size() : 0;
     for (size_t end = word.size(); end > 0;) { // backtrack from the last subword to the first
       size_t begin = nodes[end].begin;
       if (nodes[end].id == unk) // merge consecutive unknown ones
@@ -45,10 +46,14 @@ public:
         ids.push_back(id);
       else if (!byteFallback || !appendBytes(part, ids))
         ids.push_back(unk);
+      if (unknowns && ids[at] == unk)
+        unknowns->emplace_back(part);
       std::reverse(ids.begin() + static_cast<std::ptrdiff_t>(at), ids.end());
       end = begin;
     }
     std::reverse(ids.begin() + static_cast<std::ptrdiff_t>(first), ids.end());
+    if (unknowns)
+      std::reverse(unknowns->begin() + static_cast<std::ptrdiff_t>(firstUnknown), unknowns->end());
   }
 
 private:

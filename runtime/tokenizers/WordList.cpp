@@ -45,31 +45,29 @@ public:
 
   std::vector<int32_t> segment(std::string_view line, const SegmentationSampling *) const override {
     std::vector<int32_t> ids;
-    const std::string text = validUtf8(line);
-    size_t begin = 0;
-    auto take = [&](size_t end) {
-      if (begin < end)
-        ids.push_back(idOf(std::string_view(text).substr(begin, end - begin)));
-    };
-    for (size_t at = 0; at < text.size();) {
-      const size_t here = at;
-      if (isWhiteSpace(nextCharacter(text, at))) {
-        take(here);
-        begin = at;
-      }
-    }
-    take(text.size());
+    eachWord(line, [&](std::string_view word) { ids.push_back(idOf(word)); });
     return ids;
   }
 
+  std::vector<std::string> unknowns(std::string_view line) const override {
+    std::vector<std::string> words;
+    eachWord(line, [&](std::string_view word) {
+      if (idOf(word) == unk)
+        words.emplace_back(word);
+    });
+    return words;
+  }
+
   // A word that ends with @@ is continued by the next one (subword-nmt).
-  std::string decode(std::span<const int32_t> ids) const override {
+  std::string join(std::span<const int32_t> ids, std::span<const std::string> unknowns) const override {
     std::string text;
     bool blank = false;
     for (const int32_t id : ids) {
-      if (id < 0 || id >= size() || std::find(silent.begin(), silent.end(), id) != silent.end())
+      const bool given = id == unk && !unknowns.empty();
+      if (id < 0 || id >= size() || (!given && std::find(silent.begin(), silent.end(), id) != silent.end()))
         continue;
-      std::string_view word = table.text(id);
+      const std::string_view word = given ? std::string_view(unknowns.front()) : table.text(id);
+      unknowns = unknowns.subspan(given);
       if (blank)
         text += ' ';
       blank = !joins || !word.ends_with(joint);
@@ -90,6 +88,22 @@ public:
 
 private:
   static constexpr std::string_view joint = "@@";
+  template <typename Use> static void eachWord(std::string_view line, Use use) {
+    const std::string text = validUtf8(line);
+    size_t begin = 0;
+    auto take = [&](size_t end) {
+      if (begin < end)
+        use(std::string_view(text).substr(begin, end - begin));
+    };
+    for (size_t at = 0; at < text.size();) {
+      const size_t here = at;
+      if (isWhiteSpace(nextCharacter(text, at))) {
+        take(here);
+        begin = at;
+      }
+    }
+    take(text.size());
+  }
   // The word of a line that ends with a count; "" without one.
   static std::string_view wordOf(std::string_view line) {
     if (line.ends_with(" #fairseq:overwrite"))

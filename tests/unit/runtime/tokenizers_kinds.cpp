@@ -188,6 +188,67 @@ TEST(Tokenizers, SentencePieceWithIdsOfItsOwn) {
   EXPECT_NE(faultOf(map.written()).find("special[0]: expected an integer from 0 to 6"), std::string::npos);
 }
 
+namespace {
+
+using Texts = std::vector<std::string>;
+
+// What the line has for its unknown tokens, and the line that its tokens give with these texts in their place.
+void expectUnknowns(const Tokenizer &tokenizer, const std::string &line, const Texts &expected,
+                    const std::string &again) {
+  const Ids ids = tokenizer.encode(line);
+  const Texts found = tokenizer.unknowns(line);
+  EXPECT_EQ(found, expected) << line;
+  EXPECT_EQ(static_cast<size_t>(std::ranges::count(ids, tokenizer.special().unk)), found.size()) << line;
+  EXPECT_EQ(tokenizer.decode(ids, found), again);
+}
+
+} // namespace
+
+TEST(Tokenizers, UnknownTokensAreWhatTheLineHas) {
+  expectUnknowns(*makeTokenizer("<pad>\n<unk>\n</s>\nthe\nhou@@\nse\n", "file"),
+                 "the zebra hou@@  se \xC3\xA9@@ se <unk>", {"zebra", "\xC3\xA9@@", "<unk>"},
+                 "the zebra house \xC3\xA9se <unk>");
+  // Unknown characters that follow each other are one token.
+  const std::unique_ptr<Tokenizer> pieces = makeTokenizer(unigram().dump(), "file");
+  expectUnknowns(*pieces, "ab xya z", {"xy", "z"}, "ab xya z");
+  expectUnknowns(*pieces, "<unk>x", {"<unk>x"}, "<unk>x");
+  Json pairs = {{"model",
+                 {{"type", "BPE"},
+                  {"vocab", {{"<unk>", 0}, {"a", 1}, {"b", 2}, {"ab", 3}}},
+                  {"merges", {"a b"}},
+                  {"unk_token", "<unk>"},
+                  {"fuse_unk", false}}},
+                {"pre_tokenizer", {{"type", "WhitespaceSplit"}}},
+                {"added_tokens", {{{"id", 0}, {"content", "<unk>"}, {"special", true}}}}};
+  expectUnknowns(*makeTokenizer(pairs.dump(), "file"), "abxy <unk>", {"x", "y", "<unk>"}, "ab x y <unk>");
+  pairs["model"]["fuse_unk"] = true;
+  expectUnknowns(*makeTokenizer(pairs.dump(), "file"), "xyabxy", {"xy", "xy"}, "xy ab xy");
+  // Without texts, unknown tokens are what they were.
+  EXPECT_EQ(makeTokenizer(pairs.dump(), "file")->decode(Ids{0, 3}), "ab");
+
+  MappedSentencePiece map;
+  const Texts lines(100, "the little house of the other house there");
+  ASSERT_TRUE(sentencepiece::SentencePieceTrainer::Train(
+                  {{"model_type", "bpe"}, {"vocab_size", "30"}, {"minloglevel", "2"}}, lines, &map.model)
+                  .ok());
+  const std::unique_ptr<Tokenizer> own = makeTokenizer(map.model, "file");
+  expectUnknowns(*own, "the \xCE\xBE\xCE\xBF house q\xCE\xBE", {"\xCE\xBE\xCE\xBF", "q\xCE\xBE"},
+                 "the \xCE\xBE\xCE\xBF house q\xCE\xBE");
+  // A piece that begins a word brings its blank.
+  const int32_t unk = own->special().unk, the = own->idOf("\u2581the");
+  ASSERT_NE(the, unk);
+  EXPECT_EQ(own->decode(Ids{the, unk, the}, Texts{"\u2581xyz"}), "the xyz the");
+  EXPECT_EQ(own->decode(Ids{the, unk, the}, Texts{"xyz"}), "thexyz the");
+  map.tokens = {"</s>", "<unk>", ">>fr<<", "\u2581the", "\u2581"};
+  map.ids = {.pad = -1, .unk = 1, .bos = -1, .eos = 0};
+  map.special = {0, 1};
+  map.tags = true;
+  const std::unique_ptr<Tokenizer> mapped = makeTokenizer(map.written(), "file");
+  // A piece that is no token is unknown, too.
+  expectUnknowns(*mapped, ">>de<< the \xCE\xBE", {">>de<<", "\xCE\xBE"}, ">>de<< the \xCE\xBE");
+  EXPECT_EQ(mapped->decode(Ids{3, 1, 3, 0}, Texts{"\u2581house"}), "the house the");
+}
+
 // A megabyte of text that makes queues and lists long, or is not valid UTF-8, takes no more than seconds and gives only
 // valid ids.
 TEST(Tokenizers, HostileLines) {
