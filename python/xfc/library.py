@@ -19,10 +19,16 @@ class Error(Exception):
         self.status = status
 
 
-class Hypothesis(NamedTuple):
+class _Hypothesis(NamedTuple):
     text: str
     score: float
     ids: List[int]
+
+
+class Hypothesis(_Hypothesis):
+    """A translation: (text, score, ids), and what was asked for beside them."""
+    token_log_probabilities: List[float]  # of each id, and of eos if it follows; --token-scores
+    attention: List[List[float]]  # of each id, and of eos if it follows, to each token of the source; --alignments=soft
 
 
 class CHypothesis(ctypes.Structure):
@@ -51,6 +57,8 @@ SIGNATURES = {
     "xfc_search_advance": [c_void_p, c_size_t, POINTER(c_int)],
     "xfc_search_line": [c_void_p, c_size_t, POINTER(c_size_t), POINTER(c_int)],
     "xfc_search_hypothesis": [c_void_p, c_size_t, c_size_t, POINTER(CHypothesis)],
+    "xfc_search_token_scores": [c_void_p, c_size_t, c_size_t, POINTER(POINTER(c_double)), POINTER(c_size_t)],
+    "xfc_search_attention": [c_void_p, c_size_t, c_size_t, POINTER(POINTER(c_double)), POINTER(c_size_t), POINTER(c_size_t)],
     "xfc_score": [c_void_p, TEXTS, TEXTS, c_size_t, POINTER(c_double)],
     "xfc_forward": [c_void_p, c_size_t, POINTER(c_int32), c_size_t, POINTER(c_int32), c_size_t, POINTER(c_float)],
     "xfc_training_start": [c_void_p, TEXTS, POINTER(c_void_p)],
@@ -119,10 +127,15 @@ class Search(Handle):
     def hypotheses(self, line: int) -> Tuple[bool, List[Hypothesis]]:
         """Whether the line has ended, and its hypotheses, the best first."""
         count, ended, one, found = c_size_t(), c_int(), CHypothesis(), []
+        numbers, rows, columns = POINTER(c_double)(), c_size_t(), c_size_t()
         self.call("xfc_search_line", self.handle, line, byref(count), byref(ended))
         for rank in range(count.value):
             self.call("xfc_search_hypothesis", self.handle, line, rank, byref(one))
             found.append(Hypothesis(one.text[:one.size].decode(errors="replace"), one.score, one.ids[:one.count]))
+            self.call("xfc_search_token_scores", self.handle, line, rank, byref(numbers), byref(columns))
+            found[-1].token_log_probabilities = numbers[:columns.value]
+            self.call("xfc_search_attention", self.handle, line, rank, byref(numbers), byref(rows), byref(columns))
+            found[-1].attention = [numbers[row * columns.value:(row + 1) * columns.value] for row in range(rows.value)]
         return bool(ended.value), found
 
 

@@ -126,11 +126,12 @@ std::optional<ReportedFigure> attentionFigure(const ReportOptions &options, cons
     throw Error(line.place + ": " + std::to_string(ids.size()) + " tokens and " + std::to_string(target.size() + 1) +
                 " of their translation; at most " + std::to_string(mostCells) +
                 " pairs of them can be drawn, so give a shorter line");
-  const CrossAttention attention = crossAttention(*model.engine, ids, target);
+  const CrossAttention attention = crossAttention(*model.engine, ids, target, found[0][0].byEos);
   std::vector<std::string> rows, columns;
   for (int32_t id : target)
     rows.push_back(model.target->piece(id));
-  rows.push_back(model.target->piece(module.eos));
+  if (found[0][0].byEos)
+    rows.push_back(model.target->piece(module.eos));
   for (int32_t id : ids)
     columns.push_back(model.source->piece(id));
   return ReportedFigure{"Where the decoder looks" + (options.folders.size() > 1 ? ": " + run.name : ""),

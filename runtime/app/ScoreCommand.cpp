@@ -3,6 +3,7 @@
 #include "decode/Flags.h"
 #include "decode/ModelOptions.h"
 #include "decode/Score.h"
+#include "decode/Translations.h"
 #include "support/CommandLine.h"
 #include "support/Confinement.h"
 #include "text/LinePairs.h"
@@ -10,6 +11,7 @@
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 namespace xfc {
 
@@ -19,7 +21,7 @@ struct ScoreOptions {
   ModelOptions model;
   std::string source, target;
   int64_t batchTokens = scoreBatchTokens;
-  bool json = false;
+  bool json = false, tokenScores = false;
 };
 
 void run(const ScoreOptions &options) {
@@ -29,6 +31,8 @@ void run(const ScoreOptions &options) {
   double sum = 0;
   int64_t tokens = 0;
   std::vector<double> all; // for --json
+  std::vector<std::vector<std::string>> allTokens;
+  std::vector<std::vector<double>> allTokenScores;
   for (bool more = true; more;) {
     std::vector<std::vector<int32_t>> sources, targets; // of the lines that are not empty
     std::vector<double> certain;                        // the log-probabilities of those that are, and NAN
@@ -49,13 +53,20 @@ void run(const ScoreOptions &options) {
       sources.push_back(std::move(source));
       targets.push_back(std::move(target));
     }
-    const std::vector<double> found = score(*model.engine, sources, targets, options.batchTokens);
+    const std::vector<std::vector<double>> found = tokenScores(*model.engine, sources, targets, options.batchTokens);
     for (size_t i = 0, next = 0; i < certain.size(); ++i) {
       const bool asked = std::isnan(certain[i]);
-      const double logProbability = asked ? found[next] : certain[i];
+      const std::vector<double> ofTokens = asked ? found[next] : std::vector<double>();
+      const double logProbability = asked ? std::accumulate(ofTokens.begin(), ofTokens.end(), 0.0) : certain[i];
       if (asked && !std::isfinite(logProbability))
         throw Error(lines.first.name() + ":" + std::to_string(before + 1 + static_cast<int64_t>(i)) +
                     ": the model gives no finite log-probability; its weights are broken or too large");
+      if (options.json && options.tokenScores) {
+        allTokens.emplace_back();
+        for (size_t token = 0; asked && token < targets[next].size(); ++token)
+          allTokens.back().push_back(model.target->piece(targets[next][token]));
+        allTokenScores.push_back(ofTokens);
+      }
       if (asked) {
         sum += logProbability;
         tokens += static_cast<int64_t>(targets[next++].size()) + 1;
@@ -63,7 +74,7 @@ void run(const ScoreOptions &options) {
       if (options.json)
         all.push_back(logProbability);
       else
-        std::printf("%.9g\n", logProbability);
+        std::printf("%.9g%s\n", logProbability, options.tokenScores ? ("\t" + numberList(ofTokens, ' ')).c_str() : "");
     }
     flushOutput();
   }
@@ -77,7 +88,11 @@ void run(const ScoreOptions &options) {
                                      {"log_probability", sum},
                                      {"perplexity", perplexity},
                                      {"log_probabilities", all}};
-    std::printf("%s\n", object.dump().c_str());
+    if (options.tokenScores) {
+      object["pieces"] = allTokens;
+      object["token_log_probabilities"] = allTokenScores;
+    }
+    std::printf("%s\n", object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
   } else {
     std::fprintf(stderr, "%lld sentences, %lld tokens, log-probability %.9g, perplexity %.9g\n",
                  static_cast<long long>(sentences), static_cast<long long>(tokens), sum, perplexity);
@@ -96,6 +111,8 @@ void addScore(Command app) {
   command.addOption("--source", options->source, "source lines").required();
   command.addOption("--target", options->target, "target lines").required();
   addBatchTokens(command, options->batchTokens, "target tokens, at a time");
+  command.addFlag("--token-scores", options->tokenScores,
+                  "tell the log-probability of each token, and of eos; in text after a tab");
   command.addFlag("--json", options->json, "one JSON object with everything");
   command.setWork([options] { run(*options); });
 }

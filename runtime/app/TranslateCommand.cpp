@@ -1,18 +1,17 @@
 // `translate`: turns lines of the source language into lines of the target language.
 #include "app/Commands.h"
 #include "app/ResultWriter.h"
-#include "decode/Alignment.h"
 #include "decode/Defaults.h"
 #include "decode/Flags.h"
 #include "decode/ModelOptions.h"
 #include "decode/Search.h"
+#include "decode/Translations.h"
 #include "support/CommandLine.h"
 #include "support/Confinement.h"
 #include "support/Files.h"
 #include "support/Progress.h"
 #include "text/HeatMap.h"
 #include "text/LinePairs.h"
-#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -25,7 +24,7 @@ struct TranslateOptions {
   ModelOptions model;
   SearchFlags search;
   std::string input = "-", output = "-", prefix, attentionSvg;
-  bool scores = false, alignments = false, json = false;
+  bool scores = false, json = false;
 };
 
 std::string format(double value) {
@@ -34,10 +33,11 @@ std::string format(double value) {
   return text;
 }
 
-class Translation {
+class Translator {
 public:
-  explicit Translation(TranslateOptions &options) : options(options), model(loadModel(options.model)) {
+  explicit Translator(TranslateOptions &options) : options(options), model(loadModel(options.model)) {
     options.search.resolve(generationOf(model.engine->module(), options.model.model), *model.target);
+    requireDetails(model, options.search.options.details, options.model.format);
   }
 
   // Translates one window after another, so that a stream may be longer than memory, and a caller that waits for an
@@ -77,8 +77,10 @@ public:
       const std::vector<Hypothesis> none;
       for (size_t line = 0, next = 0; line < lines.size(); ++line) {
         const bool empty = next == searched.size() || searched[next] != line;
-        const std::vector<Hypothesis> &hypotheses = empty ? none : found[next++];
-        text += options.json ? jsonLine(line, hypotheses) : textLines(line, hypotheses);
+        const TranslatedLine translated =
+            translatedLine(model, {lines[line], sources[line]}, empty ? none : found[next++], options.search.options,
+                           options.model.format);
+        text += options.json ? jsonLine(line, translated) : textLines(line, translated);
       }
       output.write(text);
       if (!drawn && !searched.empty() && !found.front().empty()) {
@@ -128,66 +130,37 @@ private:
                 " lines; give one prefix per line (an empty line for none)");
   }
 
-  // Alignments count the line's own tokens, without the frame that encodeSource adds.
-  std::vector<std::pair<int64_t, int64_t>> alignment(size_t line, const Hypothesis &hypothesis) {
-    const auto [prefix, suffix] = model.source->sourceFrame(model.engine->module(), options.model.format);
-    return hardAlignment(crossAttention(*model.engine, sources[line], hypothesis.ids),
-                         static_cast<int64_t>(sources[line].size() - prefix.size() - suffix.size()),
-                         static_cast<int64_t>(prefix.size()));
-  }
-
-  std::string textLines(size_t line, const std::vector<Hypothesis> &hypotheses) {
-    std::string number = options.search.options.nBest > 1 ? std::to_string(first + line + 1) + "\t" : "";
-    if (hypotheses.empty())
-      return number + (options.scores ? "\t0" : "") + (options.alignments ? "\t" : "") + "\n";
+  std::string textLines(size_t line, const TranslatedLine &translated) {
+    const std::string number = options.search.options.nBest > 1 ? std::to_string(first + line + 1) + "\t" : "";
+    if (translated.found.empty())
+      return number + (options.scores ? "\t0" : "") + detailsAsText(translated.details, nullptr) + "\n";
     std::string text;
-    for (const Hypothesis &hypothesis : hypotheses) {
-      std::string translation = decodeTarget(model, hypothesis.ids, options.search.options, options.model.format);
-      // A vocabulary with byte pieces can produce a newline; a translation is one line.
-      std::replace(translation.begin(), translation.end(), '\n', ' ');
-      text += number + translation;
+    for (const Translation &translation : translated.found) {
+      text += number + translation.text;
       if (options.scores)
-        text += "\t" + format(hypothesis.score);
-      if (options.alignments) {
-        text += "\t";
-        bool first = true;
-        for (auto [i, j] : alignment(line, hypothesis)) {
-          text += (first ? "" : " ") + std::to_string(i) + "-" + std::to_string(j);
-          first = false;
-        }
-      }
-      text += "\n";
+        text += "\t" + format(translation.hypothesis.score);
+      text += detailsAsText(translated.details, &translation) + "\n";
     }
     return text;
   }
 
-  std::string jsonLine(size_t line, const std::vector<Hypothesis> &hypotheses) {
+  std::string jsonLine(size_t line, const TranslatedLine &translated) {
     using Json = nlohmann::ordered_json;
-    Json object = {
-        {"line", first + line + 1}, {"source", lines[line]}, {"translation", ""}, {"hypotheses", Json::array()}};
-    for (const Hypothesis &hypothesis : hypotheses) {
-      Json entry = {{"text", decodeTarget(model, hypothesis.ids, options.search.options, options.model.format)},
-                    {"score", hypothesis.score},
-                    {"log_probability", hypothesis.logProbability},
-                    {"ids", hypothesis.ids}};
-      if (options.alignments)
-        entry["alignment"] = alignment(line, hypothesis);
-      object["hypotheses"].push_back(std::move(entry));
-    }
-    if (!hypotheses.empty())
-      object["translation"] = object["hypotheses"][0]["text"];
+    Json object = {{"line", first + line + 1}, {"source", lines[line]}};
+    object.update(jsonOf(translated));
     // Bytes that are not valid UTF-8 become U+FFFD.
     return object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   }
 
   void draw(size_t line, const Hypothesis &hypothesis) {
-    CrossAttention attention = crossAttention(*model.engine, sources[line], hypothesis.ids);
+    const CrossAttention attention = crossAttention(*model.engine, sources[line], hypothesis.ids, hypothesis.byEos);
     std::vector<std::string> columns, rows;
     for (int32_t id : sources[line])
       columns.push_back(model.source->piece(id));
     for (int32_t id : hypothesis.ids)
       rows.push_back(model.target->piece(id));
-    rows.push_back(model.target->piece(model.engine->module().eos));
+    if (hypothesis.byEos)
+      rows.push_back(model.target->piece(model.engine->module().eos));
     ResultWriter drawing(options.attentionSvg);
     drawing.write(heatMapSvg(attention.weights, rows, columns));
     drawing.commit();
@@ -216,10 +189,9 @@ void addTranslate(Command app) {
   command.addOption("--output", options->output, "translations, one per line; -: standard output").showDefault();
   options->search.addTo(command);
   options->search.addSamplingTo(command);
+  options->search.addDetailsTo(command);
   command.addOption("--prefix", options->prefix, "forced beginnings of the translations, one per line");
   command.addFlag("--scores", options->scores, "write a tab and the score after each translation");
-  command.addFlag("--alignments", options->alignments,
-                  "write a tab and i-j pairs (source token - target token, from 0) after each translation");
   command.addOption("--attention-svg", options->attentionSvg,
                     "file for a drawing of the first sentence's cross-attention");
   command.addFlag("--json", options->json, "one JSON object per line: line, source, translation, hypotheses");
@@ -228,7 +200,7 @@ void addTranslate(Command app) {
     if (options->attentionSvg == "-" && options->output == "-")
       throw UsageError("--attention-svg", "a drawing and translations cannot both go to standard output");
     confineOn(options->model.device.device, {options->output, options->attentionSvg});
-    Translation(*options).run();
+    Translator(*options).run();
   });
 }
 

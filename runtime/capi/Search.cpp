@@ -1,20 +1,8 @@
 // Searches in the C interface: from beginning to end, or step by step.
 #include "decode/Search.h"
 #include "capi/Handles.h"
-#include <algorithm>
+#include "decode/Translations.h"
 #include <new>
-
-namespace xfc {
-namespace {
-
-// A hypothesis and its text.
-struct Shown {
-  Hypothesis hypothesis;
-  std::string text;
-};
-
-} // namespace
-} // namespace xfc
 
 using namespace xfc;
 
@@ -22,31 +10,35 @@ struct xfc_search {
   static constexpr size_t none = static_cast<size_t>(-1);
   std::shared_ptr<OpenModel> open;
   SearchOptions options;
+  std::vector<std::string> lines;
+  std::vector<std::vector<int32_t>> sources;  // by sentence
   std::vector<size_t> sentenceOf;             // by line; none: the line is empty
   std::unique_ptr<SteppedSearch> stepped;     // of a search in steps
   std::vector<std::vector<Hypothesis>> found; // by sentence, of a search from beginning to end
-  std::vector<std::vector<Shown>> shown;      // by line, filled on request
+  std::vector<TranslatedLine> shown;          // by line, filled on request
   std::vector<bool> isShown;
   std::string failure; // message of the step that failed; there is no step after it
 
   bool ended(size_t line) const { return !stepped || sentenceOf[line] == none || stepped->ended(sentenceOf[line]); }
 
-  const std::vector<Shown> &hypotheses(size_t line) {
+  const std::vector<Translation> &hypotheses(size_t line) {
     require(line < sentenceOf.size(), "the search has no line with this number");
     if (isShown[line])
-      return shown[line];
+      return shown[line].found;
     const size_t sentence = sentenceOf[line];
     std::vector<Hypothesis> all(1);
     if (sentence != none)
       all = stepped ? stepped->hypotheses(sentence) : found[sentence];
-    shown[line].clear();
-    for (Hypothesis &hypothesis : all) {
-      std::string text = decodeTarget(open->model, hypothesis.ids, options, open->format);
-      std::replace(text.begin(), text.end(), '\n', ' '); // a translation is one line
-      shown[line].push_back({std::move(hypothesis), std::move(text)});
-    }
+    const std::span<const int32_t> ids = sentence != none ? sources[sentence] : std::span<const int32_t>();
+    shown[line] = translatedLine(open->model, {lines[line], ids}, std::move(all), options, open->format);
     isShown[line] = true;
-    return shown[line];
+    return shown[line].found;
+  }
+
+  const Translation &hypothesis(size_t line, size_t rank) {
+    const std::vector<Translation> &all = hypotheses(line);
+    require(rank < all.size(), "the line has no hypothesis with this rank");
+    return all[rank];
   }
 };
 
@@ -62,10 +54,11 @@ static xfc_status begin(xfc_model *model, const char *const *lines, const char *
     auto search = std::make_unique<xfc_search>();
     search->open = model->open;
     search->options = searchOptionsOf(wordsOf(options), {.generation = opened.generation}, opened.model);
-    const std::vector<std::string> texts = linesOf(lines, count, "line");
-    std::vector<std::vector<int32_t>> sources, forced;
+    requireDetails(opened.model, search->options.details, opened.format);
+    search->lines = linesOf(lines, count, "line");
+    std::vector<std::vector<int32_t>> &sources = search->sources, forced;
     for (size_t i = 0; i < count; ++i) {
-      std::vector<int32_t> source = encodeSource(opened.model, texts[i], opened.format, placeOf("line", i));
+      std::vector<int32_t> source = encodeSource(opened.model, search->lines[i], opened.format, placeOf("line", i));
       search->sentenceOf.push_back(source.empty() ? xfc_search::none : sources.size());
       if (source.empty())
         continue;
@@ -133,10 +126,33 @@ xfc_status xfc_search_hypothesis(xfc_search *search, size_t line, size_t rank, x
   if (!search || !hypothesis)
     return XFC_MISUSE;
   return guardedOpen(*search->open, [&] {
-    const std::vector<Shown> &all = search->hypotheses(line);
-    require(rank < all.size(), "the line has no hypothesis with this rank");
-    const auto &[found, text] = all[rank];
-    *hypothesis = {text.c_str(), text.size(), found.ids.data(), found.ids.size(), found.score, found.logProbability};
+    const Translation &shown = search->hypothesis(line, rank);
+    const Hypothesis &found = shown.hypothesis;
+    *hypothesis = {shown.text.c_str(), shown.text.size(), found.ids.data(),
+                   found.ids.size(),   found.score,       found.logProbability};
+  });
+}
+
+xfc_status xfc_search_token_scores(xfc_search *search, size_t line, size_t rank, const double **log_probabilities,
+                                   size_t *count) {
+  if (!search || !log_probabilities || !count)
+    return XFC_MISUSE;
+  return guardedOpen(*search->open, [&] {
+    const std::vector<double> &numbers = search->hypothesis(line, rank).hypothesis.tokenLogProbabilities;
+    *log_probabilities = numbers.data();
+    *count = numbers.size();
+  });
+}
+
+xfc_status xfc_search_attention(xfc_search *search, size_t line, size_t rank, const double **probabilities,
+                                size_t *targets, size_t *sources) {
+  if (!search || !probabilities || !targets || !sources)
+    return XFC_MISUSE;
+  return guardedOpen(*search->open, [&] {
+    const CrossAttention &attention = search->hypothesis(line, rank).attention;
+    *probabilities = attention.weights.data();
+    *targets = static_cast<size_t>(attention.targets);
+    *sources = static_cast<size_t>(attention.sources);
   });
 }
 

@@ -117,6 +117,14 @@ XFC_API xfc_status xfc_search_line(xfc_search *search, size_t line, size_t *coun
 /* The hypothesis of rank `rank`, from 0, the best first. The pointers are valid until the search advances or is closed.
  */
 XFC_API xfc_status xfc_search_hypothesis(xfc_search *search, size_t line, size_t rank, xfc_hypothesis *hypothesis);
+/* With the option --token-scores: the log-probability of each of the hypothesis's ids, and of eos if it follows.
+ * Without it, *count is set to 0. */
+XFC_API xfc_status xfc_search_token_scores(xfc_search *search, size_t line, size_t rank,
+                                           const double **log_probabilities, size_t *count);
+/* With the option --alignments=soft: [targets, sources], the probability with which each of the ids, and eos if it
+ * follows, attends to each token of the source line as xfc_encode() gives it. Without it, both are set to 0. */
+XFC_API xfc_status xfc_search_attention(xfc_search *search, size_t line, size_t rank, const double **probabilities,
+                                        size_t *targets, size_t *sources);
 XFC_API void xfc_search_close(xfc_search *search);
 
 /* The log-probability of each target line given its source line, eos included, as the verb `score` gives it. */

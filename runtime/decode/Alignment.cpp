@@ -5,8 +5,9 @@
 
 namespace xfc {
 
-CrossAttention crossAttention(Engine &engine, std::span<const int32_t> source, std::span<const int32_t> target) {
-  const Module &module = engine.module();
+namespace {
+
+const Output &lastCrossAttention(const Module &module) {
   const Program *program = module.find(programs::forwardAttention);
   const Output *last = nullptr;
   if (program)
@@ -15,9 +16,23 @@ CrossAttention crossAttention(Engine &engine, std::span<const int32_t> source, s
         last = &output;
   if (!last)
     throw Error("model '" + module.model + "' has no cross-attention: it gives no alignments");
+  return *last;
+}
 
-  std::vector<int32_t> input = {module.start};
+} // namespace
+
+void requireCrossAttention(const Module &module) { lastCrossAttention(module); }
+
+CrossAttention crossAttention(Engine &engine, std::span<const int32_t> source, std::span<const int32_t> target,
+                              bool eos) {
+  const Module &module = engine.module();
+  const Output *last = &lastCrossAttention(module);
+  std::vector<int32_t> input = {module.start}; // what is read to predict each token
   input.insert(input.end(), target.begin(), target.end());
+  if (!eos) // a translation of the most tokens has no place for it
+    input.pop_back();
+  if (input.empty())
+    return {0, static_cast<int64_t>(source.size()), {}};
   const Sequence sourceSequence{source, static_cast<int64_t>(source.size()), 0};
   const Sequence targetSequence{input, static_cast<int64_t>(input.size()), 0};
   Batch batch;
@@ -44,10 +59,9 @@ CrossAttention crossAttention(Engine &engine, std::span<const int32_t> source, s
   return result;
 }
 
-std::vector<std::pair<int64_t, int64_t>> hardAlignment(const CrossAttention &attention, int64_t sources,
-                                                       int64_t first) {
-  std::vector<std::pair<int64_t, int64_t>> pairs;
-  for (int64_t target = 0; target + 1 < attention.targets && sources > 0; ++target) {
+HardAlignment hardAlignment(const CrossAttention &attention, int64_t targets, int64_t sources, int64_t first) {
+  HardAlignment pairs;
+  for (int64_t target = 0; target < targets && sources > 0; ++target) {
     int64_t best = 0;
     for (int64_t source = 1; source < sources; ++source)
       if (attention.at(target, first + source) > attention.at(target, first + best))

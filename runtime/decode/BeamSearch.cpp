@@ -58,6 +58,8 @@ SentenceSearch::SentenceSearch(const SearchSentence &sentence, const SearchVocab
     for (LiveHypothesis &hypothesis : *list) {
       hypothesis.ids.reserve(sentence.maxLength);
       hypothesis.history.reserve(searchSteps(sentence, options));
+      if (options.details.tokenScores)
+        hypothesis.tokenLogProbabilities.reserve(sentence.maxLength);
     }
   for (size_t i = 0; i < living; ++i)
     lives[i].sample = static_cast<int>(i);
@@ -90,13 +92,17 @@ void SentenceSearch::grow(CacheRows &rows) {
   for (const Continuation &continuation : chosen) {
     const LiveHypothesis &parent = lives[continuation.parent];
     if (continuation.token == vocabulary.eos) {
-      finish(parent.ids, continuation.logProbability, true);
+      finish(parent, continuation.logProbability, true);
+      if (options.details.tokenScores)
+        finished.back().tokenLogProbabilities.push_back(continuation.ofToken);
       continue;
     }
     LiveHypothesis &child = next[grown++];
     child = parent;
     child.ids.push_back(continuation.token);
     child.logProbability = continuation.logProbability;
+    if (options.details.tokenScores)
+      child.tokenLogProbabilities.push_back(continuation.ofToken);
     rows.retain(child.history);
   }
   release(rows);
@@ -119,7 +125,7 @@ std::vector<Hypothesis> SentenceSearch::unfinished() const {
   std::vector<Hypothesis> all;
   for (const LiveHypothesis &hypothesis : std::span(lives).first(living))
     all.push_back({hypothesis.ids, hypothesis.logProbability / penalty(std::max<int64_t>(length(), 1)),
-                   hypothesis.logProbability});
+                   hypothesis.logProbability, false, hypothesis.tokenLogProbabilities});
   return all;
 }
 
@@ -151,14 +157,15 @@ double SentenceSearch::penalty(int64_t n) const {
   return std::pow(power ? std::max(length, 1.0) : (5.0 + length) / 6.0, generation.lengthPenalty);
 }
 
-void SentenceSearch::finish(std::vector<int32_t> ids, double logProbability, bool byEos) {
-  const int64_t n = static_cast<int64_t>(ids.size()) + byEos;
-  finished.push_back({std::move(ids), logProbability / penalty(n), logProbability});
+void SentenceSearch::finish(const LiveHypothesis &hypothesis, double logProbability, bool byEos) {
+  const int64_t n = static_cast<int64_t>(hypothesis.ids.size()) + byEos;
+  finished.push_back(
+      {hypothesis.ids, logProbability / penalty(n), logProbability, byEos, hypothesis.tokenLogProbabilities});
 }
 
 void SentenceSearch::finishAll() {
   for (LiveHypothesis &hypothesis : live())
-    finish(hypothesis.ids, hypothesis.logProbability, false);
+    finish(hypothesis, hypothesis.logProbability, false);
   living = 0;
 }
 
@@ -248,7 +255,8 @@ void SentenceSearch::drawContinuations(const StepResult &result, int64_t first, 
         drawn.logProbability -= logSumOfOthers(row, vocabulary.size, never);
       }
     }
-    chosen.push_back({static_cast<int>(h), drawn.token, lives[h].logProbability + drawn.logProbability});
+    chosen.push_back(
+        {static_cast<int>(h), drawn.token, lives[h].logProbability + drawn.logProbability, drawn.logProbability});
   }
 }
 
@@ -261,7 +269,8 @@ void SentenceSearch::rankContinuations(const StepResult &result, int64_t first, 
     const int64_t row = first + static_cast<int64_t>(h);
     double total = 0; // the logarithm of the sum of the probabilities of what may come next
     auto add = [&](int32_t token, double logProbability) {
-      ranked.push_back({static_cast<int>(h), token, lives[h].logProbability + (logProbability - total)});
+      const double ofToken = logProbability - total;
+      ranked.push_back({static_cast<int>(h), token, lives[h].logProbability + ofToken, ofToken});
     };
     const LogProbabilityRow all =
         result.tokens ? LogProbabilityRow() : penalized(result.all.row(row), lives[h], scratch);

@@ -98,6 +98,7 @@ struct LiveHypothesis {
   std::vector<int32_t> history;
   double logProbability = 0;
   int sample = 0;
+  std::vector<double> tokenLogProbabilities; // if details.tokenScores
 };
 
 // A continuation of the live hypothesis `parent`; token -1 if no token could be drawn.
@@ -105,6 +106,7 @@ struct Continuation {
   int parent;
   int32_t token;
   double logProbability;
+  double ofToken; // what the token added to it
 };
 
 // Memory of a thread for choosing, reused across sentences and steps.
@@ -149,7 +151,7 @@ private:
   };
   Forced forced(int64_t length) const;
   double penalty(int64_t n) const;
-  void finish(std::vector<int32_t> ids, double logProbability, bool byEos);
+  void finish(const LiveHypothesis &hypothesis, double logProbability, bool byEos);
   void finishAll();
   void release(CacheRows &rows);
   int64_t length() const { return static_cast<int64_t>(lives.front().ids.size()); }

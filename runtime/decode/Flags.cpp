@@ -254,9 +254,26 @@ void SearchFlags::addSamplingTo(Command command) {
   command.addOption("--seed", options.seed, "sampling: seed of the random numbers").showDefault();
 }
 
+// The value of --alignments is given after '=', as that of any option that may be without one: a word that follows is
+// not taken for it.
+void SearchFlags::addDetailsTo(Command command) {
+  const Subject about(command, "What is told of translations");
+  command.addFlag("--token-scores", options.details.tokenScores,
+                  "the log-probability of each token, and of eos if it follows; in text after a tab");
+  command
+      .addFlag("--alignments{hard}", alignments,
+               "which source tokens each token attends to, in text after a tab. hard: the one that it attends to most, "
+               "as pairs i-j (source token - target token, from 0); --alignments=soft: the probability of each, "
+               "separated by commas, with those of eos last")
+      .oneOf({"none", "hard", "soft"});
+  command.addFlag("--replace-unknowns", options.details.replaceUnknowns,
+                  "write the source token that it attends to most in place of each unknown token");
+}
+
 void SearchFlags::addAllTo(Command command) {
   addTo(command);
   addSamplingTo(command);
+  addDetailsTo(command);
   addComputeType(command, options.computeType);
 }
 
@@ -277,6 +294,10 @@ static std::vector<int32_t> tokensOf(const std::string &text, const Vocabulary &
 }
 
 void SearchFlags::resolve(const Generation &own, const Vocabulary &target) {
+  if (!alignments.empty())
+    options.details.alignments = alignments == "hard"   ? Details::Alignments::Hard
+                                 : alignments == "soft" ? Details::Alignments::Soft
+                                                        : Details::Alignments::None;
   Generation &generation = options.generation;
   for (const auto &[setting, option] : given) {
     const std::string flag = optionOf(*setting);

@@ -47,6 +47,8 @@ struct SearchFlags {
   void addTo(Command command);
   // --n-best; --sample, --temperature and other flags of sampling
   void addSamplingTo(Command command);
+  // --token-scores, --alignments, --replace-unknowns
+  void addDetailsTo(Command command);
   // All of these, and --compute-type.
   void addAllTo(Command command);
   // Takes what the command line does not set from the settings of the model that was loaded, and converts tokens that
@@ -58,6 +60,7 @@ private:
   void addSettings(Command command, GenerationSetting::Subject subject);
 
   std::vector<std::pair<const GenerationSetting *, CommandOption>> given;
+  std::string alignments;                                // what --alignments says; empty: nothing
   std::map<std::string, std::vector<std::string>> lists; // by option: tokens, separated by blanks
 };
 

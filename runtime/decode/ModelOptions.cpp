@@ -259,11 +259,14 @@ SearchOptions searchOptionsOf(const std::vector<std::string> &words, const Searc
 }
 
 std::string decodeTarget(const TranslationModel &model, const std::vector<int32_t> &ids, const SearchOptions &options,
-                         Format format) {
-  if (format != Format::Text)
-    return model.target->decode(ids, format);
-  const size_t forced = std::min(options.generation.forcedFirst.size(), ids.size());
-  return model.target->decode({ids.begin() + static_cast<std::ptrdiff_t>(forced), ids.end()}, format);
+                         Format format, std::span<const std::string> replacements) {
+  const size_t forced = format == Format::Text ? std::min(options.generation.forcedFirst.size(), ids.size()) : 0;
+  const int32_t unk = model.target->special().unk;
+  std::vector<std::string> unknowns;
+  for (size_t i = forced; i < replacements.size(); ++i)
+    if (ids[i] == unk)
+      unknowns.push_back(replacements[i]);
+  return model.target->decode({ids.begin() + static_cast<std::ptrdiff_t>(forced), ids.end()}, format, unknowns);
 }
 
 } // namespace xfc

@@ -7,6 +7,7 @@
 #include "text/Vocabulary.h"
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 namespace xfc {
@@ -78,7 +79,8 @@ std::vector<int32_t> encodePrefix(const TranslationModel &model, const std::stri
 SearchOptions searchOptionsOf(const std::vector<std::string> &words, const SearchOptions &defaults,
                               const TranslationModel &model);
 // The line that a search with these options has written. Text leaves out the tokens that it was forced to begin with.
+// If there is a replacement for each token, those of unknown tokens are written in their place.
 std::string decodeTarget(const TranslationModel &model, const std::vector<int32_t> &ids, const SearchOptions &options,
-                         Format format);
+                         Format format, std::span<const std::string> replacements = {});
 
 } // namespace xfc

@@ -2,11 +2,12 @@
 #include "decode/Score.h"
 #include "decode/TeacherForcing.h"
 #include "plan/Programs.h"
+#include <numeric>
 
 namespace xfc {
 
-std::vector<double> score(Engine &engine, const std::vector<std::vector<int32_t>> &sources,
-                          const std::vector<std::vector<int32_t>> &targets, int64_t batchTokens) {
+std::vector<std::vector<double>> tokenScores(Engine &engine, const std::vector<std::vector<int32_t>> &sources,
+                                             const std::vector<std::vector<int32_t>> &targets, int64_t batchTokens) {
   const Module &module = engine.module();
   if (!engine.has(programs::score))
     throw Error("model '" + module.model + "' has no program 'score': it needs a decoder and a head");
@@ -16,7 +17,7 @@ std::vector<double> score(Engine &engine, const std::vector<std::vector<int32_t>
     inputs.push_back({module.start});
     inputs.back().insert(inputs.back().end(), target.begin(), target.end());
   }
-  std::vector<double> results(sources.size(), 0);
+  std::vector<std::vector<double>> results(sources.size());
   inBatches(sources, inputs, batchTokens, module.pad, [&](std::span<const size_t> pairs, Batch &batch) {
     std::vector<int32_t> labels; // what it should predict: the target, then eos
     for (size_t pair : pairs) {
@@ -33,9 +34,17 @@ std::vector<double> score(Engine &engine, const std::vector<std::vector<int32_t>
     int64_t row = 0;
     for (size_t pair : pairs)
       for (size_t token = 0; token < inputs[pair].size(); ++token)
-        results[pair] -= nll.at(row++);
+        results[pair].push_back(-nll.at(row++));
   });
   return results;
+}
+
+std::vector<double> score(Engine &engine, const std::vector<std::vector<int32_t>> &sources,
+                          const std::vector<std::vector<int32_t>> &targets, int64_t batchTokens) {
+  std::vector<double> sums;
+  for (const std::vector<double> &tokens : tokenScores(engine, sources, targets, batchTokens))
+    sums.push_back(std::accumulate(tokens.begin(), tokens.end(), 0.0));
+  return sums;
 }
 
 } // namespace xfc

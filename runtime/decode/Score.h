@@ -8,8 +8,13 @@ namespace xfc {
 
 inline constexpr int64_t scoreBatchTokens = 4096; // the default
 
-// Scores targets (without start and eos; eos is scored too), given their sources as the encoder reads them. Batches
-// have at most `batchTokens` source tokens and as many target tokens; the result does not depend on them.
+// The log-probabilities of the tokens of targets (without start and eos), and then of eos, given their sources as the
+// encoder reads them. Batches have at most `batchTokens` source tokens and as many target tokens; the result does not
+// depend on them.
+std::vector<std::vector<double>> tokenScores(Engine &engine, const std::vector<std::vector<int32_t>> &sources,
+                                             const std::vector<std::vector<int32_t>> &targets, int64_t batchTokens);
+
+// The log-probabilities of whole targets: the sums of those of their tokens.
 std::vector<double> score(Engine &engine, const std::vector<std::vector<int32_t>> &sources,
                           const std::vector<std::vector<int32_t>> &targets, int64_t batchTokens);
 

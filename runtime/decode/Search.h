@@ -12,6 +12,14 @@
 
 namespace xfc {
 
+// What is told of each translation beside its text and score.
+struct Details {
+  enum class Alignments : uint8_t { None, Hard, Soft };
+  bool tokenScores = false;                 // the log-probability of each token
+  Alignments alignments = Alignments::None; // links, or the probabilities of the cross-attention
+  bool replaceUnknowns = false;             // source tokens stand in the text for tokens that are unknown
+};
+
 struct SearchOptions {
   Generation generation;
   int nBest = 1; // at most the beam; with `sample`, the number of independent samples
@@ -21,12 +29,16 @@ struct SearchOptions {
   int64_t batchSentences = 0; // the most sentences that run together; 0: as many as batchTokens allows
   std::string computeType;    // of the products: one of Module::computeTypes; empty: the executable's own
   bool ignoreEos = false;     // bench: every sentence runs to maxLength, and no eos is scored
+  Details details;
 };
 
 struct Hypothesis {
   std::vector<int32_t> ids; // without start and eos
   double score = 0;         // with the length penalty
   double logProbability = 0;
+  bool byEos = false; // whether eos followed
+  // Of details.tokenScores: what each token, and eos if it followed, added to logProbability.
+  std::vector<double> tokenLogProbabilities = {};
 };
 
 // Sources include eos if the model wants one, and are not empty. `prefixes` is empty, or gives each sentence's forced

@@ -47,8 +47,9 @@ struct Executor::State {
     std::shared_ptr<const SearchOptions> options;
     size_t left = 0; // lines that are not translated
     std::map<RequestId, size_t> lines;
-    std::vector<std::string> shown, warnings; // shown: by line, of a job that streams
-    std::vector<size_t> ids;                  // how many were shown
+    std::vector<std::string> shown, warnings;  // shown: by line, of a job that streams
+    std::vector<size_t> ids;                   // how many were shown
+    std::vector<std::vector<int32_t>> sources; // by line
   };
   TranslationModel model;
   SearchOptions defaults;
@@ -91,6 +92,7 @@ struct Executor::State {
     model = loadModel(options);
     const Module &module = model.engine->module();
     defaults = searchOptionsOf(words, {.generation = generationOf(module, options.model)}, model);
+    requireDetails(model, defaults.details, options.format);
     const Counts room = decoderCounts(module, defaults);
     capacity = room.rows[XFC_TARGET];
     decoder = makeDecoder(*model.engine, room, /*ownRows=*/true);
@@ -132,6 +134,7 @@ struct Executor::State {
     added.job = job;
     added.shown.resize(job->lines.size());
     added.ids.resize(job->lines.size());
+    added.sources.resize(job->lines.size());
     jobs[job.get()] = std::move(active);
     try {
       submit(added);
@@ -146,6 +149,7 @@ struct Executor::State {
   void submit(Active &active) {
     const TranslationJob &job = *active.job;
     SearchOptions search = searchOptionsOf(job.options, defaults, model);
+    requireDetails(model, search.details, options.format);
     if (job.alternatives > 0) {
       search.nBest = std::max(search.nBest, job.alternatives + 1);
       if (!search.sample)
@@ -157,7 +161,8 @@ struct Executor::State {
     for (size_t line = 0; line < job.lines.size(); ++line) {
       const std::string where = "line " + std::to_string(line + 1);
       warnings.clear();
-      std::vector<int32_t> source = encodeSource(model, job.lines[line], options.format, where), prefix;
+      std::vector<int32_t> prefix, &source = active.sources[line];
+      source = encodeSource(model, job.lines[line], options.format, where);
       if (!source.empty() && !job.prefixes.empty())
         prefix = encodePrefix(model, job.prefixes[line], *active.options, options.format, where + " of prefix");
       active.warnings.insert(active.warnings.end(), warnings.begin(), warnings.end());
@@ -166,7 +171,7 @@ struct Executor::State {
         continue;
       }
       counts.sourceTokens += static_cast<int64_t>(source.size());
-      const RequestId id = decoder->submit({.source = std::move(source),
+      const RequestId id = decoder->submit({.source = source,
                                             .prefix = std::move(prefix),
                                             .options = active.options,
                                             .number = number++,
@@ -198,7 +203,13 @@ struct Executor::State {
       case DecoderEvent::Kind::Finished:
         owners.erase(owner);
         active.lines.erase(event.id);
-        tellLine(active, line, std::move(event.found));
+        try {
+          tellLine(active, line, std::move(event.found));
+        } catch (const std::exception &error) { // there is no memory for its attention
+          active.job->tell({.kind = TranslationUpdate::Kind::Failed, .text = error.what()});
+          remove(active.job.get());
+          break;
+        }
         finishIfDone(active);
         break;
       }
@@ -207,16 +218,10 @@ struct Executor::State {
     counts.stepHypotheses += decoder->stepRows();
   }
 
-  std::string textOf(const Active &active, const std::vector<int32_t> &ids) const {
-    std::string text = decodeTarget(model, ids, *active.options, options.format);
-    std::ranges::replace(text, '\n', ' '); // a translation is one line
-    return text;
-  }
-
   void tellTokens(Active &active, size_t line, const std::vector<int32_t> &ids) {
     if (ids.size() <= active.ids[line])
       return;
-    const std::string text = textOf(active, ids);
+    const std::string text = textSoFar(model, ids, *active.options, options.format);
     const std::string_view now = certain(text);
     TranslationUpdate update{.kind = TranslationUpdate::Kind::Tokens, .line = line};
     update.ids.assign(ids.begin() + static_cast<std::ptrdiff_t>(active.ids[line]), ids.end());
@@ -230,13 +235,11 @@ struct Executor::State {
 
   void tellLine(Active &active, size_t line, std::vector<Hypothesis> hypotheses) {
     TranslationUpdate update{.kind = TranslationUpdate::Kind::Line, .line = line};
-    for (Hypothesis &hypothesis : hypotheses) {
-      std::string text = textOf(active, hypothesis.ids);
-      update.found.push_back({std::move(text), std::move(hypothesis)});
-    }
-    if (!update.found.empty()) {
+    update.found = translatedLine(model, {active.job->lines[line], active.sources[line]}, std::move(hypotheses),
+                                  *active.options, options.format);
+    if (!update.found.found.empty()) {
       ++counts.sentences;
-      counts.targetTokens += static_cast<int64_t>(update.found.front().hypothesis.ids.size());
+      counts.targetTokens += static_cast<int64_t>(update.found.found.front().hypothesis.ids.size());
     }
     --active.left;
     active.job->tell(std::move(update));

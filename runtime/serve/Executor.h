@@ -2,7 +2,7 @@
 #pragma once
 
 #include "decode/ModelOptions.h"
-#include "decode/Search.h"
+#include "decode/Translations.h"
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -10,12 +10,6 @@
 #include <vector>
 
 namespace xfc {
-
-// A translation of a line.
-struct TranslatedLine {
-  std::string text;
-  Hypothesis hypothesis;
-};
 
 struct TranslationUpdate {
   enum class Kind : uint8_t {
@@ -29,7 +23,7 @@ struct TranslationUpdate {
   size_t line = 0;
   std::vector<int32_t> ids;          // of Tokens: those that are new
   std::string text;                  // of Tokens: what they add to the text; of Refused and Failed: why
-  std::vector<TranslatedLine> found; // of Line: best first
+  TranslatedLine found;              // of Line
   std::vector<std::string> warnings; // of Done
 };
 

@@ -163,7 +163,7 @@ private:
     std::vector<Document> documents; // of LibreTranslate's
     std::shared_ptr<Executor> executor;
     std::shared_ptr<TranslationJob> job;
-    std::vector<std::vector<TranslatedLine>> lines;
+    std::vector<TranslatedLine> lines;
     std::vector<bool> translated;
     bool begun = false; // of a streamed answer
   };
@@ -344,8 +344,10 @@ private:
     work.job = std::make_shared<TranslationJob>();
     if (ours) {
       work.job->lines = request.texts;
+      work.job->options = request.options;
     } else {
       work.documents = request.documents();
+      work.job->options = {"--token-scores=false", "--alignments=none"}; // which the answer has no place for
       for (const Document &document : work.documents)
         work.job->lines.insert(work.job->lines.end(), document.lines().begin(), document.lines().end());
     }
@@ -356,7 +358,6 @@ private:
     if (static_cast<int64_t>(queued + lines) > options.mostWaiting)
       throw RefusedRequest(429, "too many lines wait already; come again later");
     work.job->prefixes = request.prefixes;
-    work.job->options = request.options;
     work.job->alternatives = request.alternatives;
     work.job->stream = request.stream;
     work.lines.resize(lines);
@@ -411,7 +412,7 @@ private:
     case TranslationUpdate::Kind::Line:
       if (work.request.stream) {
         Json line = {{"index", update.line}};
-        line.update(translation(update.found));
+        line.update(jsonOf(update.found));
         stream(work, line);
       } else {
         work.lines[update.line] = std::move(update.found);
@@ -427,16 +428,6 @@ private:
       finish(work, update.warnings);
       break;
     }
-  }
-
-  static Json translation(const std::vector<TranslatedLine> &found) {
-    Json hypotheses = Json::array();
-    for (const auto &[text, hypothesis] : found)
-      hypotheses.push_back({{"text", text},
-                            {"score", hypothesis.score},
-                            {"log_probability", hypothesis.logProbability},
-                            {"ids", hypothesis.ids}});
-    return {{"translation", found.empty() ? "" : found.front().text}, {"hypotheses", std::move(hypotheses)}};
   }
 
   // Server-sent events. The answer begins with the first one, so that what is refused before has its own status.
@@ -461,8 +452,8 @@ private:
     }
     Json result = work.path == "/translate" ? libreTranslate(work) : Json{{"translations", Json::array()}};
     if (work.path != "/translate")
-      for (const std::vector<TranslatedLine> &line : work.lines)
-        result["translations"].push_back(translation(line));
+      for (const TranslatedLine &line : work.lines)
+        result["translations"].push_back(jsonOf(line));
     if (!warnings.empty())
       result["warnings"] = warnings;
     const std::string path = work.path;
@@ -480,7 +471,7 @@ private:
       for (size_t k = 0; k <= static_cast<size_t>(work.request.alternatives); ++k) {
         std::vector<std::string> texts;
         for (size_t i = 0; i < document.lines().size(); ++i) {
-          const std::vector<TranslatedLine> &line = work.lines[first + i];
+          const std::vector<Translation> &line = work.lines[first + i].found;
           texts.push_back(line.empty() ? "" : line[std::min(k, line.size() - 1)].text);
         }
         const Json text = document.with(texts);

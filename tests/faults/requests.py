@@ -15,7 +15,8 @@ import subprocess
 import sys
 import time
 
-OPTIONS = [{}, {"beam": 1}, {"beam": 4, "n_best": 3, "no_repeat_ngram": 2}, {"sample": True, "seed": 7}, {"repetition_penalty": 1.3, "max_length_ratio": 1.5}]
+OPTIONS = [{}, {"beam": 1}, {"beam": 4, "n_best": 3, "no_repeat_ngram": 2}, {"sample": True, "seed": 7}, {"repetition_penalty": 1.3, "max_length_ratio": 1.5},
+           {"beam": 2, "n_best": 2, "token_scores": True, "alignments": "soft"}, {"alignments": "hard", "replace_unknowns": True}]
 GROWTH = 16 << 20  # bytes that memory may vary by: what is allocated depends on which requests meet
 END = b"\r\n\r\n"
 

@@ -521,8 +521,13 @@ TEST_F(DecodeEngine, CrossAttentionIsAveragedOverHeads) {
     for (int64_t i = 0; i < 4; ++i)
       EXPECT_EQ(attention.at(j, i), i == j % 4 ? 0.625 : i == (j + 1) % 4 ? 0.375 : 0) << j << " " << i;
   using Pairs = std::vector<std::pair<int64_t, int64_t>>;
-  EXPECT_EQ(hardAlignment(attention, 4), (Pairs{{0, 0}, {1, 1}, {2, 2}, {3, 3}}));
-  EXPECT_EQ(hardAlignment(attention, 3), (Pairs{{0, 0}, {1, 1}, {2, 2}, {0, 3}})); // eos left out
+  EXPECT_EQ(hardAlignment(attention, 4, 4), (Pairs{{0, 0}, {1, 1}, {2, 2}, {3, 3}}));
+  EXPECT_EQ(hardAlignment(attention, 4, 3), (Pairs{{0, 0}, {1, 1}, {2, 2}, {0, 3}})); // eos left out
+  // Without eos, its row is missing, and nothing is read at the position of the last token.
+  const CrossAttention cut = crossAttention(*engine, source, target, /*eos=*/false);
+  ASSERT_EQ(cut.targets, 4);
+  EXPECT_EQ(cut.weights, std::vector<double>(attention.weights.begin(), attention.weights.begin() + 16));
+  EXPECT_EQ(crossAttention(*engine, source, {}, /*eos=*/false).targets, 0);
 }
 
 TEST_F(DecodeCommands, LinesInTheirOrderEmptyOnesEmpty) {
@@ -545,6 +550,130 @@ TEST_F(DecodeCommands, LinesInTheirOrderEmptyOnesEmpty) {
       pairs += (j ? " " : "") + std::to_string(j % sources[sentence].size()) + "-" + std::to_string(j);
     EXPECT_EQ(fields.size() > 3 ? fields[3] : "", pairs);
   }
+}
+
+namespace {
+
+// The attention of attentionKernel, averaged over heads.
+double attentionAt(size_t target, size_t source, size_t sources) {
+  return source == target % sources ? 0.625 : source == (target + 1) % sources ? 0.375 : 0;
+}
+
+} // namespace
+
+TEST_F(DecodeCommands, TokenScoresAndAttention) {
+  const std::vector<Ids> sources = {{4, 5, 3}, {}, {5, 3}, {4, 4, 4, 5, 3}};
+  const std::vector<std::string> common = {"translate", "--input", "source", "--beam", "2", "--n-best", "2"};
+  for (const char *end : {"eos", "cut"}) {
+    std::vector<std::string> words = common;
+    words.insert(words.end(), {"--min-length", "3", "--max-length", "3", "--at-max-length", end, "--scores",
+                               "--token-scores", "--alignments=soft"});
+    const CommandResult text = run(words);
+    ASSERT_EQ(text.status, 0) << text.errors;
+    words.push_back("--json");
+    const CommandResult json = run(words);
+    ASSERT_EQ(json.status, 0) << json.errors;
+    const std::vector<std::string> objects = split(json.output, '\n'), lines = split(text.output, '\n');
+    ASSERT_EQ(objects.size(), 4u);
+    EXPECT_EQ(objects[1], R"({"line":2,"source":"","translation":"","source_tokens":[],"hypotheses":[]})");
+    EXPECT_EQ(lines[2], "2\t\t0\t\t");
+    for (size_t line : {0, 2, 3}) {
+      const nlohmann::json object = nlohmann::json::parse(objects[line]);
+      const size_t width = sources[line].size();
+      EXPECT_EQ(object["source_tokens"].size(), width);
+      EXPECT_EQ(object["source_tokens"].back(), "3");
+      ASSERT_EQ(object["hypotheses"].size(), 2u);
+      for (size_t k : {0, 1}) {
+        const nlohmann::json &found = object["hypotheses"][k];
+        const Ids ids = found["ids"];
+        const std::vector<double> scores = found["token_log_probabilities"];
+        const std::vector<std::vector<double>> rows = found["attention"];
+        const size_t count = ids.size() + (end == std::string("eos"));
+        ASSERT_EQ(ids.size(), 3u);
+        ASSERT_EQ(found["tokens"].size(), 3u);
+        ASSERT_EQ(scores.size(), count);
+        ASSERT_EQ(rows.size(), count);
+        Ids read = {2};
+        double sum = 0;
+        std::vector<std::string> numbers, matrix;
+        for (size_t i = 0; i < count; ++i) {
+          const int32_t token = i < 3 ? ids[i] : 3;
+          EXPECT_EQ(scores[i], nextLogProbabilities(sources[line], read)[token]);
+          read.push_back(token);
+          sum += scores[i];
+          ASSERT_EQ(rows[i].size(), width);
+          for (size_t j = 0; j < width; ++j)
+            EXPECT_EQ(rows[i][j], attentionAt(i, j, width));
+          if (i < 3) {
+            EXPECT_EQ(found["tokens"][i], std::to_string(token));
+          }
+        }
+        EXPECT_NEAR(sum, found["log_probability"].get<double>(), 1e-12);
+        const std::vector<std::string> fields = split(lines[line == 0 ? k : 1 + 2 * (line - 1) + k], '\t');
+        ASSERT_EQ(fields.size(), 5u);
+        EXPECT_EQ(idsOf(fields[1]), ids);
+        std::istringstream told(fields[3]);
+        for (const double score : scores) {
+          double number = 0;
+          told >> number;
+          EXPECT_NEAR(number, score, 1e-7);
+        }
+        const std::vector<std::string> written = split(fields[4], ' ');
+        ASSERT_EQ(written.size(), count);
+        for (size_t i = 0; i < count; ++i) {
+          const std::vector<std::string> row = split(written[i], ',');
+          ASSERT_EQ(row.size(), width);
+          for (size_t j = 0; j < width; ++j)
+            EXPECT_EQ(std::stod(row[j]), attentionAt(i, j, width));
+        }
+      }
+    }
+  }
+  // The decoder has no position after its last one, which a translation that is cut off has reached.
+  const CommandResult longest = run({"translate", "--input", "source", "--min-length", "9", "--max-length", "9",
+                                     "--at-max-length", "cut", "--alignments"});
+  ASSERT_EQ(longest.status, 0) << longest.errors;
+  EXPECT_TRUE(split(longest.output, '\n')[0].ends_with(" 2-8")) << longest.output;
+  const CommandResult none = run({"translate", "--input", "source", "--alignments", "--alignments=none"});
+  EXPECT_EQ(none.output, run({"translate", "--input", "source"}).output);
+}
+
+TEST_F(DecodeCommands, UnknownTokensAreReplacedBySourceTokens) {
+  writeFile("words", "<pad>\n<unk>\n<s>\n</s>\na\nb\n");
+  writeFile("text", "a zebra\n\nzoo b  yak\n");
+  writeFile("prefix", "q q q q\n\na q q\n");
+  const std::vector<std::vector<std::string>> sources = {{"a", "zebra"}, {}, {"zoo", "b", "yak"}};
+  for (const std::string format : {"text", "pieces"}) {
+    const std::vector<std::string> words = {"translate", "--input",      "text", "--vocab", "words", "--prefix",
+                                            "prefix",    "--max-length", "5",    "--beam",  "2",     "--json"};
+    std::vector<std::string> replacing = words;
+    replacing.push_back("--replace-unknowns");
+    const CommandResult plain = run(words, format), result = run(replacing, format);
+    ASSERT_EQ(result.status, 0) << result.errors;
+    const std::vector<std::string> before = split(plain.output, '\n'), lines = split(result.output, '\n');
+    ASSERT_EQ(lines.size(), 3u);
+    for (size_t line : {0, 2}) {
+      const nlohmann::json found = nlohmann::json::parse(lines[line])["hypotheses"][0];
+      const Ids ids = found["ids"];
+      EXPECT_EQ(nlohmann::json::parse(before[line])["hypotheses"][0]["ids"], found["ids"]);
+      std::string expected;
+      const size_t own = sources[line].size();
+      int unknown = 0;
+      for (size_t j = 0; j < ids.size(); ++j) {
+        size_t best = 0;
+        for (size_t i = 1; i < own; ++i)
+          if (attentionAt(j, i, own + 1) > attentionAt(j, best, own + 1)) // eos is a key, too
+            best = i;
+        unknown += ids[j] == 1;
+        expected += (j ? " " : "") + (ids[j] == 1 ? sources[line][best] : std::string(ids[j] == 4 ? "a" : "b"));
+      }
+      EXPECT_GE(unknown, 2);
+      EXPECT_EQ(found["text"], expected);
+    }
+  }
+  const CommandResult ids = run({"translate", "--input", "source", "--replace-unknowns"});
+  EXPECT_EQ(ids.status, 1);
+  EXPECT_NE(ids.errors.find("--replace-unknowns excludes --format ids"), std::string::npos) << ids.errors;
 }
 
 TEST_F(DecodeCommands, JsonPrefixAndOutputFile) {
@@ -594,6 +723,21 @@ TEST_F(DecodeCommands, ScoresAndPerplexity) {
   nlohmann::json object = nlohmann::json::parse(result.output);
   EXPECT_EQ(object["tokens"], 4);
   EXPECT_NEAR(object["perplexity"].get<double>(), std::exp(-(first + second) / 4), 1e-9);
+  EXPECT_FALSE(object.contains("token_log_probabilities"));
+  // Each token's, whose sums these are.
+  std::vector<std::vector<double>> expected = {{}, {nextLogProbabilities({5, 3}, {2})[3]}};
+  for (const Ids &read : {Ids{2}, Ids{2, 4}, Ids{2, 4, 4}})
+    expected[0].push_back(nextLogProbabilities({4, 5, 3}, read)[read.size() < 3 ? 4 : 3]);
+  result = run({"score", "--source", "source", "--target", "target", "--json", "--token-scores"});
+  object = nlohmann::json::parse(result.output);
+  EXPECT_EQ(object["token_log_probabilities"].get<std::vector<std::vector<double>>>(), expected);
+  EXPECT_EQ(object["pieces"].dump(), R"([["4","4"],[]])");
+  result = run({"score", "--source", "source", "--target", "target", "--token-scores"});
+  lines = split(result.output, '\n');
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(std::ranges::count(lines[0], ' '), 2);
+  EXPECT_NEAR(std::stod(lines[0].substr(lines[0].find('\t'))), expected[0][0], 1e-7);
+  EXPECT_NEAR(std::stod(lines[1].substr(lines[1].find('\t'))), second, 1e-7);
 }
 
 TEST_F(DecodeCommands, MistakesAreOneLineAndLeaveTheOutput) {

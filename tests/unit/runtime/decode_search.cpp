@@ -669,16 +669,77 @@ TEST(BeamSearch, StepsDoNotAllocate) {
     const std::vector<float> rows(static_cast<size_t>(2 * beam) * 6, std::log(1.0f / 6));
     std::vector<int64_t> before;
     before.reserve(100);
-    auto found =
-        searchAll(sentences, vocabulary, {.generation = {.beam = beam}, .ignoreEos = true}, [&](const StepRequest &) {
-          before.push_back(allocations);
-          return StepResult{.all = {rows.data(), false, 6}};
-        });
+    const SearchOptions options{.generation = {.beam = beam}, .ignoreEos = true, .details = {.tokenScores = true}};
+    auto found = searchAll(sentences, vocabulary, options, [&](const StepRequest &) {
+      before.push_back(allocations);
+      return StepResult{.all = {rows.data(), false, 6}};
+    });
     EXPECT_EQ(found[1][0].ids.size(), 30u);
     ASSERT_EQ(before.size(), 30u);
     EXPECT_EQ(before.back(), before[3]) << "beam " << beam;
     EXPECT_GT(before[1], 0);
   }
+}
+
+// The log-probabilities of the tokens are those that the model gives for each after the ones before it, whichever way
+// the search took: as they are, relative to what may come next, or none where a token is certain.
+TEST(BeamSearch, TokenScoresAreThoseOfTeacherForcing) {
+  using enum Generation::AtMaxLength;
+  const Ids prefix = {5, 1};
+  int withoutEos = 0, reordered = 0;
+  for (uint32_t seed = 1; seed <= 60; ++seed)
+    for (const Generation::AtMaxLength end : {Eos, ForcedEos, Cut})
+      for (const bool sample : {false, true})
+        for (const bool renormalize : {false, true}) {
+          FakeModel model{.seed = seed, .sharpness = 0.5 + seed % 4};
+          const std::vector<SearchSentence> sentences = {{.index = 0, .maxLength = 6},
+                                                         {.index = 1, .maxLength = 5, .prefix = prefix}};
+          SearchOptions options{
+              .generation = {.beam = 3, .atMaxLength = end, .renormalize = renormalize}, .nBest = 3, .sample = sample};
+          if (seed % 3 == 0)
+            options.generation.forcedFirst = {4};
+          SearchOptions telling = options;
+          telling.details.tokenScores = true;
+          const int candidates = sample || seed % 2 ? 0 : 3;
+          const auto plain = run(model, sentences, options, nullptr, 1000, candidates),
+                     found = run(model, sentences, telling, nullptr, 1000, candidates);
+          for (const SearchSentence &sentence : sentences) {
+            expectSame(found[sentence.index], plain[sentence.index]);
+            const Ids given = [&] {
+              Ids ids = options.generation.forcedFirst;
+              ids.insert(ids.end(), sentence.prefix.begin(), sentence.prefix.end());
+              return ids;
+            }();
+            for (const Hypothesis &hypothesis : found[sentence.index]) {
+              EXPECT_TRUE(plain[sentence.index].front().tokenLogProbabilities.empty());
+              const auto &[ids, score, sum, byEos, tokens] = hypothesis;
+              EXPECT_EQ(byEos, end != Cut || static_cast<int64_t>(ids.size()) < sentence.maxLength);
+              ASSERT_EQ(tokens.size(), ids.size() + byEos);
+              withoutEos += !byEos;
+              Ids before;
+              for (size_t i = 0; i < tokens.size(); ++i) {
+                const int32_t token = i < ids.size() ? ids[i] : model.vocabulary.eos;
+                const std::vector<float> row = model.row(static_cast<uint32_t>(sentence.index), before);
+                const bool last = static_cast<int64_t>(i) == sentence.maxLength;
+                double expected = row[token], all = 0;
+                for (const int32_t possible : {1, 3, 4, 5})
+                  all += std::exp(row[possible]);
+                if (i < options.generation.forcedFirst.size() || (last && end == ForcedEos) ||
+                    (renormalize && (last || i < given.size())))
+                  expected = 0;
+                else if (renormalize)
+                  expected -= std::log(all);
+                EXPECT_NEAR(tokens[i], expected, renormalize ? 1e-6 : 0) << seed << " " << i;
+                before.push_back(token);
+              }
+              EXPECT_NEAR(std::accumulate(tokens.begin(), tokens.end(), 0.0), sum, 1e-12);
+            }
+            reordered +=
+                found[sentence.index].size() > 1 && found[sentence.index][0].ids != found[sentence.index][1].ids;
+          }
+        }
+  EXPECT_GT(withoutEos, 100);
+  EXPECT_GT(reordered, 100);
 }
 
 // A prefix and a forced end need log-probabilities of tokens that are not candidates.

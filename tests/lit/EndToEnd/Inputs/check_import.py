@@ -181,7 +181,8 @@ def check_verbs(name, tokenizer, imported, translator):
 
 
 def check_int8(name, model, imported, translator, source, mask):
-    """Translations that are given as prefixes have the log-probabilities of PyTorch, and in int8 nearly these."""
+    """Translations that are given as prefixes have the log-probabilities of PyTorch, whole and token by token, and in int8 nearly these; and
+    their tokens attend to those of the source as in PyTorch."""
     lines, given = (os.path.join(work, name + end) for end in (".int8.lines", ".int8.prefixes"))
     eos, start = model.config.eos_token_id, model.config.decoder_start_token_id
     prefixes = torch.randint(3, 60, (len(source), 6), generator=torch.Generator().manual_seed(9))
@@ -189,18 +190,27 @@ def check_int8(name, model, imported, translator, source, mask):
         with open(file, "w") as out:
             out.writelines(" ".join(map(str, row)) + "\n" for row in rows)
     target = torch.cat([torch.full((len(source), 1), start), prefixes], 1)
+    model.set_attn_implementation("eager")  # others keep no probabilities
     with torch.no_grad():
-        logits = model(input_ids=source, attention_mask=mask, decoder_input_ids=target).logits
+        result = model(input_ids=source, attention_mask=mask, decoder_input_ids=target, output_attentions=True)
     labels = torch.cat([prefixes, torch.full((len(source), 1), eos)], 1)
-    wanted = logits.log_softmax(-1).gather(2, labels[..., None]).sum((1, 2)).tolist()
+    each = result.logits.log_softmax(-1).gather(2, labels[..., None])[..., 0]
+    wanted = each.sum(1).tolist()
+    attention = result.cross_attentions[-1].mean(1)  # of the last layer, over the heads
     for kind, tolerance in ("f32", 1e-5), ("int8", 1e-2):
         answers = run(translator, "translate", "--model", imported, "--format", "ids", "--input", lines, "--prefix", given, "--compute-type", kind,
-                      "--beam", 1, "--min-length", 6, "--max-length", 6, "--at-max-length", "eos", "--json").splitlines()
+                      "--beam", 1, "--min-length", 6, "--max-length", 6, "--at-max-length", "eos", "--json", "--token-scores",
+                      "--alignments=soft").splitlines()
         best = [json.loads(answer)["hypotheses"][0] for answer in answers]
         expect([each["ids"] for each in best] == prefixes.tolist(), f"{name}, {kind}: {best} do not begin with {prefixes.tolist()}")
         error = max(abs(each["log_probability"] / log - 1) for each, log in zip(best, wanted, strict=True))
         expect(tolerance / 1e3 * (kind == "int8") < error <= tolerance, f"{name}, {kind}: prefixes have the log-probabilities {best}, PyTorch's are {wanted}")
         print(f"{name}, {kind}: log-probabilities of prefixes within {error:.1e}")
+        difference = (torch.tensor([hypothesis["token_log_probabilities"] for hypothesis in best]) - each).abs().max().item()
+        expect(difference <= 30 * tolerance, f"{name}, {kind}: log-probabilities of tokens differ from PyTorch's by {difference:.1e}")
+        for row, kept, hypothesis in zip(attention, mask, best):  # which is computed in f32 in any case
+            difference = (torch.tensor(hypothesis["attention"]) - row[:, kept.bool()]).abs().max().item()
+            expect(difference <= 1e-5, f"{name}, {kind}: attention differs from PyTorch's by {difference:.1e}")
 
 
 def compare_text(name, model, tokenizer, imported, translator, lines):

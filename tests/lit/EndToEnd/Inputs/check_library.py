@@ -3,6 +3,7 @@
 usage: check_library.py FOLDER, which library.test has filled
 """
 import ctypes
+import json
 import os
 import subprocess
 import sys
@@ -77,6 +78,27 @@ assert [second.hypotheses(i)[1] for i in range(3)] == whole[:3]
 assert whole[-1] == [("", 0.0, [])], whole[-1]  # an empty line
 fails(2, "no line with this number", second.hypotheses, 3)
 first.close(), second.close()
+
+# Token scores and attention, of whole searches and of what lives between steps.
+told = ["--token-scores", "--alignments=soft", "--n-best", "2", *beam]
+answers = [json.loads(line) for line in run("translate", "--model", "run", "--input", "va", "--json", *told).splitlines()]
+found = model.translate(lines, *told)
+for one, answer in zip(found, answers, strict=True):
+    for hypothesis, wanted in zip(one, answer["hypotheses"] or [{"token_log_probabilities": [], "attention": []}], strict=True):
+        assert hypothesis.token_log_probabilities == wanted["token_log_probabilities"] and hypothesis.attention == wanted["attention"], hypothesis
+assert all(not one.token_log_probabilities and not one.attention for one in whole[0])
+with model.search(lines[:2], *told) as search:
+    search.advance(3)
+    one = search.hypotheses(0)[1][0]
+    assert len(one.token_log_probabilities) == len(one.attention) == len(one.ids) == 3
+    while search.advance():
+        pass
+    assert search.hypotheses(0)[1] == found[0] and search.hypotheses(0)[1][0].attention == found[0][0].attention
+replaced = model.translate(["su \u03be"], "--replace-unknowns", *beam, prefixes=["\u03c8"])
+open("odd", "w").write("su \u03be\n"), open("odd.prefix", "w").write("\u03c8\n")
+assert [replaced[0][0].text] == run("translate", "--model", "run", "--input", "odd", "--prefix", "odd.prefix", "--replace-unknowns", *beam).splitlines()
+assert "\u2047" not in replaced[0][0].text and "\u2047" in model.translate(["su \u03be"], *beam, prefixes=["\u03c8"])[0][0].text
+fails(1, "known: none, hard, soft", model.translate, ["a"], "--alignments=both")
 
 # Ids, forced prefixes, scores.
 assert [" ".join(map(str, model.encode(line))) for line in lines] == run("encode", "--model", "run", "--input", "va").splitlines()

@@ -36,6 +36,12 @@ def translate(sources, *arguments):
     return [json.loads(line)["hypotheses"] for line in out.splitlines()]
 
 
+def token_scores(sources, targets):
+    out = call("score", "--weights", weights, "--format", "ids", "--source", id_lines.write(work, "score.source", sources),
+               "--target", id_lines.write(work, "score.target", targets), "--token-scores", "--json")
+    return json.loads(out)["token_log_probabilities"]
+
+
 def score(sources, targets):
     out = call("score", "--weights", weights, "--format", "ids", "--source", id_lines.write(work, "score.source", sources),
                "--target", id_lines.write(work, "score.target", targets))
@@ -72,6 +78,17 @@ flat = [(s, h) for s, hs in zip(sources, found) for h in hs]
 for (source, h), p in zip(flat, score([s for s, _ in flat], [h["ids"] for _, h in flat]), strict=True):
     expect(near(h["log_probability"], p), f"beam 4: {source} {h['ids']}: {h['log_probability']}, score says {p}")
 
+# Those of tokens are what the search has recorded of each, and add up; those that were cut off have none of eos.
+for options in ([], ["--at-max-length", "cut"], ["--sample", "--seed", 5]):
+    found = translate(sources, "--beam", 4, "--n-best", 4, "--max-length", 15, "--token-scores", *options)
+    flat = [(s, h) for s, hs in zip(sources, found) for h in hs]
+    for (source, h), all_of in zip(flat, token_scores([s for s, _ in flat], [h["ids"] for _, h in flat]), strict=True):
+        own = h["token_log_probabilities"]
+        cut = "cut" in options and len(h["ids"]) == 15
+        expect(len(own) == len(h["ids"]) + (not cut) and h["tokens"] == list(map(str, h["ids"])), f"{options}: {h}")
+        expect(all(near(a, b) for a, b in zip(own, all_of)), f"{options}: {source} {h['ids']}: {own}, score says {all_of}")
+        expect(abs(sum(own) - h["log_probability"]) < 1e-12, f"{options}: {h}")
+
 # Samples depend on the seed, but not on the batch.
 sampling = ["--sample", "--n-best", 5, "--top-k", 6, "--temperature", 1.5, "--max-length", 10]
 found = translate(sources, *sampling)
@@ -92,6 +109,12 @@ for source, hypotheses in zip(sources, translate(sources, "--alignments", "--att
     expect([j for _, j in pairs] == list(range(len(hypotheses[0]["ids"]))), f"alignment {pairs}")
     expect(all(0 <= i < len(source) for i, _ in pairs), f"alignment {pairs}")
 expect(open(svg).read().lstrip().startswith("<svg"), "no drawing")
+hard, soft = (translate(sources, flag, "--n-best", 2, "--min-length", 3) for flag in ("--alignments", "--alignments=soft"))
+for source, links, rows in zip(sources, hard, soft, strict=True):
+    for one, other in zip(links, rows, strict=True):
+        expect(one["ids"] == other["ids"] and len(other["attention"]) == len(one["ids"]) + 1, f"attention {other}")
+        expect(all(len(row) == len(source) and abs(sum(row) - 1) < 1e-5 for row in other["attention"]), f"attention {other}")
+        expect(one["alignment"] == [[row.index(max(row)), j] for j, row in enumerate(other["attention"][:-1])], f"alignment {one}")
 
 # Empty lines stay empty lines; standard input and output; a packed executable needs no files.
 text = "4 5 3\n\n7 3\n"

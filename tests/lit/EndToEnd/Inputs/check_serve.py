@@ -91,7 +91,9 @@ def translate(given, *options, model="run"):
 
 
 KINDS = [{}, {"beam": 1}, {"beam": 4, "n_best": 3, "length_penalty": 1.5, "renormalize": True}, {"sample": True, "seed": 7, "n_best": 2, "top_k": 5},
-         {"sample": True, "seed": 8, "temperature": 1.5}, {"max_length": 4, "at_max_length": "cut", "no_repeat_ngram": 2}, {"compute_type": "int8"}]
+         {"sample": True, "seed": 8, "temperature": 1.5}, {"max_length": 4, "at_max_length": "cut", "no_repeat_ngram": 2}, {"compute_type": "int8"},
+         {"token_scores": True, "alignments": "soft", "beam": 3, "n_best": 2}, {"alignments": "hard", "replace_unknowns": True, "token_scores": True},
+         {"max_length": 3, "at_max_length": "cut", "token_scores": True, "alignments": "soft"}]
 
 
 def flags(options):
@@ -113,7 +115,7 @@ def check_answers(server):
     expected = {json.dumps(kind): translate(lines, *flags(kind)) for kind in KINDS}
 
     def same(found, one):
-        assert found == {"translation": one["translation"], "hypotheses": one["hypotheses"]}, (found, one)
+        assert found == {name: value for name, value in one.items() if name not in ("line", "source")}, (found, one)
 
     def alone(number, kind):
         sampled = kind.get("sample")  # its random numbers are those of the line's number in the request
@@ -130,7 +132,7 @@ def check_answers(server):
         for index, one in enumerate(expected[json.dumps(kind)][:8]):
             mine = [data for event, data in events[:-1] if data["index"] == index]
             last = mine.pop()
-            same({name: last[name] for name in ("translation", "hypotheses")}, one)
+            same({name: value for name, value in last.items() if name != "index"}, one)
             ids = [token for data in mine for token in data["ids"]]
             assert one["hypotheses"][0]["ids"][:len(ids)] == ids
             assert one["translation"].startswith("".join(data["text"] for data in mine))
@@ -196,6 +198,11 @@ def check_refusals(server):
             ("/v1/translate", {"q": "x", "n_best": 9, "beam": 2}, 400, "n_best is larger than beam"),
             ("/v1/translate", {"q": "x", "beam": 60000}, 400, "more than all of the room"),
             ("/v1/translate", {"q": "x", "top_p": 7}, 400, "top_p"),
+            ("/v1/translate", {"q": "x", "alignments": "sof"}, 400, "alignments: unknown 'sof'; did you mean 'soft'? known: none, hard, soft"),
+            ("/v1/translate", {"q": "x", "alignments": True}, 400, "known: none, hard, soft"),
+            ("/v1/translate", {"q": "x", "alignments": {}}, 400, "alignments: expected"),
+            ("/v1/translate", {"q": "x", "token_scores": "x"}, 400, "token_scores"),
+            ("/v1/translate", {"q": "x", "replace_unknowns": "x"}, 400, "replace_unknowns"),
             ("/v1/translate", {"q": "x", "suppress": {}}, 400, "suppress: expected"),
             ("/v1/translate", {"q": "x", "batch_tokens": 7}, 400, "batch_tokens: is the server's"),
             ("/v1/translate", {"q": "x\ny"}, 400, "a text is one line"),
@@ -219,6 +226,39 @@ def check_refusals(server):
     large = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Length: 8000000\r\nConnection: close\r\n\r\n" + b"x" * 8000000
     assert server.raw(large).split()[1] == b"413"
     print("what is wrong is refused with its status and a reason")
+
+
+def check_details():
+    """The options of `serve` are the defaults of requests; what is told beside texts has no place in LibreTranslate's answers. Lines of ids
+    have no words."""
+    server = Server("--model", folder / "run", "--alignments", "--token-scores")
+    try:
+        found = server.post("/v1/translate", {"q": lines[0]})["translations"][0]
+        assert found["hypotheses"] == translate(lines[:1], "--alignments", "--token-scores")[0]["hypotheses"]
+        found = server.post("/v1/translate", {"q": lines[0], "alignments": "none", "token_scores": False})["translations"][0]
+        assert found["hypotheses"] == translate(lines[:1])[0]["hypotheses"]
+        assert server.post("/translate", {"q": lines[0], "source": "a", "target": "b"}) == {"translatedText": translate(lines[:1])[0]["translation"]}
+        # Unknown characters come through, here from a forced beginning.
+        odd = "su \u03be\u03bf"
+        found = server.post("/v1/translate", {"q": odd, "prefix": "\u03c8", "replace_unknowns": True, "stream": False})["translations"][0]
+        (folder / "odd").write_text("\u03c8\n", encoding="utf-8")
+        assert found["hypotheses"] == translate([odd], "--prefix", folder / "odd", "--replace-unknowns", "--alignments", "--token-scores")[0]["hypotheses"]
+        ids, pieces = found["hypotheses"][0]["ids"], found["hypotheses"][0]["tokens"]
+        assert "<unk>" in pieces and "\u2047" not in found["translation"], found
+        events = streamed(server, {"q": odd, "prefix": "\u03c8", "replace_unknowns": True, "beam": 1})
+        first = "".join(data["text"] for event, data in events[:-2])
+        assert events[-1] == ("done", {}) and events[-2][1]["translation"].startswith(first) and "\u2047" not in first, events
+        assert len(ids) > 1
+    finally:
+        server.end()
+    server = Server("--model", folder / "run", "--format", "ids")
+    try:
+        error = server.post("/v1/translate", {"q": "5 3", "replace_unknowns": True}, 400)["error"]
+        assert error.startswith("replace_unknowns excludes format ids"), error
+        assert "tokens" in server.post("/v1/translate", {"q": "5 3", "token_scores": True})["translations"][0]["hypotheses"][0]
+    finally:
+        server.end()
+    print("details are told where there is a place for them")
 
 
 def check_limits():
@@ -409,7 +449,7 @@ for check in (check_answers, check_libretranslate, check_refusals, check_leaving
     begin = time.monotonic()
     check(server)
     print(f"  {check.__name__}: {time.monotonic() - begin:.1f} s", file=sys.stderr)
-for check in (check_limits, check_idle, check_reload, check_several):
+for check in (check_details, check_limits, check_idle, check_reload, check_several):
     begin = time.monotonic()
     check()
     print(f"  {check.__name__}: {time.monotonic() - begin:.1f} s", file=sys.stderr)

@@ -1,0 +1,154 @@
+// Tells translations: their text, and what the search's details ask for beside it.
+#include "decode/Translations.h"
+#include "support/Format.h"
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace xfc {
+
+namespace {
+
+// How many of the line's own tokens are among the encoder's, and where they begin.
+struct OwnTokens {
+  int64_t first, count;
+};
+
+OwnTokens ownTokens(const TranslationModel &model, std::span<const int32_t> ids, Format format) {
+  const Frame frame = model.source->sourceFrame(model.engine->module(), format);
+  const auto around = frame.prefix.size() + frame.suffix.size();
+  return {static_cast<int64_t>(frame.prefix.size()), static_cast<int64_t>(ids.size() - std::min(around, ids.size()))};
+}
+
+bool hasUnknown(const TranslationModel &model, const std::vector<int32_t> &ids) {
+  const int32_t unk = model.target->special().unk;
+  return unk >= 0 && std::ranges::find(ids, unk) != ids.end();
+}
+
+std::string asOneLine(std::string text) {
+  std::ranges::replace(text, '\n', ' '); // a vocabulary with byte pieces can produce one
+  return text;
+}
+
+std::vector<std::string> piecesOf(const Vocabulary &vocabulary, std::span<const int32_t> ids) {
+  std::vector<std::string> pieces;
+  for (const int32_t id : ids)
+    pieces.push_back(vocabulary.piece(id));
+  return pieces;
+}
+
+std::vector<double> rowOf(const CrossAttention &attention, int64_t target) {
+  const auto begin = attention.weights.begin() + target * attention.sources;
+  return {begin, begin + attention.sources};
+}
+
+} // namespace
+
+void requireDetails(const TranslationModel &model, const Details &details, Format format) {
+  if (details.replaceUnknowns && format == Format::Ids)
+    throw Error("--replace-unknowns excludes --format ids: the lines have no words that could be written");
+  if (details.replaceUnknowns || details.alignments != Details::Alignments::None)
+    requireCrossAttention(model.engine->module());
+}
+
+TranslatedLine translatedLine(const TranslationModel &model, const SourceLine &source,
+                              std::vector<Hypothesis> hypotheses, const SearchOptions &options, Format format) {
+  using enum Details::Alignments;
+  const Details &details = options.details;
+  TranslatedLine line{.details = details, .sourceTokens = {}, .found = {}};
+  if (details.alignments == Soft)
+    line.sourceTokens = piecesOf(*model.source, source.ids);
+  const auto [first, count] = ownTokens(model, source.ids, format);
+  std::vector<std::string> words; // of the source
+  for (Hypothesis &hypothesis : hypotheses) {
+    Translation translation;
+    const bool replaces = details.replaceUnknowns && hasUnknown(model, hypothesis.ids);
+    if (replaces || details.alignments != None)
+      translation.attention = crossAttention(*model.engine, source.ids, hypothesis.ids, hypothesis.byEos);
+    if (replaces || details.alignments == Hard)
+      translation.links =
+          hardAlignment(translation.attention, static_cast<int64_t>(hypothesis.ids.size()), count, first);
+    std::vector<std::string> attended; // by token of the translation
+    if (replaces) {
+      if (words.empty())
+        words = model.source->pieces(source.ids.subspan(first, count), source.text, format);
+      for (const auto &[from, to] : translation.links)
+        attended.push_back(words[from]);
+    }
+    translation.text = asOneLine(decodeTarget(model, hypothesis.ids, options, format, attended));
+    if (details.tokenScores || details.alignments == Soft)
+      translation.tokens = piecesOf(*model.target, hypothesis.ids);
+    if (details.alignments != Hard)
+      translation.links = {};
+    if (details.alignments != Soft)
+      translation.attention = {};
+    translation.hypothesis = std::move(hypothesis);
+    line.found.push_back(std::move(translation));
+  }
+  return line;
+}
+
+std::string textSoFar(const TranslationModel &model, std::span<const int32_t> ids, const SearchOptions &options,
+                      Format format) {
+  const auto end = options.details.replaceUnknowns ? std::ranges::find(ids, model.target->special().unk) : ids.end();
+  return asOneLine(decodeTarget(model, {ids.begin(), end}, options, format));
+}
+
+nlohmann::ordered_json jsonOf(const TranslatedLine &line) {
+  using Json = nlohmann::ordered_json;
+  using enum Details::Alignments;
+  const Details &details = line.details;
+  Json object = {{"translation", line.found.empty() ? "" : line.found.front().text}};
+  if (details.alignments == Soft)
+    object["source_tokens"] = line.sourceTokens;
+  Json &hypotheses = object["hypotheses"] = Json::array();
+  for (const auto &[text, hypothesis, tokens, links, attention] : line.found) {
+    Json entry = {{"text", text},
+                  {"score", hypothesis.score},
+                  {"log_probability", hypothesis.logProbability},
+                  {"ids", hypothesis.ids}};
+    if (details.tokenScores || details.alignments == Soft)
+      entry["tokens"] = tokens;
+    if (details.tokenScores)
+      entry["token_log_probabilities"] = hypothesis.tokenLogProbabilities;
+    if (details.alignments == Hard)
+      entry["alignment"] = links;
+    if (details.alignments == Soft) {
+      Json &rows = entry["attention"] = Json::array();
+      for (int64_t target = 0; target < attention.targets; ++target)
+        rows.push_back(rowOf(attention, target));
+    }
+    hypotheses.push_back(std::move(entry));
+  }
+  return object;
+}
+
+std::string numberList(std::span<const double> numbers, char separator) {
+  std::string text;
+  for (const double number : numbers)
+    text += (text.empty() ? std::string() : std::string(1, separator)) + format("%.9g", number);
+  return text;
+}
+
+std::string detailsAsText(const Details &details, const Translation *translation) {
+  using enum Details::Alignments;
+  std::string text;
+  if (details.tokenScores)
+    text += "\t" + (translation ? numberList(translation->hypothesis.tokenLogProbabilities, ' ') : "");
+  if (details.alignments == None)
+    return text;
+  text += '\t';
+  if (!translation)
+    return text;
+  std::string blank;
+  for (const auto &[from, to] : translation->links) {
+    text += blank + std::to_string(from) + "-" + std::to_string(to);
+    blank = " ";
+  }
+  for (int64_t target = 0; target < translation->attention.targets; ++target) {
+    text += blank + numberList(rowOf(translation->attention, target), ',');
+    blank = " ";
+  }
+  return text;
+}
+
+} // namespace xfc

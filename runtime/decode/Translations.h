@@ -1,0 +1,56 @@
+// What translations of a line are told as: their text, and what the search's details ask for beside it.
+#pragma once
+
+#include "decode/Alignment.h"
+#include "decode/ModelOptions.h"
+#include "decode/Search.h"
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace xfc {
+
+struct Translation {
+  std::string text; // one line
+  Hypothesis hypothesis;
+  std::vector<std::string> tokens; // pieces, of token scores and soft alignments
+  HardAlignment links;             // of hard alignments
+  CrossAttention attention;        // of soft alignments
+};
+
+// The translations of a line, best first; none of an empty line.
+struct TranslatedLine {
+  Details details;
+  std::vector<std::string> sourceTokens; // pieces as the encoder reads them, of soft alignments
+  std::vector<Translation> found;
+};
+
+// A line as it was given, and as encodeSource() encodes it.
+struct SourceLine {
+  std::string_view text;
+  std::span<const int32_t> ids;
+};
+
+// Throws Error if the model, or lines of this format, cannot have such details.
+void requireDetails(const TranslationModel &model, const Details &details, Format format);
+
+// What a search with these options has found for a line. Links count the line's own tokens, without the frame that
+// encodeSource() adds; the columns of the attention are all tokens. Alignments take a pass of the decoder for each
+// translation.
+TranslatedLine translatedLine(const TranslationModel &model, const SourceLine &source,
+                              std::vector<Hypothesis> hypotheses, const SearchOptions &options, Format format);
+// The text of a translation that is still growing; of one whose unknown tokens are to be replaced, what precedes them.
+std::string textSoFar(const TranslationModel &model, std::span<const int32_t> ids, const SearchOptions &options,
+                      Format format);
+
+// The fields `translation` and `hypotheses`, and between them `source_tokens` if there are any. Bytes that are not
+// valid UTF-8 have to be replaced when it is written.
+nlohmann::ordered_json jsonOf(const TranslatedLine &line);
+// The details as text: each after a tab. Token scores are separated by blanks, and so are links i-j, and the rows of
+// the attention, whose probabilities are separated by commas. Null: of an empty line.
+std::string detailsAsText(const Details &details, const Translation *translation);
+// Numbers separated by `separator`.
+std::string numberList(std::span<const double> numbers, char separator);
+
+} // namespace xfc
