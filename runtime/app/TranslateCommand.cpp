@@ -1,5 +1,6 @@
 // `translate`: turns lines of the source language into lines of the target language.
 #include "app/Commands.h"
+#include "app/JsonLines.h"
 #include "app/ResultWriter.h"
 #include "decode/Defaults.h"
 #include "decode/Flags.h"
@@ -24,7 +25,7 @@ struct TranslateOptions {
   ModelOptions model;
   SearchFlags search;
   std::string input = "-", output = "-", prefix, attentionSvg;
-  bool scores = false, json = false;
+  bool scores = false, json = false, jsonInput = false;
 };
 
 std::string format(double value) {
@@ -57,7 +58,7 @@ public:
       std::vector<std::vector<int32_t>> filled, forced;
       for (size_t line : searched) {
         filled.push_back(sources[line]);
-        if (prefixInput)
+        if (!prefixes.empty())
           forced.push_back(prefixes[line]);
       }
       const size_t before = done;
@@ -95,12 +96,14 @@ private:
   // Reads the next window; false at the end of the input.
   bool readWindow(LineReader &input, LineReader *prefixInput) {
     first = static_cast<size_t>(input.number());
-    lines.clear(), sources.clear(), prefixes.clear(), searched.clear();
+    lines.clear(), objects.clear(), sources.clear(), prefixes.clear(), searched.clear();
     constexpr int patience = 50; // milliseconds to wait for more of a stream
     size_t bytes = 0;
     for (std::string line; lines.size() < windowLines && bytes < windowBytes &&
                            (lines.empty() || input.ready(patience)) && input.next(line);) {
       bytes += line.size();
+      if (options.jsonInput)
+        line = readObject(input, line);
       sources.push_back(encodeSource(model, line, options.model.format, input.where()));
       if (!sources.back().empty())
         searched.push_back(lines.size());
@@ -111,6 +114,14 @@ private:
     if (std::string line; prefixInput && lines.empty() && prefixInput->next(line))
       wrongPrefixes(input, *prefixInput);
     return !lines.empty();
+  }
+
+  // Returns the source of a line of JSON.
+  std::string readObject(const LineReader &input, const std::string &line) {
+    objects.push_back(readJsonLine(line, input.where()));
+    prefixes.push_back(encodePrefix(model, objects.back().prefix, options.search.options, options.model.format,
+                                    input.where() + ": prefix"));
+    return objects.back().source;
   }
 
   void readPrefix(LineReader &input, LineReader &prefixInput) {
@@ -146,8 +157,14 @@ private:
 
   std::string jsonLine(size_t line, const TranslatedLine &translated) {
     using Json = nlohmann::ordered_json;
-    Json object = {{"line", first + line + 1}, {"source", lines[line]}};
+    Json object;
+    if (objects.empty() || !objects[line].hasLine)
+      object["line"] = first + line + 1;
+    if (objects.empty())
+      object["source"] = lines[line];
     object.update(jsonOf(translated));
+    if (!objects.empty())
+      return withFields(objects[line], object) + "\n";
     // Bytes that are not valid UTF-8 become U+FFFD.
     return object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   }
@@ -171,6 +188,7 @@ private:
   // The current window.
   size_t first = 0; // lines before it
   std::vector<std::string> lines;
+  std::vector<JsonLine> objects;                       // of lines of JSON
   std::vector<std::vector<int32_t>> sources, prefixes; // by line
   std::vector<size_t> searched;                        // lines that are not empty
   std::vector<std::vector<Hypothesis>> found;          // for these lines
@@ -190,13 +208,20 @@ void addTranslate(Command app) {
   options->search.addTo(command);
   options->search.addSamplingTo(command);
   options->search.addDetailsTo(command);
-  command.addOption("--prefix", options->prefix, "forced beginnings of the translations, one per line");
+  const CommandOption prefix =
+      command.addOption("--prefix", options->prefix, "forced beginnings of the translations, one per line");
   command.addFlag("--scores", options->scores, "write a tab and the score after each translation");
   command.addOption("--attention-svg", options->attentionSvg,
                     "file for a drawing of the first sentence's cross-attention");
   command.addFlag("--json", options->json, "one JSON object per line: line, source, translation, hypotheses");
+  command
+      .addFlag("--json-input", options->jsonInput,
+               "lines to translate are JSON objects with the field source, and perhaps prefix, or strings: each is "
+               "written as with --json, with all its fields as they were")
+      .excludes(prefix);
   addComputeType(command, options->search.options.computeType);
   command.setWork([options] {
+    options->json |= options->jsonInput;
     if (options->attentionSvg == "-" && options->output == "-")
       throw UsageError("--attention-svg", "a drawing and translations cannot both go to standard output");
     confineOn(options->model.device.device, {options->output, options->attentionSvg});

@@ -676,6 +676,54 @@ TEST_F(DecodeCommands, UnknownTokensAreReplacedBySourceTokens) {
   EXPECT_NE(ids.errors.find("--replace-unknowns excludes --format ids"), std::string::npos) << ids.errors;
 }
 
+TEST_F(DecodeCommands, LinesOfJson) {
+  writeFile("lines", "{\"id\": 12345678901234567890123,  \"source\":\"4 5 3\", \"x\":[1.10,{}] ,\"\u00e9\":null, "
+                     "\"prefix\": \"5 5\"} \r\n"
+                     "{\"source\":\"\",\"line\":\"mine\"}\n"
+                     "\"5 3\"\n"
+                     "{\"prefix\":null,\"source\":\"4 4 4 5 3\"}");
+  const CommandResult result = run({"translate", "--input", "lines", "--json-input"});
+  ASSERT_EQ(result.status, 0) << result.errors;
+  const std::vector<std::string> lines = split(result.output, '\n');
+  ASSERT_EQ(lines.size(), 4u);
+  writeFile("prefixes", "5 5\n\n\n\n");
+  const std::vector<std::string> plain =
+      split(run({"translate", "--input", "source", "--prefix", "prefixes", "--json"}).output, '\n');
+  // What a line without JSON gives behind its source.
+  const auto behind = [&](size_t line) { return plain[line].substr(plain[line].find(",\"translation\"")); };
+  EXPECT_EQ(lines[0], "{\"id\": 12345678901234567890123,  \"source\":\"4 5 3\", \"x\":[1.10,{}] ,\"\u00e9\":null, "
+                      "\"prefix\": \"5 5\",\"line\":1" +
+                          behind(0));
+  EXPECT_EQ(lines[1], "{\"source\":\"\",\"line\":\"mine\"" + behind(1));
+  EXPECT_EQ(lines[2], "{\"source\":\"5 3\",\"line\":3" + behind(2));
+  EXPECT_EQ(lines[3], "{\"prefix\":null,\"source\":\"4 4 4 5 3\",\"line\":4" + behind(3));
+
+  for (const auto &[line, message] : std::vector<std::pair<std::string, std::string>>{
+           {"", "lines:2: the line is blank; expected a JSON object, such as {\"source\": \"...\"}"},
+           {" \t", "lines:2: the line is blank"},
+           {"5", "lines:2: expected a JSON object, such as {\"source\": \"...\"}, or a string, found 5"},
+           {"{}", "lines:2: source: missing; expected the line to translate"},
+           {"{\"source\": 5}", "lines:2: source: expected a string, found 5"},
+           {"{\"source\": \"4\\n5\"}", "lines:2: source: expected one line, found a line break"},
+           {"\"4\\n5\"", "lines:2: the line: expected one line, found a line break"},
+           {"{\"source\": \"4\", \"prefix\": []}", "lines:2: prefix: expected a string, found []"},
+           {"{\"source\": \"4\", \"prefix\": \"3\"}", "lines:2: prefix: a prefix cannot hold token 3"},
+           {"{\"source\": \"x\"}", "lines:2: 'x' is not a token id"},
+           {"{\"source\": \"4\", \"hypotheses\": 1}", "lines:2: hypotheses: this field is written by translate"},
+           {"{\"source\": \"4\", \"source\": \"5\"}", "lines:2: source: given twice in one object"},
+           {"{\"source\": \"4\"", "lines:2: column 15: not JSON: "},
+           {"{\"source\": \"4\"} 5", "lines:2: column 17: not JSON: "}}) {
+    writeFile("lines", "\"4 3\"\n" + line + "\n\"5 3\"\n");
+    const CommandResult refused = run({"translate", "--input", "lines", "--json-input"});
+    EXPECT_EQ(refused.status, 1) << line;
+    EXPECT_NE(refused.errors.find("error: " + message), std::string::npos) << refused.errors;
+    EXPECT_EQ(std::ranges::count(refused.errors, '\n'), 1) << refused.errors;
+  }
+  const CommandResult both = run({"translate", "--input", "lines", "--json-input", "--prefix", "prefixes"});
+  EXPECT_EQ(both.status, 2);
+  EXPECT_NE(both.errors.find("--prefix excludes --json-input"), std::string::npos) << both.errors;
+}
+
 TEST_F(DecodeCommands, JsonPrefixAndOutputFile) {
   writeFile("prefix", "5 5\n\n\n1\n");
   CommandResult result = run({"translate", "--input", "source", "--json", "--prefix", "prefix", "--output", "out"});
