@@ -261,6 +261,33 @@ def check_details():
     print("details are told where there is a place for them")
 
 
+def check_page(server):
+    """The page shows translations, and with a check in its box how tokens attend to each other. Node.js runs its script."""
+    if not shutil.which("node"):
+        print("the page is not run: there is no Node.js", file=sys.stderr)
+        return
+    text, count = f"{lines[0]}\n\n{lines[3]}", 7
+    script = pathlib.Path(__file__).with_name("page.js")
+    said = subprocess.run(["node", script, f"http://127.0.0.1:{server.port}/", text, str(count - 1)], capture_output=True, text=True)
+    assert said.returncode == 0, said.stderr
+    shown = json.loads(said.stdout)
+    found = translate([lines[0], lines[3]], "--alignments=soft", "--n-best", count, "--beam", count)
+    assert shown["output"] == "\n\n".join(one["translation"] for one in found), shown
+    assert len(shown["maps"]) == 2
+    for one, choices in zip(found, shown["maps"], strict=True):
+        for hypothesis, (label, table) in zip(one["hypotheses"], choices, strict=True):
+            assert label.strip() == hypothesis["text"].strip(), (label, hypothesis)
+            rows = [["", *one["source_tokens"]]]
+            for token, weights in zip([*hypothesis["tokens"], "(end)"], hypothesis["attention"], strict=True):
+                rows.append([token, *(f"{token} \u2190 {column}: {weight:.3f}" for column, weight in zip(one["source_tokens"], weights, strict=True))])
+            assert len(table) == len(rows)
+            for row, wanted in zip(table, rows):
+                assert [cell.rsplit(":", 1)[0] for cell in row] == [cell.rsplit(":", 1)[0] for cell in wanted], (row, wanted)
+                for cell, other in zip(row[1:], wanted[1:]):  # Python and JavaScript round halves differently
+                    assert wanted is rows[0] or abs(float(cell.rsplit(": ", 1)[1]) - float(other.rsplit(": ", 1)[1])) < 0.0011, (cell, other)
+    print("the page draws what tokens attend to")
+
+
 def check_limits():
     (folder / "keys").write_text("secret\n\nother\n")
     server = Server("--model", folder / "run", "--queue", 6, "--api-keys", folder / "keys", "--timeout", 2, "--idle", 1, "--max-request", 3000,
@@ -445,7 +472,7 @@ def check_several():
 
 
 server = Server("--model", f"en-fr={folder / 'run'}", "--max-request", 1000000, "--queue", 1500)
-for check in (check_answers, check_libretranslate, check_refusals, check_leaving, check_end):
+for check in (check_answers, check_libretranslate, check_page, check_refusals, check_leaving, check_end):
     begin = time.monotonic()
     check(server)
     print(f"  {check.__name__}: {time.monotonic() - begin:.1f} s", file=sys.stderr)
