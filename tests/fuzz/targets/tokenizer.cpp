@@ -21,6 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         tokenizer->piece(id);
       }
       tokenizer->decode(ids);
+      tokenizer->decode(ids, tokenizer->unknowns(line));
       std::mt19937 random(1);
       for (const int32_t id : tokenizer->canSample() ? tokenizer->sample(line, {0.3, random}) : ids)
         fuzz::expect(id >= 0 && id < tokenizer->size(), "a sampled id is one of the tokenizer");

@@ -12,6 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                              "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}) {
       const std::vector<int32_t> ids = vocabulary.encode(line, Format::Text, "line");
       vocabulary.decode(ids, Format::Text);
+      vocabulary.decode(ids, Format::Text, vocabulary.pieces(ids, line, Format::Text));
       if (vocabulary.canSample()) {
         std::mt19937 random(1);
         for (const int32_t id : vocabulary.sample(line, {0.3, random}))

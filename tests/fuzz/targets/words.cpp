@@ -1,6 +1,7 @@
 // Fuzzes lists of words: one word per line, or dict.txt with a count after each.
 #include "../Fuzz.h"
 #include "tokenizers/Tokenizer.h"
+#include <algorithm>
 
 using namespace xfc;
 
@@ -17,6 +18,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
       for (const int32_t id : ids)
         fuzz::expect(id >= 0 && id < known, "an id is one of the list");
       tokenizer->decode(ids);
+      const std::vector<std::string> unknowns = tokenizer->unknowns(line);
+      fuzz::expect(std::ranges::count(ids, tokenizer->special().unk) == static_cast<int64_t>(unknowns.size()),
+                   "each unknown token has a text");
+      tokenizer->decode(ids, unknowns);
     }
     for (int32_t id = 0; id < std::min(known, 100); ++id) {
       const std::string word = tokenizer->piece(id);
