@@ -62,7 +62,7 @@ TranslatedLine translatedLine(const TranslationModel &model, const SourceLine &s
   for (Hypothesis &hypothesis : hypotheses) {
     Translation translation;
     const bool replaces = details.replaceUnknowns && hasUnknown(model, hypothesis.ids);
-    if (replaces || details.alignments != None)
+    if (takesAttention(model, hypothesis, details))
       translation.attention = crossAttention(*model.engine, source.ids, hypothesis.ids, hypothesis.byEos);
     if (replaces || details.alignments == Hard)
       translation.links =
@@ -85,6 +85,11 @@ TranslatedLine translatedLine(const TranslationModel &model, const SourceLine &s
     line.found.push_back(std::move(translation));
   }
   return line;
+}
+
+bool takesAttention(const TranslationModel &model, const Hypothesis &hypothesis, const Details &details) {
+  return details.alignments != Details::Alignments::None ||
+         (details.replaceUnknowns && hasUnknown(model, hypothesis.ids));
 }
 
 std::string textSoFar(const TranslationModel &model, std::span<const int32_t> ids, const SearchOptions &options,

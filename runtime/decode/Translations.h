@@ -40,6 +40,8 @@ void requireDetails(const TranslationModel &model, const Details &details, Forma
 // translation.
 TranslatedLine translatedLine(const TranslationModel &model, const SourceLine &source,
                               std::vector<Hypothesis> hypotheses, const SearchOptions &options, Format format);
+// Whether such details take a pass of the decoder for this translation.
+bool takesAttention(const TranslationModel &model, const Hypothesis &hypothesis, const Details &details);
 // The text of a translation that is still growing; of one whose unknown tokens are to be replaced, what precedes them.
 std::string textSoFar(const TranslationModel &model, std::span<const int32_t> ids, const SearchOptions &options,
                       Format format);

@@ -22,6 +22,11 @@ std::string_view certain(std::string_view text) {
   return text;
 }
 
+// What the attention of a request may take, so that nobody can ask for more than memory or keep the others waiting: its
+// memory grows as the square of the tokens, and an answer lists all pairs of them. A pass of the decoder takes some
+// time, whatever it reads.
+constexpr size_t longestAttended = 512, mostPairs = size_t(1) << 20, leastPairs = 1024;
+
 } // namespace
 
 struct Executor::State {
@@ -49,6 +54,7 @@ struct Executor::State {
     std::map<RequestId, size_t> lines;
     std::vector<std::string> shown, warnings;  // shown: by line, of a job that streams
     std::vector<size_t> ids;                   // how many were shown
+    size_t pairs = 0;                          // of tokens, of attention
     std::vector<std::vector<int32_t>> sources; // by line
   };
   TranslationModel model;
@@ -203,6 +209,11 @@ struct Executor::State {
       case DecoderEvent::Kind::Finished:
         owners.erase(owner);
         active.lines.erase(event.id);
+        if (const std::string what = excess(active, line, event.found); !what.empty()) {
+          active.job->tell({.kind = TranslationUpdate::Kind::Refused, .text = what});
+          remove(active.job.get());
+          break;
+        }
         try {
           tellLine(active, line, std::move(event.found));
         } catch (const std::exception &error) { // there is no memory for its attention
@@ -231,6 +242,24 @@ struct Executor::State {
     }
     active.ids[line] = ids.size();
     active.job->tell(std::move(update));
+  }
+
+  // What is wrong with asking for the attention of these translations; empty: nothing.
+  std::string excess(Active &active, size_t line, const std::vector<Hypothesis> &hypotheses) const {
+    const size_t from = active.sources[line].size();
+    for (const Hypothesis &hypothesis : hypotheses) {
+      if (!takesAttention(model, hypothesis, active.options->details))
+        continue;
+      const size_t to = hypothesis.ids.size() + hypothesis.byEos;
+      if (std::max(from, to) > longestAttended)
+        return "line " + std::to_string(line + 1) + ": has " + std::to_string(from) + " tokens, and " +
+               std::to_string(to) + " in its translation; --alignments and --replace-unknowns are for at most " +
+               std::to_string(longestAttended);
+      active.pairs += std::max(from * to, leastPairs);
+    }
+    return active.pairs <= mostPairs ? ""
+                                     : "--alignments and --replace-unknowns are for fewer translations at a time; give "
+                                       "fewer lines, or a smaller --n-best";
   }
 
   void tellLine(Active &active, size_t line, std::vector<Hypothesis> hypotheses) {
