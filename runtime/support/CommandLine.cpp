@@ -76,6 +76,11 @@ static std::string unexpected(const UnexpectedError &wrong, Command verb, const 
       return word + ": unknown option" + didYouMean(word, similar);
     }
   }
+  for (const CommandOption &option : verb.options()) // a value that may be missing is not taken from the next word
+    for (size_t i = 0; !option.takesValue() && i + 1 < words.size(); ++i)
+      if (const std::vector<std::string> choices = option.choices();
+          words[i] == "--" + option.name() && std::ranges::find(choices, words[i + 1]) != choices.end())
+        return words[i] + " " + words[i + 1] + ": the value stands after '='; give " + words[i] + "=" + words[i + 1];
   if (verbs.empty())
     return wrong.what();
   const std::string known = "verbs: " + listed(verbs);

@@ -636,6 +636,11 @@ TEST_F(DecodeCommands, TokenScoresAndAttention) {
   EXPECT_TRUE(split(longest.output, '\n')[0].ends_with(" 2-8")) << longest.output;
   const CommandResult none = run({"translate", "--input", "source", "--alignments", "--alignments=none"});
   EXPECT_EQ(none.output, run({"translate", "--input", "source"}).output);
+  const CommandResult spaced = run({"translate", "--input", "source", "--alignments", "soft"});
+  EXPECT_EQ(spaced.status, 2);
+  EXPECT_NE(spaced.errors.find("error: --alignments soft: the value stands after '='; give --alignments=soft\n"),
+            std::string::npos)
+      << spaced.errors;
 }
 
 TEST_F(DecodeCommands, UnknownTokensAreReplacedBySourceTokens) {
