@@ -122,7 +122,8 @@ XFC_API xfc_status xfc_search_hypothesis(xfc_search *search, size_t line, size_t
 XFC_API xfc_status xfc_search_token_scores(xfc_search *search, size_t line, size_t rank,
                                            const double **log_probabilities, size_t *count);
 /* With the option --alignments=soft: [targets, sources], the probability with which each of the ids, and eos if it
- * follows, attends to each token of the source line as xfc_encode() gives it. Without it, both are set to 0. */
+ * follows, attends to each token of the source line as xfc_encode() gives it. Without it, both are set to 0. What
+ * `translate --alignments` writes is the largest of each row, among those of the line's own tokens. */
 XFC_API xfc_status xfc_search_attention(xfc_search *search, size_t line, size_t rank, const double **probabilities,
                                         size_t *targets, size_t *sources);
 XFC_API void xfc_search_close(xfc_search *search);
