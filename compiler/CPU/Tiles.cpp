@@ -294,10 +294,11 @@ private:
     }
     call(pair.row, 2, b.panels.row(pair.panel), 1, sumsOf(pair), between, others);
   }
-  // The rows of a single pair stay in the first cache, and each panel passes.
+  // The rows of a single pair stay in the first cache, and each panel passes. (A pair that prepares is usually one of
+  // several, and its kernel is long.)
   void multiplyPair(const Pair &pair, bool isFirst, bool prepares) {
-    if (!a.passes)
-      return multiplyPair(pair, isFirst, prepares, false);
+    if (!a.passes || prepares)
+      return multiplyPair(pair, isFirst, prepares, a.passes);
     k.when(
         k.less(1, pairs), [&] { multiplyPair(pair, isFirst, prepares, true); },
         [&] { multiplyPair(pair, isFirst, prepares, false); });

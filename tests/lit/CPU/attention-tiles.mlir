@@ -59,7 +59,7 @@
 // CHECK-COUNT-2: llvm.intr.masked.load
 // CHECK:       cvtne2ps2bf16
 // CHECK:       scf.for {{.*}} step %c32_i64
-// CHECK:       scf.for {{.*}} step %c32_i64
+// CHECK:       scf.for {{.*}} step %c1_i64
 // CHECK:       func.call @product_tiles_32x32(
 // CHECK:       scf.if
 // CHECK:       func.call @product_tiles_16x32(

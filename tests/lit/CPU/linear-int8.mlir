@@ -23,7 +23,7 @@
 // Q3-PLAN:     plan.pack_kernel @pack_transposed_int8_64x40 of tensor<64x40xf32> {bytes = 2816 : i64, chunks = 4 : i64, compute = "int8", transposed}
 // D4-PLAN:     plan.kernel @linear_64x40_int8 attributes {packing = [unit, @pack_transposed_int8_64x40, unit], partition = #plan.partition<rows per 84 times 1>, scratch = 32256 : i64}
 // D4-PLAN:     plan.pack_kernel @pack_transposed_int8_64x40 of tensor<64x40xf32> {bytes = 3072 : i64, chunks = 1 : i64, compute = "int8", transposed}
-// TILES-PLAN:  plan.kernel @linear_64x40_int8 attributes {packing = [unit, @pack_transposed_int8_64x40, unit], partition = #plan.partition<rows per 256 times 1>, scratch = 98304 : i64}
+// TILES-PLAN:  plan.kernel @linear_64x40_int8 attributes {packing = [unit, @pack_transposed_int8_64x40, unit], partition = #plan.partition<rows per 256 times 1>, scratch = 45056 : i64}
 // TILES-PLAN:  plan.pack_kernel @pack_transposed_int8_64x40 of tensor<64x40xf32> {bytes = 4608 : i64, chunks = 2 : i64, compute = "int8", transposed}
 // CHECK-LABEL: func.func @linear_64x40_int8(
 // TILES:       llvm.x86.ldtilecfg
@@ -52,7 +52,7 @@
 // D3:          func.call @product_dots_1x64_rows(
 // D4:          func.call @product_dots_6x64_rows_fetching_4_fetching_rows_2({{.*}}, %c10_i64, {{.*}}, %false,
 // D4:          func.call @product_dots_1x64_rows(
-// TILES:       func.call @product_dottiles_32x32_fetching_4_fetching_rows_2x4({{.*}}, %c16_i64, {{.*}}, %false,
+// TILES:       func.call @product_dottiles_32x32_fetching_4_fetching_rows_2x4_touching_2x2_passing({{.*}}, %c16_i64, {{.*}}, %false,
 // TILES:       func.call @product_dottiles_16x64({{.*}}, %c16_i64, {{.*}}, %false)
 // A sum of integers is corrected, for quads by the row's negative magnitudes and otherwise by the column's
 // contribution, becomes a float, and is multiplied by both scales. There is no division.
@@ -96,7 +96,7 @@
 // DOTS:        scf.yield
 
 // Tiles: the same products in whole tiles.
-// TILES-LABEL: func.func @product_dottiles_32x32_fetching_4(
+// TILES-LABEL: func.func @product_dottiles_32x32_fetching_4_touching_2x2_passing(
 // TILES:       scf.for {{.*}} step %c16_i64
 // TILES-COUNT-4: llvm.x86.tdpbusd
 // TILES-NOT:   {{tdpbusd|tdpbf16ps}}

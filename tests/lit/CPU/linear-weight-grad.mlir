@@ -102,8 +102,8 @@ func.func @ragged(%dy: !xfc.rows<source, 33xf32>, %x: !xfc.rows<source, 21xf32>)
 // TILES:       scf.for {{.*}} step %c256_i64
 // TILES:       func.call @transpose_pairs_and_sum(
 // TILES:       scf.for {{.*}} = %c0_i64 to %c2_i64 step %c1_i64
-// TILES:       func.call @product_tiles_32x32_fetching_rows_2x4_fetching_rows_2x4_packing_8({{.*}}, %c64_i64, %[[ADDS:[0-9]+]],
-// TILES:       func.call @product_tiles_32x32_fetching_rows_2x4_fetching_rows_2x4({{.*}}, %[[ADDS]],
+// TILES:       func.call @product_tiles_32x32_fetching_rows_2x4_fetching_rows_2x4_passing_packing_8({{.*}}, %c80_i64, %[[ADDS:[0-9]+]],
+// TILES:       func.call @product_tiles_32x32_fetching_rows_2x4_fetching_rows_2x4{{(_passing)?}}({{.*}}, %[[ADDS]],
 // TILES:       func.call @product_tiles_16x32({{.*}}, %[[ADDS]])
 // TILES:       llvm.x86.tilerelease
 // The sums of the bias continue in the order of the rows: 32 additions of 16 columns, before the rounding.
@@ -113,7 +113,7 @@ func.func @ragged(%dy: !xfc.rows<source, 33xf32>, %x: !xfc.rows<source, 21xf32>)
 // TILES-COUNT-32: arith.addf {{.*}} : vector<16xf32>
 // TILES:       llvm.store {{.*}} : vector<16xf32>
 // TILES:       cvtne2ps2bf16
-// TILES-LABEL: func.func @product_tiles_32x32_fetching_rows_2x4_fetching_rows_2x4_packing_8(
+// TILES-LABEL: func.func @product_tiles_32x32_fetching_rows_2x4_fetching_rows_2x4_passing_packing_8(
 // TILES:       scf.for {{.*}} step %c16_i64
 // TILES:       llvm.x86.tdpbf16ps
 // TILES-COUNT-4: llvm.intr.prefetch

@@ -88,7 +88,7 @@ for name, (kind, rows, columns) in tiled.items():
     for loop in loops:
         steps = []
         for text in loop:
-            if match := re.match(r"tileloadd\s.*%tmm(\d)$", text):
+            if match := re.match(r"tileloadd(?:t1)?\s.*%tmm(\d)$", text):
                 steps.append(f"load {match[1]}")
             elif match := re.match(PRODUCTS[kind] + r"\s.*%tmm(\d)$", text):
                 steps.append(f"multiply {match[1]}")
