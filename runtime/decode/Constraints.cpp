@@ -1,0 +1,213 @@
+// What a translation must contain: the constraints of a sentence, and how far the tokens of a hypothesis meet them.
+#include "decode/Constraints.h"
+#include <algorithm>
+#include <limits>
+
+namespace xfc {
+
+namespace {
+
+// Whether the settings forbid the last token of these to follow the others, wherever they stand.
+bool forbidsLast(const Generation &generation, std::span<const int32_t> tokens) {
+  if (std::ranges::find(generation.suppress, tokens.back()) != generation.suppress.end())
+    return true;
+  for (const std::vector<int32_t> &sequence : generation.badSequences)
+    if (sequence.size() <= tokens.size() && std::ranges::equal(sequence, tokens.last(sequence.size())))
+      return true;
+  const auto size = static_cast<size_t>(generation.noRepeatNgram);
+  if (size == 0 || tokens.size() < size)
+    return false;
+  for (size_t begin = 0; begin + size < tokens.size(); ++begin)
+    if (std::ranges::equal(tokens.subspan(begin, size), tokens.last(size)))
+      return true;
+  return false;
+}
+
+} // namespace
+
+Constraints::Constraints(std::span<const Constraint> constraints, const Generation &generation) : nodes(1) {
+  std::map<Constraint, int32_t> known;
+  for (size_t number = 0; number < constraints.size(); ++number) {
+    Constraint phrases = constraints[number];
+    std::ranges::sort(phrases);
+    const auto [at, isNew] = known.try_emplace(std::move(phrases), static_cast<int32_t>(times.size()));
+    const auto &[sorted, constraint] = *at;
+    if (!isNew) {
+      ++times[static_cast<size_t>(constraint)];
+      continue;
+    }
+    numbers.push_back(number);
+    times.push_back(1);
+    shortest.push_back(never);
+    for (const std::vector<int32_t> &phrase : sorted)
+      addPhrase(phrase, constraint, generation);
+  }
+}
+
+void Constraints::addPhrase(const std::vector<int32_t> &phrase, int32_t constraint, const Generation &generation) {
+  std::vector<int32_t> path = {0};
+  size_t allowedFrom = 0; // no token from here on is forbidden
+  for (size_t i = 0; i < phrase.size(); ++i) {
+    const auto [at, isNew] = children.try_emplace({path.back(), phrase[i]}, static_cast<int32_t>(nodes.size()));
+    if (isNew)
+      nodes.emplace_back();
+    path.push_back(at->second);
+    if (forbidsLast(generation, std::span(phrase).first(i + 1)))
+      allowedFrom = i + 1;
+  }
+  for (size_t i = 0; i < phrase.size(); ++i) {
+    const int64_t distance = i < allowedFrom ? never : static_cast<int64_t>(phrase.size() - i);
+    std::vector<Goal> &below = nodes[static_cast<size_t>(path[i])].below;
+    const auto goal = std::ranges::find(below, constraint, &Goal::constraint);
+    if (goal == below.end())
+      below.push_back({constraint, distance});
+    else
+      goal->distance = std::min(goal->distance, distance);
+  }
+  int64_t &least = shortest[static_cast<size_t>(constraint)];
+  least = std::min(least, allowedFrom > 0 ? never : static_cast<int64_t>(phrase.size()));
+  std::vector<int32_t> &ends = nodes[static_cast<size_t>(path.back())].ends;
+  if (std::ranges::find(ends, constraint) == ends.end())
+    ends.push_back(constraint);
+}
+
+Constraints::State Constraints::start() const { return {{0, times}}; }
+
+int32_t Constraints::child(int32_t place, int32_t token) const {
+  const auto found = children.find({place, token});
+  return found == children.end() ? 0 : found->second;
+}
+
+bool Constraints::goesOn(int32_t place, const std::vector<int32_t> &left) const {
+  return std::ranges::any_of(nodes[static_cast<size_t>(place)].below,
+                             [&](const Goal &goal) { return left[static_cast<size_t>(goal.constraint)] > 0; });
+}
+
+bool Constraints::isAsFar(const Way &way, const Way &other) const {
+  const auto noneMoreOf = [&](size_t met) { // once `other` has met this constraint
+    for (size_t i = 0; i < way.left.size(); ++i)
+      if (way.left[i] > other.left[i] - (i == met))
+        return false;
+    return true;
+  };
+  if (way.place == other.place)
+    return noneMoreOf(way.left.size());
+  return way.place == 0 && std::ranges::all_of(nodes[static_cast<size_t>(other.place)].below, [&](const Goal &goal) {
+           const auto i = static_cast<size_t>(goal.constraint);
+           return other.left[i] == 0 || noneMoreOf(i);
+         });
+}
+
+void Constraints::add(State &state, Way way) const {
+  if (std::ranges::any_of(state, [&](const Way &known) { return isAsFar(known, way); }))
+    return;
+  std::erase_if(state, [&](const Way &known) { return isAsFar(way, known); });
+  state.push_back(std::move(way));
+}
+
+Constraints::State Constraints::advance(const State &state, int32_t token) const {
+  State next;
+  for (const Way &way : state) {
+    if (way.place == 0)
+      add(next, way);
+    const int32_t place = child(way.place, token);
+    if (place == 0)
+      continue;
+    for (int32_t constraint : nodes[static_cast<size_t>(place)].ends)
+      if (way.left[static_cast<size_t>(constraint)] > 0) {
+        Way met{0, way.left};
+        --met.left[static_cast<size_t>(constraint)];
+        add(next, std::move(met));
+      }
+    if (goesOn(place, way.left))
+      add(next, {place, way.left});
+  }
+  if (next.size() > mostWays) {
+    std::ranges::stable_sort(next, {}, [&](const Way &way) { return std::pair(way.place != 0, needed(way)); });
+    const auto others = std::ranges::find_if(next, [](const Way &way) { return way.place != 0; });
+    const auto keep = [&](State::iterator begin, State::iterator end) {
+      return next.erase(begin + std::min<std::ptrdiff_t>(end - begin, mostWays), end);
+    };
+    const auto count = others - next.begin();
+    keep(others, next.end());
+    keep(next.begin(), next.begin() + count);
+  }
+  return next;
+}
+
+Constraints::State Constraints::advance(State state, std::span<const int32_t> tokens) const {
+  for (int32_t token : tokens)
+    state = advance(state, token);
+  return state;
+}
+
+int64_t Constraints::needed(const Way &way) const {
+  int64_t all = 0;
+  for (size_t i = 0; i < way.left.size(); ++i)
+    all += way.left[i] * shortest[i];
+  int64_t least = all;
+  if (way.place != 0)
+    for (const auto &[constraint, distance] : nodes[static_cast<size_t>(way.place)].below)
+      if (const auto i = static_cast<size_t>(constraint); way.left[i] > 0)
+        least = std::min(least, all - shortest[i] + distance);
+  return least;
+}
+
+int64_t Constraints::needed(const State &state) const {
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (const Way &way : state)
+    least = std::min(least, needed(way));
+  return least;
+}
+
+void Constraints::wanted(const State &state, std::vector<int32_t> &tokens) const {
+  tokens.clear();
+  for (const Way &way : state)
+    for (auto at = children.lower_bound({way.place, std::numeric_limits<int32_t>::min()});
+         at != children.end() && at->first.first == way.place; ++at) {
+      const bool ends = std::ranges::any_of(nodes[static_cast<size_t>(at->second)].ends, [&](int32_t constraint) {
+        return way.left[static_cast<size_t>(constraint)] > 0;
+      });
+      if (ends || goesOn(at->second, way.left))
+        tokens.push_back(at->first.second);
+    }
+  std::ranges::sort(tokens);
+  tokens.erase(std::ranges::unique(tokens).begin(), tokens.end());
+}
+
+size_t Constraints::impossible(const State &state) const {
+  const Way &way = *std::ranges::find(state, 0, &Way::place);
+  size_t i = 0;
+  while (way.left[i] == 0 || shortest[i] < never)
+    ++i;
+  return numbers[i];
+}
+
+std::vector<ConstraintText> constraintsOfLine(std::string_view line) {
+  std::vector<ConstraintText> constraints;
+  constexpr std::string_view bars = "||";
+  const auto phrasesOf = [&](std::string_view text) {
+    ConstraintText phrases;
+    size_t begin = 0;
+    for (size_t at = 0; (at = text.find(bars, at)) != std::string_view::npos;) {
+      const size_t after = at + bars.size();
+      const bool between = (at == 0 || text[at - 1] == ' ') && (after == text.size() || text[after] == ' ');
+      if (!between) {
+        ++at;
+        continue;
+      }
+      phrases.emplace_back(text.substr(begin, at > begin ? at - 1 - begin : 0));
+      begin = at = std::min(after + 1, text.size());
+    }
+    phrases.emplace_back(text.substr(begin));
+    return phrases;
+  };
+  for (size_t begin = 0; !line.empty() && begin <= line.size();) {
+    const size_t end = std::min(line.find('\t', begin), line.size());
+    constraints.push_back(phrasesOf(line.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return constraints;
+}
+
+} // namespace xfc
