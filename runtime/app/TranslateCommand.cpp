@@ -24,7 +24,7 @@ namespace {
 struct TranslateOptions {
   ModelOptions model;
   SearchFlags search;
-  std::string input = "-", output = "-", prefix, attentionSvg;
+  std::string input = "-", output = "-", prefix, constraints, attentionSvg;
   bool scores = false, json = false, jsonInput = false;
 };
 
@@ -33,6 +33,40 @@ std::string format(double value) {
   std::snprintf(text, sizeof text, "%.9g", value);
   return text;
 }
+
+// A file with a line for each line of the input, such as forced beginnings.
+class LinesBeside {
+public:
+  // `what` they are, in messages, and `expected`: what to give.
+  LinesBeside(const std::string &file, std::string what, std::string expected)
+      : reader(file, longestLine), what(std::move(what)), expected(std::move(expected)) {}
+  // The line for the input's last line.
+  std::string next(LineReader &input) {
+    std::string line;
+    if (!reader.next(line))
+      refuse(input);
+    return line;
+  }
+  // Throws Error if there are more lines than the input has.
+  void end(LineReader &input) {
+    if (std::string line; reader.next(line))
+      refuse(input);
+  }
+  std::string where() const { return reader.where(); }
+
+private:
+  // Reports that the numbers of lines differ, after counting the rest of both.
+  [[noreturn]] void refuse(LineReader &input) {
+    for (LineReader *one : {&input, &reader})
+      for (std::string line; one->isFile() && one->next(line);) {
+      }
+    throw Error(reader.name() + ": " + std::to_string(reader.number()) + " " + what + " for " +
+                std::to_string(input.number()) + (input.isFile() ? "" : " or more") + " lines; give " + expected);
+  }
+
+  LineReader reader;
+  std::string what, expected;
+};
 
 class Translator {
 public:
@@ -48,23 +82,28 @@ public:
     if (!options.attentionSvg.empty() && options.attentionSvg != "-")
       checkWritable(options.attentionSvg);
     LineReader input(options.input, longestLine);
-    std::optional<LineReader> prefixInput;
     if (!options.prefix.empty())
-      prefixInput.emplace(options.prefix, longestLine);
+      prefixInput.emplace(options.prefix, "prefixes", "one prefix per line (an empty line for none)");
+    if (!options.constraints.empty())
+      constraintInput.emplace(options.constraints, "lines of constraints",
+                              "one line of constraints per line (an empty line for none)");
     ProgressBar bar(options.model.quiet);
     size_t done = 0; // sentences
     bool drawn = options.attentionSvg.empty();
-    while (readWindow(input, prefixInput ? &*prefixInput : nullptr)) {
+    while (readWindow(input)) {
       std::vector<std::vector<int32_t>> filled, forced;
+      std::vector<std::vector<Constraint>> wanted;
       for (size_t line : searched) {
         filled.push_back(sources[line]);
         if (!prefixes.empty())
           forced.push_back(prefixes[line]);
+        if (constraintInput)
+          wanted.push_back(constraints[line]);
       }
       const size_t before = done;
       const bool last = input.atLast();
       found = search(
-          *model.engine, filled, options.search.options, forced,
+          *model.engine, filled, options.search.options, forced, wanted,
           [&](size_t) {
             ++done;
             if (last)
@@ -94,9 +133,9 @@ public:
 
 private:
   // Reads the next window; false at the end of the input.
-  bool readWindow(LineReader &input, LineReader *prefixInput) {
+  bool readWindow(LineReader &input) {
     first = static_cast<size_t>(input.number());
-    lines.clear(), objects.clear(), sources.clear(), prefixes.clear(), searched.clear();
+    lines.clear(), objects.clear(), sources.clear(), prefixes.clear(), constraints.clear(), searched.clear();
     constexpr int patience = 50; // milliseconds to wait for more of a stream
     size_t bytes = 0;
     for (std::string line; lines.size() < windowLines && bytes < windowBytes &&
@@ -108,11 +147,19 @@ private:
       if (!sources.back().empty())
         searched.push_back(lines.size());
       lines.push_back(std::move(line));
-      if (prefixInput)
-        readPrefix(input, *prefixInput);
+      if (prefixInput) {
+        const std::string prefix = prefixInput->next(input);
+        prefixes.push_back(
+            encodePrefix(model, prefix, options.search.options, options.model.format, prefixInput->where()));
+      }
+      if (constraintInput) {
+        const std::vector<ConstraintText> texts = constraintsOfLine(constraintInput->next(input));
+        constraints.push_back(encodeConstraints(model, texts, options.model.format, constraintInput->where()));
+      }
     }
-    if (std::string line; prefixInput && lines.empty() && prefixInput->next(line))
-      wrongPrefixes(input, *prefixInput);
+    for (std::optional<LinesBeside> *beside : {&prefixInput, &constraintInput})
+      if (*beside && lines.empty())
+        (*beside)->end(input);
     return !lines.empty();
   }
 
@@ -122,23 +169,6 @@ private:
     prefixes.push_back(encodePrefix(model, objects.back().prefix, options.search.options, options.model.format,
                                     input.where() + ": prefix"));
     return objects.back().source;
-  }
-
-  void readPrefix(LineReader &input, LineReader &prefixInput) {
-    std::string line;
-    if (!prefixInput.next(line))
-      wrongPrefixes(input, prefixInput);
-    prefixes.push_back(encodePrefix(model, line, options.search.options, options.model.format, prefixInput.where()));
-  }
-
-  // Reports that lines and prefixes differ in number, after counting the rest of both.
-  [[noreturn]] void wrongPrefixes(LineReader &input, LineReader &prefixInput) {
-    for (LineReader *reader : {&input, &prefixInput})
-      for (std::string line; reader->isFile() && reader->next(line);) {
-      }
-    throw Error(options.prefix + ": " + std::to_string(prefixInput.number()) + " prefixes for " +
-                std::to_string(input.number()) + (input.isFile() ? "" : " or more") +
-                " lines; give one prefix per line (an empty line for none)");
   }
 
   std::string textLines(size_t line, const TranslatedLine &translated) {
@@ -185,11 +215,13 @@ private:
 
   TranslateOptions &options;
   TranslationModel model;
+  std::optional<LinesBeside> prefixInput, constraintInput;
   // The current window.
   size_t first = 0; // lines before it
   std::vector<std::string> lines;
   std::vector<JsonLine> objects;                       // of lines of JSON
   std::vector<std::vector<int32_t>> sources, prefixes; // by line
+  std::vector<std::vector<Constraint>> constraints;    // by line
   std::vector<size_t> searched;                        // lines that are not empty
   std::vector<std::vector<Hypothesis>> found;          // for these lines
 };
@@ -210,6 +242,11 @@ void addTranslate(Command app) {
   options->search.addDetailsTo(command);
   const CommandOption prefix =
       command.addOption("--prefix", options->prefix, "forced beginnings of the translations, one per line");
+  command.addOption(
+      "--constraints", options->constraints,
+      "what the translations must contain, one line for each: phrases with a tab between two of them, or in "
+      "place of a phrase several, of which one is enough, with || between two of them; an empty line: "
+      "nothing");
   command.addFlag("--scores", options->scores, "write a tab and the score after each translation");
   command.addOption("--attention-svg", options->attentionSvg,
                     "file for a drawing of the first sentence's cross-attention");
@@ -221,6 +258,8 @@ void addTranslate(Command app) {
       .excludes(prefix);
   addComputeType(command, options->search.options.computeType);
   command.setWork([options] {
+    if (options->search.options.sample && !options->constraints.empty())
+      throw Error(samplesOrConstraints);
     options->json |= options->jsonInput;
     if (options->attentionSvg == "-" && options->output == "-")
       throw UsageError("--attention-svg", "a drawing and translations cannot both go to standard output");

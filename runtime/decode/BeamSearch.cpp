@@ -2,6 +2,7 @@
 #include "decode/BeamSearch.h"
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 namespace xfc {
@@ -14,6 +15,14 @@ bool contains(std::span<const int32_t> tokens, int32_t token) {
 
 // log(exp(x) + exp(y)), of which one is finite.
 double logAdd(double x, double y) { return std::max(x, y) + std::log1p(std::exp(-std::abs(x - y))); }
+
+// Whether a continuation is more probable than another; of equal ones, the lower token comes first, then the parent
+// that ranked higher.
+bool ranksHigher(const Continuation &a, const Continuation &b) {
+  if (a.logProbability != b.logProbability)
+    return a.logProbability > b.logProbability;
+  return a.token != b.token ? a.token < b.token : a.parent < b.parent;
+}
 
 // Whether a hypothesis of maxLength tokens ends without eos.
 bool endsAsItIs(const SearchOptions &options) {
@@ -63,6 +72,8 @@ SentenceSearch::SentenceSearch(const SearchSentence &sentence, const SearchVocab
     }
   for (size_t i = 0; i < living; ++i)
     lives[i].sample = static_cast<int>(i);
+  if (sentence.constraints)
+    lives[0].met = sentence.constraints->start();
   chosen.reserve(2 * lives.size());
   if (endsAsItIs(options) && sentence.maxLength == 0)
     finishAll();
@@ -83,7 +94,7 @@ void SentenceSearch::choose(const StepResult &result, int64_t first, SearchScrat
 
 void SentenceSearch::grow(CacheRows &rows) {
   const int64_t before = length();
-  if (chosen.empty() && (finished.empty() || !suppresses()))
+  if (chosen.empty() && (finished.empty() || !restricts()))
     noCandidate(before);
   for (const Continuation &continuation : chosen)
     if (!std::isfinite(continuation.logProbability))
@@ -103,6 +114,8 @@ void SentenceSearch::grow(CacheRows &rows) {
     child.logProbability = continuation.logProbability;
     if (options.details.tokenScores)
       child.tokenLogProbabilities.push_back(continuation.ofToken);
+    if (sentence.constraints)
+      child.met = sentence.constraints->advance(parent.met, continuation.token);
     rows.retain(child.history);
   }
   release(rows);
@@ -187,8 +200,9 @@ SentenceSearch::Forced SentenceSearch::forced(int64_t length) const {
   return {};
 }
 
-bool SentenceSearch::suppresses() const {
-  return !generation.suppress.empty() || !generation.badSequences.empty() || generation.noRepeatNgram > 0;
+bool SentenceSearch::restricts() const {
+  return !generation.suppress.empty() || !generation.badSequences.empty() || generation.noRepeatNgram > 0 ||
+         sentence.constraints;
 }
 
 void SentenceSearch::suppressedAfter(const LiveHypothesis &hypothesis, std::vector<int32_t> &tokens) const {
@@ -225,11 +239,40 @@ LogProbabilityRow SentenceSearch::penalized(LogProbabilityRow row, const LiveHyp
   return {numbers.data(), true};
 }
 
+void SentenceSearch::allowedAfter(const LiveHypothesis &hypothesis, SearchScratch &scratch) const {
+  const Constraints &constraints = *sentence.constraints;
+  const int64_t left = sentence.maxLength - length() - 1; // tokens that may follow the next one
+  constraints.wanted(hypothesis.met, scratch.wanted);
+  scratch.allowed.clear();
+  for (int32_t token : scratch.wanted) {
+    if (contains(scratch.suppressed, token))
+      continue;
+    if (const int64_t needed = constraints.needed(constraints.advance(hypothesis.met, token)); needed <= left)
+      scratch.allowed.emplace_back(token, needed);
+    else
+      scratch.suppressed.push_back(token);
+  }
+  scratch.others = constraints.needed(constraints.advance(hypothesis.met, Constraints::none));
+  if (scratch.others > left)
+    scratch.others.reset();
+}
+
+void SentenceSearch::takeTurns(std::vector<Continuation> &ranked) {
+  std::map<int64_t, size_t> banks; // how many continuations of each have come
+  for (Continuation &continuation : ranked)
+    continuation.round = banks[continuation.needed]++;
+  std::ranges::stable_sort(
+      ranked, {}, [](const Continuation &continuation) { return std::pair(continuation.round, continuation.needed); });
+}
+
 void SentenceSearch::noCandidate(int64_t length) const {
   throw Error("sentence " + std::to_string(sentence.index + 1) + ", position " + std::to_string(length) +
-              (suppresses() ? ": no token is left that has a finite log-probability and is not suppressed; suppress "
-                              "fewer, or give a larger --no-repeat-ngram"
-                            : ": the model gives no finite log-probability; its weights are broken or too large"));
+              (sentence.constraints ? ": no token is left that has a finite log-probability, is not suppressed, and "
+                                      "leaves room for the constraints; suppress fewer, or give a larger "
+                                      "--no-repeat-ngram or --max-length, or fewer constraints"
+               : restricts() ? ": no token is left that has a finite log-probability and is not suppressed; suppress "
+                               "fewer, or give a larger --no-repeat-ngram"
+                             : ": the model gives no finite log-probability; its weights are broken or too large"));
 }
 
 void SentenceSearch::drawContinuations(const StepResult &result, int64_t first, SearchScratch &scratch) {
@@ -263,14 +306,18 @@ void SentenceSearch::drawContinuations(const StepResult &result, int64_t first, 
 void SentenceSearch::rankContinuations(const StepResult &result, int64_t first, SearchScratch &scratch) {
   const int beam = static_cast<int>(generation.beam);
   const Forced must = forced(length());
-  auto &[ranked, best, suppressed, numbers] = scratch;
+  std::vector<Continuation> &ranked = scratch.ranked;
+  std::vector<int32_t> &suppressed = scratch.suppressed;
+  const Constraints *constraints = sentence.constraints;
+  scratch.allowed.clear();
+  scratch.others = 0;
   ranked.clear();
   for (size_t h = 0; h < living; ++h) {
     const int64_t row = first + static_cast<int64_t>(h);
     double total = 0; // the logarithm of the sum of the probabilities of what may come next
-    auto add = [&](int32_t token, double logProbability) {
+    auto add = [&](int32_t token, double logProbability, int64_t needed = 0) {
       const double ofToken = logProbability - total;
-      ranked.push_back({static_cast<int>(h), token, lives[h].logProbability + ofToken, ofToken});
+      ranked.push_back({static_cast<int>(h), token, lives[h].logProbability + ofToken, ofToken, needed});
     };
     const LogProbabilityRow all =
         result.tokens ? LogProbabilityRow() : penalized(result.all.row(row), lives[h], scratch);
@@ -280,12 +327,20 @@ void SentenceSearch::rankContinuations(const StepResult &result, int64_t first, 
       continue;
     }
     suppressedAfter(lives[h], suppressed);
-    const bool mayEnd =
-        eosAllowed(length()) && wantedLogProbability > -HUGE_VAL && !contains(suppressed, vocabulary.eos);
+    const bool mayEnd = eosAllowed(length()) && wantedLogProbability > -HUGE_VAL &&
+                        !contains(suppressed, vocabulary.eos) &&
+                        (!constraints || constraints->needed(lives[h].met) == 0);
     if (!result.tokens)
       suppressed.insert(suppressed.end(), {vocabulary.pad, vocabulary.start, vocabulary.eos});
+    if (constraints)
+      allowedAfter(lives[h], scratch);
     if (generation.renormalize) {
-      if (!result.tokens) { // otherwise nothing is suppressed, and the numbers are relative to this sum
+      if (!scratch.others) {
+        total = -HUGE_VAL;
+        for (const auto &[token, needed] : scratch.allowed)
+          if (all[token] > -HUGE_VAL)
+            total = logAdd(total, all[token]);
+      } else if (!result.tokens) { // otherwise nothing is suppressed, and the numbers are relative to this sum
         std::sort(suppressed.begin(), suppressed.end());
         total = logSumOfOthers(all, vocabulary.size, suppressed);
       }
@@ -304,16 +359,21 @@ void SentenceSearch::rankContinuations(const StepResult &result, int64_t first, 
           --left;
         }
     } else {
-      bestTokens(all, vocabulary.size, suppressed, beam, best);
-      for (const Candidate &candidate : best)
-        add(candidate.token, candidate.logProbability);
+      for (const auto &[token, needed] : scratch.allowed) {
+        if (all[token] > -HUGE_VAL)
+          add(token, all[token], needed);
+        suppressed.push_back(token);
+      }
+      scratch.best.clear();
+      if (scratch.others) // of which no more than a whole beam can be chosen
+        bestTokens(all, vocabulary.size, suppressed, beam, scratch.best);
+      for (const Candidate &candidate : scratch.best)
+        add(candidate.token, candidate.logProbability, *scratch.others);
     }
   }
-  std::sort(ranked.begin(), ranked.end(), [](const Continuation &a, const Continuation &b) {
-    if (a.logProbability != b.logProbability)
-      return a.logProbability > b.logProbability;
-    return a.token != b.token ? a.token < b.token : a.parent < b.parent;
-  });
+  std::ranges::sort(ranked, ranksHigher);
+  if (constraints)
+    takeTurns(ranked);
   int staying = 0;
   for (size_t rank = 0; rank < ranked.size() && staying < beam; ++rank) {
     bool ends = ranked[rank].token == vocabulary.eos;
@@ -322,6 +382,8 @@ void SentenceSearch::rankContinuations(const StepResult &result, int64_t first, 
     staying += !ends;
     chosen.push_back(ranked[rank]);
   }
+  if (constraints)
+    std::ranges::sort(chosen, ranksHigher);
 }
 
 double SentenceSearch::finishedScore(int place) {

@@ -21,13 +21,26 @@
 // of a step's candidates are divided by their sum, so that an only continuation is certain. With a length penalty of
 // the power form, these are the rules of transformers' `generate`.
 //
+// Constraints (decode/Constraints.h). If a sentence has any, every hypothesis that finishes meets them. The tokens of
+// forcedFirst and of the prefix count for them. A hypothesis needs the fewest tokens that must follow so that it meets
+// them. eos is a candidate only if it needs none, and another token only if what is needed after it still fits into
+// maxLength: when there is just enough room left, only tokens that bring a hypothesis nearer to its constraints are.
+// Continuations are ranked in banks (Post and Vilar 2018), one for each number of tokens needed, and the banks take
+// turns: in each round, every bank that has some left puts its best one in the order that the rules above speak of, the
+// one that needs the fewest tokens first. So the places of the beam are shared by hypotheses that have met many and
+// those that have met few of their constraints, and all go to the former if there are more banks than places: greedy
+// search writes what is wanted first. No continuation is left out before it is ranked, however improbable: the search
+// reads all log-probabilities.
+//
 // Sampling. A sentence has `nBest` independent hypotheses, each of which draws its next token until it draws eos.
 //
 // Sums of log-probabilities are kept in double, and no sentence's result depends on another sentence.
 #pragma once
 
 #include "decode/Candidates.h"
+#include "decode/Constraints.h"
 #include "decode/Search.h"
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -64,8 +77,9 @@ struct SearchSentence {
   size_t index = 0; // in the input: keys random numbers, and is named in errors
   int64_t maxLength = 0;
   int64_t minLength = 0;
-  std::span<const int32_t> prefix = {}; // follows forcedFirst. NOLINT(readability-redundant-member-init):
-                                        // GCC warns about initializers that omit it
+  std::span<const int32_t> prefix = {};     // follows forcedFirst. NOLINT(readability-redundant-member-init):
+                                            // GCC warns about initializers that omit it
+  const Constraints *constraints = nullptr; // which need all log-probabilities
 };
 
 // The largest number of live hypotheses of a sentence: `beam`, or `nBest` samples.
@@ -99,6 +113,7 @@ struct LiveHypothesis {
   double logProbability = 0;
   int sample = 0;
   std::vector<double> tokenLogProbabilities; // if details.tokenScores
+  Constraints::State met;                    // how far ids meet the sentence's constraints, if it has some
 };
 
 // A continuation of the live hypothesis `parent`; token -1 if no token could be drawn.
@@ -106,7 +121,9 @@ struct Continuation {
   int parent;
   int32_t token;
   double logProbability;
-  double ofToken; // what the token added to it
+  double ofToken;     // what the token added to it
+  int64_t needed = 0; // tokens that must follow it so that constraints are met
+  size_t round = 0;   // its rank among those that need as many
 };
 
 // Memory of a thread for choosing, reused across sentences and steps.
@@ -115,6 +132,11 @@ struct SearchScratch {
   std::vector<Candidate> best;
   std::vector<int32_t> suppressed;
   std::vector<double> numbers; // log-probabilities
+  // What constraints leave after a hypothesis: the tokens that they want, each with how many are needed after it; and
+  // how many are needed after any other token, if another one may follow.
+  std::vector<int32_t> wanted;
+  std::vector<std::pair<int32_t, int64_t>> allowed;
+  std::optional<int64_t> others;
 };
 
 // Live hypotheses reserve their final sizes at the beginning, so that extending them does not allocate. What the
@@ -155,12 +177,18 @@ private:
   void finishAll();
   void release(CacheRows &rows);
   int64_t length() const { return static_cast<int64_t>(lives.front().ids.size()); }
-  bool suppresses() const;
+  // Whether there may be no candidate left although the model gives finite log-probabilities.
+  bool restricts() const;
   // The tokens that the settings do not allow after this hypothesis; pad and start are never candidates.
   void suppressedAfter(const LiveHypothesis &hypothesis, std::vector<int32_t> &tokens) const;
   // The row with the repetition penalty, in memory of the scratch if there is one.
   LogProbabilityRow penalized(LogProbabilityRow row, const LiveHypothesis &hypothesis, SearchScratch &scratch) const;
   bool eosAllowed(int64_t length) const { return !options.ignoreEos && length >= sentence.minLength; }
+  // Fills what the scratch says about constraints, for tokens that are not suppressed, and suppresses those that are
+  // wanted but leave too little room.
+  void allowedAfter(const LiveHypothesis &hypothesis, SearchScratch &scratch) const;
+  // Ranks the continuations of each bank by themselves, and lets the banks take turns.
+  static void takeTurns(std::vector<Continuation> &ranked);
   [[noreturn]] void noCandidate(int64_t length) const;
   void drawContinuations(const StepResult &result, int64_t first, SearchScratch &scratch);
   void rankContinuations(const StepResult &result, int64_t first, SearchScratch &scratch);

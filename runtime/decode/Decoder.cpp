@@ -6,14 +6,56 @@
 
 namespace xfc {
 
+namespace {
+
+// The state of the constraints after the forced beginning, as far as it is no longer than `most` tokens.
+Constraints::State afterBeginning(const Constraints &constraints, const Generation &generation,
+                                  std::span<const int32_t> prefix, size_t most) {
+  const std::span<const int32_t> first = generation.forcedFirst;
+  Constraints::State state = constraints.advance(constraints.start(), first.first(std::min(first.size(), most)));
+  return constraints.advance(std::move(state),
+                             prefix.first(std::min(prefix.size(), most - std::min(first.size(), most))));
+}
+
+// Throws Error if no translation of the sentence can meet its constraints.
+void checkConstraints(const SearchSentence &sentence, const SearchOptions &options) {
+  const std::string which = "sentence " + std::to_string(sentence.index + 1);
+  if (options.sample)
+    throw Error(samplesOrConstraints);
+  const Constraints &constraints = *sentence.constraints;
+  const auto most = static_cast<size_t>(sentence.maxLength);
+  const Constraints::State state = afterBeginning(constraints, options.generation, sentence.prefix, most);
+  const int64_t needed = constraints.needed(state);
+  const size_t given = std::min(options.generation.forcedFirst.size() + sentence.prefix.size(), most);
+  if (needed >= Constraints::never)
+    throw Error(which + ": constraint " + std::to_string(constraints.impossible(state) + 1) +
+                " cannot be met: --suppress, --bad-sequences or --no-repeat-ngram forbids each of its phrases");
+  if (const auto left = static_cast<int64_t>(most - given); needed > left)
+    throw Error(which + ": the constraints need " + std::to_string(needed) + " tokens" +
+                (given > 0 ? " after the " + std::to_string(given) + " of the forced beginning" : "") +
+                ", but there is room for " + std::to_string(left) +
+                "; give a larger --max-length (up to the model's), or fewer or shorter phrases");
+}
+
+} // namespace
+
+std::unique_ptr<const Constraints> constraintsFor(const SearchOptions &options,
+                                                  std::span<const Constraint> constraints) {
+  return constraints.empty() ? nullptr : std::make_unique<const Constraints>(constraints, options.generation);
+}
+
 SearchSentence sentenceFor(const SearchOptions &options, size_t number, int64_t sourceLength,
-                           std::span<const int32_t> prefix, int64_t longestTarget) {
+                           std::span<const int32_t> prefix, int64_t longestTarget, const Constraints *constraints) {
   const Generation &generation = options.generation;
-  SearchSentence sentence{number, generation.maxLength, generation.minLength, prefix};
+  SearchSentence sentence{number, generation.maxLength, generation.minLength, prefix, constraints};
   const auto times = [&](double ratio) {
     return static_cast<int64_t>(std::min(std::ceil(ratio * static_cast<double>(sourceLength)), 1.0 * mostTokens));
   };
-  const auto given = static_cast<int64_t>(generation.forcedFirst.size() + prefix.size());
+  auto given = static_cast<int64_t>(generation.forcedFirst.size() + prefix.size());
+  if (constraints)
+    if (const int64_t needed = constraints->needed(afterBeginning(*constraints, generation, prefix, mostTokens));
+        needed < Constraints::never)
+      given += needed;
   sentence.minLength = std::max(sentence.minLength, times(generation.minLengthRatio));
   const int64_t usual = generation.maxLengthRatio > 0 ? times(generation.maxLengthRatio) : 2 * sourceLength + 10;
   if (sentence.maxLength == 0)
@@ -74,10 +116,10 @@ Decoder::Decoder(std::unique_ptr<SearchedModel> given, const Counts &capacity, T
 
 Decoder::~Decoder() = default;
 
-void Decoder::prepare(const SearchOptions &options) { groupOf(options); }
+void Decoder::prepare(const SearchOptions &options) { groupOf(options, /*constrained=*/false); }
 
-size_t Decoder::groupOf(const SearchOptions &options) {
-  const size_t group = model->groupOf(options);
+size_t Decoder::groupOf(const SearchOptions &options, bool constrained) {
+  const size_t group = model->groupOf(options, constrained);
   if (group >= groups.size())
     groups.resize(group + 1);
   return group;
@@ -85,15 +127,20 @@ size_t Decoder::groupOf(const SearchOptions &options) {
 
 RequestId Decoder::submit(DecoderRequest request) {
   auto sentence = std::make_unique<Sentence>();
-  if (request.options != lastOptions) {
-    lastGroup = groupOf(*request.options);
+  sentence->constraints = constraintsFor(*request.options, request.constraints);
+  if (const bool constrained = sentence->constraints != nullptr;
+      request.options != lastOptions || constrained != lastConstrained) {
+    lastGroup = groupOf(*request.options, constrained);
     lastOptions = request.options;
+    lastConstrained = constrained;
   }
   sentence->group = lastGroup;
   sentence->request = std::move(request);
-  const auto &[source, prefix, options, number, watched] = sentence->request;
+  const auto &[source, prefix, constraints, options, number, watched] = sentence->request;
   const auto length = static_cast<int64_t>(source.size());
-  sentence->limits = sentenceFor(*options, number, length, prefix, model->longestTarget());
+  sentence->limits = sentenceFor(*options, number, length, prefix, model->longestTarget(), sentence->constraints.get());
+  if (sentence->constraints)
+    checkConstraints(sentence->limits, *options);
   sentence->room = roomFor(sentence->limits, *options, length, model->readsHistory());
   if (!within(sentence->room, capacity) || sentence->room.longest > capacity.longest)
     throw Error("sentence " + std::to_string(number + 1) + " takes more than all of the room that is reserved (" +

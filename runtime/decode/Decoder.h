@@ -48,8 +48,9 @@ public:
   // While more sentences wait than find room, fewer source rows than these do not join: reading the encoder's weights
   // would take longer than they are worth.
   virtual int64_t fewestRows() const { return 1; }
-  // The group to which requests with these options belong, from 0. Throws Error if the model cannot be searched so.
-  virtual size_t groupOf(const SearchOptions &options) = 0;
+  // The group to which requests with these options belong, from 0. If they are `constrained`, its steps give all
+  // log-probabilities. Throws Error if the model cannot be searched so.
+  virtual size_t groupOf(const SearchOptions &options, bool constrained) = 0;
   virtual void join(size_t group, std::span<const JoiningSentence> sentences) = 0;
   // A step of all running sentences of a group.
   virtual StepResult step(size_t group, const StepRequest &request) = 0;
@@ -57,9 +58,14 @@ public:
   virtual void leave(size_t place) = 0;
 };
 
-// The lengths of a sentence's translations under these options.
+// The lengths of a sentence's translations under these options. What is not limited by maxLength has room for the
+// prefix and the constraints, of which there may be none (null).
 SearchSentence sentenceFor(const SearchOptions &options, size_t number, int64_t sourceLength,
-                           std::span<const int32_t> prefix, int64_t longestTarget);
+                           std::span<const int32_t> prefix, int64_t longestTarget,
+                           const Constraints *constraints = nullptr);
+// The constraints of a sentence under these options; null: there are none.
+std::unique_ptr<const Constraints> constraintsFor(const SearchOptions &options,
+                                                  std::span<const Constraint> constraints);
 // The room that it takes: the rows and pairs of its source, and of all its hypotheses at their longest.
 Counts roomFor(const SearchSentence &sentence, const SearchOptions &options, int64_t sourceLength, bool readsHistory);
 // Adds counts to a sum.
@@ -68,6 +74,7 @@ void add(Counts &sum, const Counts &counts, int64_t times = 1);
 struct DecoderRequest {
   std::vector<int32_t> source; // includes eos if the model wants one; not empty
   std::vector<int32_t> prefix; // the forced beginning
+  std::vector<Constraint> constraints = {};
   std::shared_ptr<const SearchOptions> options;
   size_t number = 0;    // keys random numbers, and is named in errors, from 1
   bool watched = false; // whether there is an event for each token
@@ -97,8 +104,9 @@ public:
 
   // Reserves what requests with these options need. Optional: submit() does it. Throws Error as submit() does.
   void prepare(const SearchOptions &options);
-  // Ids are consecutive. Throws Error if the options are wrong, the model cannot be searched so, or the sentence alone
-  // takes more than the capacity; the decoder goes on then as if it had not been asked.
+  // Ids are consecutive. Throws Error if the options are wrong, the model cannot be searched so, no translation can
+  // meet the constraints, or the sentence alone takes more than the capacity; the decoder goes on then as if it had not
+  // been asked.
   RequestId submit(DecoderRequest request);
   // Frees the place of a request, of which there are no more events. Does nothing if it has ended.
   void cancel(RequestId id);
@@ -125,6 +133,7 @@ private:
   struct Sentence {
     RequestId id;
     DecoderRequest request;
+    std::unique_ptr<const Constraints> constraints;
     SearchSentence limits;
     Counts room;
     size_t group, place = 0;
@@ -132,7 +141,7 @@ private:
   };
   struct Choice;
 
-  size_t groupOf(const SearchOptions &options);
+  size_t groupOf(const SearchOptions &options, bool constrained);
   size_t takePlace();
   void join();
   void step(size_t group);
@@ -155,6 +164,7 @@ private:
   std::vector<DecoderEvent> events;
   // The options that came last, which usually are also those of the next request.
   std::shared_ptr<const SearchOptions> lastOptions;
+  bool lastConstrained = false;
   size_t lastGroup = 0;
   // The request of a step, kept so that steps do not allocate.
   std::vector<int32_t> ids, wanted, placeOf, positions, taken;

@@ -6,6 +6,7 @@
 #include "engine/Identity.h"
 #include "support/CommandLine.h"
 #include "support/Files.h"
+#include "support/Quoted.h"
 #include "support/Terminal.h"
 #include "text/VocabularyIdentity.h"
 #include <algorithm>
@@ -245,6 +246,37 @@ std::vector<int32_t> encodePrefix(const TranslationModel &model, const std::stri
     if (id == module.pad || id == module.start || id == module.eos)
       throw Error(where + ": a prefix cannot hold token " + std::to_string(id) + " (pad, start or eos)");
   return prefix;
+}
+
+std::vector<Constraint> encodeConstraints(const TranslationModel &model, const std::vector<ConstraintText> &texts,
+                                          Format format, const std::string &where) {
+  const Module &module = model.engine->module();
+  const int32_t unknown = format == Format::Ids ? -1 : model.target->special().unk;
+  std::vector<Constraint> constraints;
+  size_t tokens = 0;
+  for (const ConstraintText &phrases : texts) {
+    Constraint &constraint = constraints.emplace_back();
+    const std::string which = where + ": constraint " + std::to_string(constraints.size());
+    if (phrases.empty())
+      throw Error(which + " has no phrase; expected one, or several of which one is enough");
+    for (const std::string &phrase : phrases) {
+      const std::vector<int32_t> &ids = constraint.emplace_back(model.target->encode(phrase, format, which));
+      if (ids.empty())
+        throw Error(which + (phrases.size() > 1 ? ": one of its phrases is empty" : " is empty") +
+                    "; expected at least one token");
+      for (int32_t id : ids)
+        if (id == module.pad || id == module.start || id == module.eos)
+          throw Error(which + ": a phrase cannot hold token " + std::to_string(id) + " (pad, start or eos)");
+        else if (unknown >= 0 && id == unknown)
+          throw Error(which + ": " + inQuotes(phrase, 40) +
+                      " has a part that the vocabulary does not know; expected text for which it has pieces");
+      tokens += ids.size();
+    }
+    if (tokens > mostConstraintTokens)
+      throw Error(where + ": the constraints have more than " + std::to_string(mostConstraintTokens) +
+                  " tokens, which is the limit for a sentence; give fewer or shorter phrases");
+  }
+  return constraints;
 }
 
 SearchOptions searchOptionsOf(const std::vector<std::string> &words, const SearchOptions &defaults,

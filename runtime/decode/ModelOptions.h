@@ -74,6 +74,11 @@ std::vector<int32_t> encodeTarget(const TranslationModel &model, const std::stri
 // contains pad, start or eos.
 std::vector<int32_t> encodePrefix(const TranslationModel &model, const std::string &line, const SearchOptions &options,
                                   Format format, const std::string &where);
+// The constraints of a translation, from the text of their phrases. Each phrase has the tokens of a target line by
+// itself, without what a vocabulary puts before lines. Throws Error if a phrase is empty, has pad, start or eos, or as
+// text or pieces what the vocabulary does not know.
+std::vector<Constraint> encodeConstraints(const TranslationModel &model, const std::vector<ConstraintText> &texts,
+                                          Format format, const std::string &where);
 // The options of a search that words such as --beam 4 give, for those who are no command line; others are the defaults.
 // Throws an Error that names the wrong one.
 SearchOptions searchOptionsOf(const std::vector<std::string> &words, const SearchOptions &defaults,

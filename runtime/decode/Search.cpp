@@ -47,13 +47,17 @@ std::vector<size_t> joiningOrder(const std::vector<std::vector<int32_t>> &source
 // whenever they end.
 Counts capacityFor(const Module &module, const std::vector<std::vector<int32_t>> &sources,
                    const std::vector<size_t> &order, const SearchOptions &options,
-                   const std::vector<std::vector<int32_t>> &prefixes) {
+                   const std::vector<std::vector<int32_t>> &prefixes,
+                   const std::vector<std::vector<Constraint>> &constraints) {
   Counts capacity, batch;
   for (size_t index : order) {
     const auto length = static_cast<int64_t>(sources[index].size());
     const std::span<const int32_t> prefix = prefixes.empty() ? std::span<const int32_t>() : prefixes[index];
-    const Counts room = roomFor(sentenceFor(options, index, length, prefix, module.maxTargetLength), options, length,
-                                module.readsHistory());
+    const std::unique_ptr<const Constraints> itsConstraints =
+        constraints.empty() ? nullptr : constraintsFor(options, constraints[index]);
+    const Counts room =
+        roomFor(sentenceFor(options, index, length, prefix, module.maxTargetLength, itsConstraints.get()), options,
+                length, module.readsHistory());
     Counts more = batch;
     add(more, room);
     const bool full = std::max(more.rows[XFC_SOURCE], more.rows[XFC_TARGET]) > options.batchTokens ||
@@ -81,11 +85,11 @@ public:
 
   int64_t fewestRows() const override { return 128; }
 
-  size_t groupOf(const SearchOptions &options) override {
+  size_t groupOf(const SearchOptions &options, bool constrained) override {
     const Module &module = engine.module();
     check(options, module);
-    const Program *program = module.stepProgram(searchCandidates(options, vocabulary()), options.computeType,
-                                                options.generation.renormalize);
+    const Program *program = module.stepProgram(constrained ? 0 : searchCandidates(options, vocabulary()),
+                                                options.computeType, options.generation.renormalize);
     if (!program || !engine.has(programs::encode))
       throw Error("model '" + module.model +
                   "' cannot be decoded step by step: that needs token inputs, a decoder whose self-attentions are all "
@@ -236,17 +240,21 @@ struct SentenceSet {
   std::vector<RequestId> requests;                             // of each sentence
 
   SentenceSet(Engine &engine, const std::vector<std::vector<int32_t>> &sources, const SearchOptions &options,
-              const std::vector<std::vector<int32_t>> &prefixes, size_t first, bool ownRows)
+              const std::vector<std::vector<int32_t>> &prefixes,
+              const std::vector<std::vector<Constraint>> &constraints, size_t first, bool ownRows)
       : order(joiningOrder(sources)), results(sources.size()), requests(sources.size()) {
     check(options, engine.module());
-    decoder = makeDecoder(engine, capacityFor(engine.module(), sources, order, options, prefixes), ownRows);
+    decoder =
+        makeDecoder(engine, capacityFor(engine.module(), sources, order, options, prefixes, constraints), ownRows);
     decoder->prepare(options);
     const auto shared = std::make_shared<const SearchOptions>(options);
     for (size_t sentence : order)
-      requests[sentence] = decoder->submit({.source = sources[sentence],
-                                            .prefix = prefixes.empty() ? std::vector<int32_t>() : prefixes[sentence],
-                                            .options = shared,
-                                            .number = first + sentence});
+      requests[sentence] =
+          decoder->submit({.source = sources[sentence],
+                           .prefix = prefixes.empty() ? std::vector<int32_t>() : prefixes[sentence],
+                           .constraints = constraints.empty() ? std::vector<Constraint>() : constraints[sentence],
+                           .options = shared,
+                           .number = first + sentence});
   }
 
   bool advance(const std::function<void(size_t)> &done = {}) {
@@ -271,7 +279,7 @@ std::unique_ptr<Decoder> makeDecoder(Engine &engine, const Counts &capacity, boo
 Counts searchCounts(const Module &module, const std::vector<std::vector<int32_t>> &sources,
                     const SearchOptions &options) {
   check(options, module);
-  return capacityFor(module, sources, joiningOrder(sources), options, {});
+  return capacityFor(module, sources, joiningOrder(sources), options, {}, {});
 }
 
 Counts decoderCounts(const Module &module, const SearchOptions &options) {
@@ -304,8 +312,8 @@ struct SteppedSearch::State : SentenceSet {
 
 SteppedSearch::SteppedSearch(Engine &engine, const std::vector<std::vector<int32_t>> &sources,
                              const SearchOptions &options, const std::vector<std::vector<int32_t>> &prefixes,
-                             size_t first)
-    : state(std::make_unique<State>(engine, sources, options, prefixes, first, /*ownRows=*/true)) {}
+                             const std::vector<std::vector<Constraint>> &constraints, size_t first)
+    : state(std::make_unique<State>(engine, sources, options, prefixes, constraints, first, /*ownRows=*/true)) {}
 SteppedSearch::~SteppedSearch() = default;
 bool SteppedSearch::advance() { return state->advance(); }
 bool SteppedSearch::ended(size_t sentence) const { return state->results[sentence].has_value(); }
@@ -317,8 +325,9 @@ std::vector<Hypothesis> SteppedSearch::hypotheses(size_t sentence) const {
 std::vector<std::vector<Hypothesis>> search(Engine &engine, const std::vector<std::vector<int32_t>> &sources,
                                             const SearchOptions &options,
                                             const std::vector<std::vector<int32_t>> &prefixes,
+                                            const std::vector<std::vector<Constraint>> &constraints,
                                             const std::function<void(size_t)> &done, size_t first) {
-  SentenceSet set(engine, sources, options, prefixes, first, /*ownRows=*/false);
+  SentenceSet set(engine, sources, options, prefixes, constraints, first, /*ownRows=*/false);
   while (set.advance(done)) {
   }
   std::vector<std::vector<Hypothesis>> found(sources.size());

@@ -2,6 +2,7 @@
 // decode_candidates, decode_renormalized and decode_step.
 #pragma once
 
+#include "decode/Constraints.h"
 #include "engine/Batch.h"
 #include "engine/Engine.h"
 #include "plan/Generation.h"
@@ -32,6 +33,11 @@ struct SearchOptions {
   Details details;
 };
 
+// Of a search that is to do both.
+inline constexpr const char *samplesOrConstraints = "--sample does not go with --constraints: tokens that are drawn at "
+                                                    "random cannot be made to meet them; leave out one "
+                                                    "of the two";
+
 struct Hypothesis {
   std::vector<int32_t> ids; // without start and eos
   double score = 0;         // with the length penalty
@@ -42,13 +48,15 @@ struct Hypothesis {
 };
 
 // Sources include eos if the model wants one, and are not empty. `prefixes` is empty, or gives each sentence's forced
-// beginning. Results are in the order of the input, each best first. A sentence's result does not depend on the others,
-// except that its number keys its random numbers; `first` is the number of the first sentence, if others came before
-// these. Sentences that finish are replaced by waiting ones. `done` is called as sentences finish, for progress.
-// BeamSearch.h states the rules of the search.
+// beginning; `constraints` is empty, or gives what each sentence's translations must contain. Results are in the order
+// of the input, each best first. A sentence's result does not depend on the others, except that its number keys its
+// random numbers; `first` is the number of the first sentence, if others came before these. Sentences that finish are
+// replaced by waiting ones. `done` is called as sentences finish, for progress. BeamSearch.h states the rules of the
+// search.
 std::vector<std::vector<Hypothesis>> search(Engine &engine, const std::vector<std::vector<int32_t>> &sources,
                                             const SearchOptions &options,
                                             const std::vector<std::vector<int32_t>> &prefixes = {},
+                                            const std::vector<std::vector<Constraint>> &constraints = {},
                                             const std::function<void(size_t)> &done = {}, size_t first = 0);
 
 // A search that advances one step at a time. Several may be in progress on one engine, and other programs may run
@@ -56,7 +64,8 @@ std::vector<std::vector<Hypothesis>> search(Engine &engine, const std::vector<st
 class SteppedSearch {
 public:
   SteppedSearch(Engine &engine, const std::vector<std::vector<int32_t>> &sources, const SearchOptions &options,
-                const std::vector<std::vector<int32_t>> &prefixes = {}, size_t first = 0);
+                const std::vector<std::vector<int32_t>> &prefixes = {},
+                const std::vector<std::vector<Constraint>> &constraints = {}, size_t first = 0);
   ~SteppedSearch();
   // Takes one step of all running sentences: each live hypothesis grows by a token. Returns false when all sentences
   // have ended.

@@ -381,7 +381,7 @@ TEST_F(DecodeEngine, BatchesDoNotMatter) {
     options.batchSentences = 0;
     options.batchTokens = 1;
     size_t calls = 0;
-    auto alone = search(*engine, sources, options, {}, [&](size_t) { ++calls; });
+    auto alone = search(*engine, sources, options, {}, {}, [&](size_t) { ++calls; });
     EXPECT_EQ(calls, sources.size());
     for (size_t s = 0; s < sources.size(); ++s) {
       ASSERT_EQ(together[s].size(), alone[s].size());

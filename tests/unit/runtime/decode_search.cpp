@@ -1,6 +1,7 @@
 // Compares the search with enumeration of all sequences, and tests its promises: order, ties, prefixes, lengths,
 // batches, samples.
 #include "allocations.h"
+#include "constraints.h"
 #include "decode/Decoder.h"
 #include <cmath>
 #include <gtest/gtest.h>
@@ -65,22 +66,24 @@ Counts roomOf(int64_t sentences, int64_t slots) {
 }
 
 // A request for the sentence, with its own lengths. The source is its number.
-DecoderRequest requestFor(const SearchSentence &sentence, SearchOptions options) {
+DecoderRequest requestFor(const SearchSentence &sentence, SearchOptions options,
+                          const std::vector<Constraint> &constraints = {}) {
   options.generation.maxLength = sentence.maxLength;
   options.generation.minLength = sentence.minLength;
   return {.source = {static_cast<int32_t>(sentence.index)},
           .prefix = {sentence.prefix.begin(), sentence.prefix.end()},
+          .constraints = constraints,
           .options = std::make_shared<const SearchOptions>(options),
           .number = sentence.index};
 }
 
 // Submits all sentences and runs to the end. `done` is called with the index of each that ends.
 std::vector<std::vector<Hypothesis>> runAll(Decoder &decoder, std::span<const SearchSentence> sentences,
-                                            const SearchOptions &options,
-                                            const std::function<void(size_t)> &done = {}) {
+                                            const SearchOptions &options, const std::function<void(size_t)> &done = {},
+                                            const std::vector<Constraint> &constraints = {}) {
   std::vector<std::vector<Hypothesis>> found(sentences.size());
   for (const SearchSentence &sentence : sentences)
-    decoder.submit(requestFor(sentence, options));
+    decoder.submit(requestFor(sentence, options, constraints));
   while (!decoder.idle())
     for (DecoderEvent &event : decoder.step()) {
       if (event.kind == DecoderEvent::Kind::Failed)
@@ -97,7 +100,7 @@ struct StepModel : SearchedModel {
   StepModel(const SearchVocabulary &vocabulary, std::function<StepResult(const StepRequest &)> function)
       : tokens(vocabulary), function(std::move(function)) {}
   SearchVocabulary vocabulary() const override { return tokens; }
-  size_t groupOf(const SearchOptions &) override { return 0; }
+  size_t groupOf(const SearchOptions &, bool) override { return 0; }
   void join(size_t, std::span<const JoiningSentence>) override {}
   StepResult step(size_t, const StepRequest &request) override { return function(request); }
   void leave(size_t) override {}
@@ -124,8 +127,11 @@ struct FakeDecoder : SearchedModel {
   SearchVocabulary vocabulary() const override { return model.vocabulary; }
   int64_t longestTarget() const override { return longest; }
   bool readsHistory() const override { return !recurrent; }
-  // One group for those who renormalize, and one for the others.
-  size_t groupOf(const SearchOptions &options) override { return options.generation.renormalize; }
+  // One group for those who renormalize, and one for the others; and two more if they are constrained, which get all
+  // log-probabilities.
+  size_t groupOf(const SearchOptions &options, bool constrained) override {
+    return options.generation.renormalize + 2 * constrained;
+  }
   void join(size_t group, std::span<const JoiningSentence> joining) override {
     for (const auto &[place, source] : joining)
       EXPECT_TRUE(running.insert({static_cast<int32_t>(place), {source[0], group}}).second) << "the place is taken";
@@ -180,7 +186,7 @@ struct FakeDecoder : SearchedModel {
       }
       wanted.push_back(row[request.wanted[h]]);
     }
-    if (candidates == 0)
+    if (candidates == 0 || group > 1)
       return {.all = {all.data(), false, model.vocabulary.size + 1}};
     return {.all = {},
             .count = candidates,
@@ -214,18 +220,21 @@ int64_t slotsOf(const std::vector<SearchSentence> &sentences, const SearchOption
 std::vector<std::vector<Hypothesis>> run(const FakeModel &model, const std::vector<SearchSentence> &sentences,
                                          const SearchOptions &options, std::set<size_t> *done = nullptr,
                                          size_t together = 1000, int candidates = 0, bool recurrent = false,
-                                         int64_t *steps = nullptr) {
+                                         int64_t *steps = nullptr, const std::vector<Constraint> &constraints = {}) {
   const int64_t slots = slotsOf(sentences, options, together, recurrent);
   auto made = std::make_unique<FakeDecoder>(model, slots, candidates, recurrent);
   FakeDecoder &fake = *made;
   if (sentences[0].maxLength == 0)
     fake.longest = 1; // start alone
   Decoder decoder(std::move(made), roomOf(static_cast<int64_t>(together), slots));
-  auto found = runAll(decoder, sentences, options, [&](size_t index) {
-    if (done) {
-      EXPECT_TRUE(done->insert(index).second);
-    }
-  });
+  auto found = runAll(
+      decoder, sentences, options,
+      [&](size_t index) {
+        if (done) {
+          EXPECT_TRUE(done->insert(index).second);
+        }
+      },
+      constraints);
   EXPECT_TRUE(fake.running.empty());
   if (steps)
     *steps = fake.steps;
@@ -562,13 +571,18 @@ TEST(Decoder, AnswersDoNotDependOnWhoElseAsks) {
                                             {.generation = {.topP = 0.9}, .nBest = 2, .sample = true, .seed = 5},
                                             {.generation = {.topP = 0.9}, .nBest = 2, .sample = true, .seed = 6}};
   std::mt19937 random(1);
-  size_t cancelled = 0, waited = 0, together = 0;
+  size_t cancelled = 0, waited = 0, together = 0, constrained = 0;
   for (int round = 0; round < 20; ++round) {
     constexpr int64_t slots = 90, most = 6;
     auto made = std::make_unique<FakeDecoder>(model, slots, 0);
     FakeDecoder &fake = *made;
     Decoder decoder(std::move(made), roomOf(most, slots));
-    std::map<RequestId, std::pair<SearchSentence, const SearchOptions *>> asked;
+    struct Asked {
+      SearchSentence sentence;
+      const SearchOptions *options;
+      std::vector<Constraint> constraints;
+    };
+    std::map<RequestId, Asked> asked;
     std::vector<RequestId> order, joined;
     size_t left = 60;
     while (left > 0 || !decoder.idle()) {
@@ -578,9 +592,12 @@ TEST(Decoder, AnswersDoNotDependOnWhoElseAsks) {
                                       .maxLength = static_cast<int64_t>(1 + random() % 8),
                                       .prefix = random() % 4 == 0 ? std::span<const int32_t>(prefix)
                                                                   : std::span<const int32_t>()};
-        const RequestId id = decoder.submit(requestFor(sentence, options));
+        std::vector<Constraint> constraints;
+        if (!options.sample && sentence.maxLength > 5 && random() % 2 == 0)
+          constraints = {{{5, 1}, {1}}, {{4}}};
+        const RequestId id = decoder.submit(requestFor(sentence, options, constraints));
         EXPECT_EQ(id, 59 - (left - 1)) << "ids are consecutive";
-        asked[id] = {sentence, &options};
+        asked[id] = {sentence, &options, constraints};
       }
       if (!asked.empty() && random() % 8 == 0) {
         const auto victim = std::next(asked.begin(), static_cast<std::ptrdiff_t>(random() % asked.size()));
@@ -592,8 +609,11 @@ TEST(Decoder, AnswersDoNotDependOnWhoElseAsks) {
       for (const DecoderEvent &event : decoder.step()) {
         ASSERT_EQ(event.kind, DecoderEvent::Kind::Finished);
         ASSERT_TRUE(asked.contains(event.id)) << "cancelled, or answered twice";
-        const auto &[sentence, options] = asked[event.id];
-        expectSame(event.found, run(model, {sentence}, *options)[0]);
+        const auto &[sentence, options, constraints] = asked[event.id];
+        expectSame(event.found, run(model, {sentence}, *options, nullptr, 1, 0, false, nullptr, constraints)[0]);
+        for (const Hypothesis &hypothesis : event.found)
+          EXPECT_TRUE(meets(hypothesis.ids, constraints));
+        constrained += !constraints.empty();
         asked.erase(event.id);
       }
       EXPECT_LE(decoder.running(), static_cast<size_t>(most));
@@ -620,6 +640,7 @@ TEST(Decoder, AnswersDoNotDependOnWhoElseAsks) {
   EXPECT_GT(cancelled, 50u);
   EXPECT_GT(waited, 50u);
   EXPECT_GT(together, 50u);
+  EXPECT_GT(constrained, 50u);
 }
 
 // Sentences run in the order in which they came: a large one is not passed by small ones that would find room.
@@ -659,6 +680,149 @@ TEST(Decoder, FailuresAreOfOneRequest) {
     EXPECT_EQ(failed, 1u);
     EXPECT_EQ(finished, 1u);
   }
+}
+
+namespace {
+
+std::vector<Hypothesis> runConstrained(const FakeModel &model, const SearchSentence &sentence,
+                                       const SearchOptions &options, const std::vector<Constraint> &constraints,
+                                       int candidates = 0) {
+  return run(model, {sentence}, options, nullptr, 1, candidates, false, nullptr, constraints)[0];
+}
+
+const std::vector<std::vector<Constraint>> someConstraints = {
+    {{{4}}},
+    {{{5, 4}}},
+    {{{4, 4, 5}}},
+    {{{1}}, {{4, 1}}},
+    {{{5}}, {{5}}},
+    {{{4, 5}, {1}}},
+    {{{1, 5}, {5, 5}}, {{5}, {4, 1}}},
+    {{{4, 5}}, {{5, 4}}},
+};
+
+} // namespace
+
+TEST(Constrained, WideBeamIsExhaustive) {
+  for (uint32_t seed = 1; seed <= 4; ++seed)
+    for (double lengthPenalty : {0.0, 2.0}) {
+      FakeModel model{.seed = seed, .sharpness = 1.0 + seed % 4};
+      const SearchOptions options{.generation = {.beam = 130, .lengthPenalty = lengthPenalty}, .nBest = 121};
+      const auto all = enumerate(model, 7, 0, 4, lengthPenalty);
+      for (const std::vector<Constraint> &constraints : someConstraints) {
+        auto expected = all;
+        std::erase_if(expected, [&](const Hypothesis &one) { return !meets(one.ids, constraints); });
+        ASSERT_FALSE(expected.empty());
+        SCOPED_TRACE(testing::Message() << "seed " << seed << " penalty " << lengthPenalty);
+        expectSame(runConstrained(model, {.index = 7, .maxLength = 4}, options, constraints), expected);
+      }
+    }
+}
+
+// However narrow the beam, every answer meets its constraints, also if they have just enough room, and one within which
+// they have none is refused before the search.
+TEST(Constrained, EveryAnswerMeetsThem) {
+  const Ids prefix = {4, 5};
+  for (uint32_t seed = 1; seed <= 40; ++seed)
+    for (const std::vector<Constraint> &constraints : someConstraints)
+      for (const std::span<const int32_t> &forced : {std::span<const int32_t>(), std::span<const int32_t>(prefix)})
+        for (const auto end : {Generation::AtMaxLength::Eos, Generation::AtMaxLength::Cut}) {
+          FakeModel model{.seed = seed, .sharpness = 0.5 + seed % 5};
+          const int beam = static_cast<int>(1 + seed % 4);
+          const SearchOptions options{.generation = {.beam = beam, .atMaxLength = end, .renormalize = seed % 3 == 0},
+                                      .nBest = beam};
+          const Constraints states(constraints, {});
+          const int64_t least =
+              static_cast<int64_t>(forced.size()) + states.needed(states.advance(states.start(), forced));
+          for (int64_t room = 0; room < 3; ++room) {
+            const SearchSentence sentence{
+                .index = 7, .maxLength = std::max<int64_t>(least + room, 1), .prefix = forced};
+            const auto found = runConstrained(model, sentence, options, constraints, beam);
+            ASSERT_FALSE(found.empty());
+            for (const Hypothesis &one : found) {
+              EXPECT_TRUE(meets(one.ids, constraints));
+              EXPECT_TRUE(std::equal(forced.begin(), forced.end(), one.ids.begin()));
+              const bool ended =
+                  end == Generation::AtMaxLength::Eos || static_cast<int64_t>(one.ids.size()) < sentence.maxLength;
+              if (!options.generation.renormalize) {
+                EXPECT_NEAR(one.logProbability, model.logProbability(7, one.ids, ended), 1e-5);
+              }
+            }
+          }
+          if (least > static_cast<int64_t>(std::max<size_t>(forced.size(), 1))) {
+            const SearchSentence shorter{.index = 7, .maxLength = least - 1, .prefix = forced};
+            EXPECT_THROW(runConstrained(model, shorter, options, constraints), Error);
+          }
+        }
+}
+
+// Greedy search writes what is wanted first; a beam that has a place for each bank goes on with what is probable, too.
+TEST(Constrained, BanksShareTheBeam) {
+  const SearchVocabulary vocabulary{8, 0, 2, 3};
+  // Whatever came before: 4, 5 and eos are probable, and 6 and 7, which are wanted, are not.
+  const std::vector<float> row = {-99, -30, -99, -3, -1, -1.5, -9, -9.5};
+  const std::vector<Constraint> constraints = {{{6, 7}}};
+  for (const auto &[beam, expected] : std::vector<std::pair<int, std::vector<Ids>>>{
+           {1, {{6}}}, {2, {{4}, {6}}}, {3, {{4}, {5}, {6}}}, {4, {{4}, {5}, {6}, {7}}}}) {
+    std::vector<float> rows;
+    for (int h = 0; h < beam; ++h)
+      rows.insert(rows.end(), row.begin(), row.end());
+    Decoder decoder(std::make_unique<StepModel>(
+                        vocabulary, [&](const StepRequest &) { return StepResult{.all = {rows.data(), false, 8}}; }),
+                    roomOf(1, 1000));
+    const RequestId id =
+        decoder.submit(requestFor({.index = 0, .maxLength = 6}, {.generation = {.beam = beam}}, constraints));
+    decoder.step();
+    std::vector<Ids> live;
+    for (const Hypothesis &one : decoder.hypotheses(id))
+      live.push_back(one.ids);
+    EXPECT_EQ(live, expected) << "beam " << beam;
+    if (beam != 3)
+      continue;
+    decoder.step(); // of each bank the best: 6 7 needs no token, 4 6 and 5 6 need one, 4 4 two
+    live.clear();
+    for (const Hypothesis &one : decoder.hypotheses(id))
+      live.push_back(one.ids);
+    EXPECT_EQ(live, (std::vector<Ids>{{4, 4}, {4, 6}, {6, 7}}));
+  }
+}
+
+TEST(Constrained, WhatCannotBeMetIsRefused) {
+  FakeModel model{.seed = 1};
+  const std::vector<Constraint> constraints = {{{4}}, {{5, 5}, {5, 1}}};
+  const auto said = [&](const SearchSentence &sentence, const SearchOptions &options) -> std::string {
+    try {
+      runConstrained(model, sentence, options, constraints);
+    } catch (const Error &error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(said({.index = 2, .maxLength = 3}, {.generation = {.beam = 2}}), "");
+  EXPECT_EQ(said({.index = 2, .maxLength = 2}, {.generation = {.beam = 2}}),
+            "sentence 3: the constraints need 3 tokens, but there is room for 2; give a larger --max-length (up to the "
+            "model's), or fewer or shorter phrases");
+  const Ids prefix = {1, 4};
+  EXPECT_EQ(said({.index = 2, .maxLength = 4, .prefix = prefix}, {.generation = {.beam = 2, .forcedFirst = {1}}}),
+            "sentence 3: the constraints need 2 tokens after the 3 of the forced beginning, but there is room for 1; "
+            "give a larger --max-length (up to the model's), or fewer or shorter phrases");
+  EXPECT_EQ(said({.index = 2, .maxLength = 8}, {.generation = {.beam = 2, .suppress = {5}}}),
+            "sentence 3: constraint 2 cannot be met: --suppress, --bad-sequences or --no-repeat-ngram forbids each of "
+            "its phrases");
+  EXPECT_EQ(said({.index = 2, .maxLength = 8}, {.sample = true}), samplesOrConstraints);
+  // What is forbidden only in some places shows when no token is left.
+  EXPECT_NE(
+      said({.index = 2, .maxLength = 3}, {.generation = {.beam = 1, .badSequences = {{5, 4}, {4, 5}, {1, 4}}}})
+          .find(": no token is left that has a finite log-probability, is not suppressed, and leaves room for the "
+                "constraints"),
+      std::string::npos);
+  // Without a maximum length, there is room for what is wanted; the model's own limit stays.
+  const Generation free{.beam = 1, .maxLengthRatio = 0.1};
+  const std::unique_ptr<const Constraints> built = constraintsFor({.generation = free}, constraints);
+  EXPECT_EQ(sentenceFor({.generation = free}, 0, 5, {}, 0).maxLength, 1);
+  EXPECT_EQ(sentenceFor({.generation = free}, 0, 5, {}, 0, built.get()).maxLength, 3);
+  EXPECT_EQ(sentenceFor({.generation = free}, 0, 5, prefix, 0, built.get()).maxLength, 4);
+  EXPECT_EQ(sentenceFor({.generation = free}, 0, 5, prefix, 4, built.get()).maxLength, 3);
 }
 
 // Once all hypotheses are live, a step allocates no memory.

@@ -1,8 +1,9 @@
 """Checks every option of the search, and every pair of them, against an enumeration: check_options.py TRANSLATOR WEIGHTS WORK_FOLDER.
 
 The vocabulary has seven tokens. The probability of each token after each beginning of up to LONGEST tokens is asked for once, with
-forced beginnings; what the options make of them is computed here, by the rules in BeamSearch.h and Candidates.h. Plain Python.
+forced beginnings; what the options make of them is computed here, by the rules in BeamSearch.h, Constraints.h and Candidates.h. Plain Python.
 """
+import functools
 import itertools
 import json
 import math
@@ -54,31 +55,80 @@ def logarithms(sources):
 
 USUAL = {"beam": 3, "n_best": 1, "length_penalty": 0.6, "length_penalty_form": "offset", "early_stopping": "true", "patience": 1.0, "max_length": LONGEST,
          "max_length_ratio": 0.0, "min_length": 0, "min_length_ratio": 0.0, "at_max_length": "eos", "forced_first": (), "suppress": (), "bad_sequences": (),
-         "no_repeat_ngram": 0, "repetition_penalty": 1.0, "renormalize": "false"}
+         "no_repeat_ngram": 0, "repetition_penalty": 1.0, "renormalize": "false", "prefix": (), "constraints": ()}
 VALUES = {"beam": [1, 2, 6], "n_best": [2, 3], "length_penalty": [0, 2.5, -1], "length_penalty_form": ["power"], "early_stopping": ["false", "never"],
           "patience": [0.4, 2.0], "max_length": [2], "max_length_ratio": [0.4, 1.0], "min_length": [2], "min_length_ratio": [0.4],
           "at_max_length": ["forced_eos", "cut"], "forced_first": [(5,), (6, 4)], "suppress": [(1,)], "bad_sequences": [((1, 6), (START, 1), (6,))],
-          "no_repeat_ngram": [1, 2], "repetition_penalty": [1.5, 0.7], "renormalize": ["true"]}
+          "no_repeat_ngram": [1, 2], "repetition_penalty": [1.5, 0.7], "renormalize": ["true"],
+          # For each source. Constraints are choices of phrases.
+          "prefix": [((4,), (), (5, 1))],
+          "constraints": [((((6,),),), (((4, 4, 5),),), ()), ((((1, 6), (4,)), ((5,),)), (((5, 1),),), (((6,),), ((6,),))),
+                          ((((5, 4),), ((4, 5),)), (((4,),), ((4, 1),)), (((1,), (6, 6)), ((1,), (4,))))]}
 
 
 class NothingLeft(Exception):
     pass
 
 
+class Refused(Exception):
+    pass
+
+
+def forbids_in_itself(settings, phrase, last):
+    """Whether the settings forbid the token at `last` to follow those before it in the phrase."""
+    suppress, bad_sequences, ngram = settings
+    read = phrase[:last + 1]
+    grams = [read[i:i + ngram] for i in range(len(read) - ngram + 1)] if ngram else []
+    return read[-1] in suppress or any(read[-len(bad):] == bad for bad in bad_sequences) or (grams and grams[-1] in grams[:-1])
+
+
+def placed(constraints, ids, free, settings, taken=frozenset()):
+    """Whether there is a phrase of each constraint in ids, without common tokens; from `free` on without what the settings forbid."""
+    if not constraints:
+        return True
+    for phrase in constraints[0]:
+        for at in range(len(ids) - len(phrase) + 1):
+            places = range(at, at + len(phrase))
+            if (ids[at:at + len(phrase)] == phrase and not taken.intersection(places)
+                    and not any(place >= free and forbids_in_itself(settings, phrase, place - at) for place in places)
+                    and placed(constraints[1:], ids, free, settings, taken.union(places))):
+                return True
+    return False
+
+
+@functools.lru_cache(None)
+def needed(constraints, ids, settings):
+    """The fewest tokens that have to follow so that the constraints are met; none are enough if it is more than LONGEST - len(ids)."""
+    for count in range(LONGEST + 1 - len(ids)):
+        if any(placed(constraints, ids + more, len(ids), settings) for more in itertools.product(TOKENS, repeat=count)):
+            return count
+    return math.inf
+
+
 class Reference:
     """The search for one source."""
 
-    def __init__(self, settings, source, table):
+    def __init__(self, settings, number, table):
         self.__dict__.update(settings)
         self.table = table
+        source = SOURCES[number]
+        self.prefix = self.prefix[number] if self.prefix else ()
+        self.constraints = self.constraints[number] if self.constraints else ()
+        given = self.forced_first + self.prefix
         times = lambda ratio: math.ceil(ratio * len(source))  # noqa: E731
         self.longest = self.max_length
         self.shortest = max(self.min_length, times(self.min_length_ratio))
         if self.max_length_ratio:
-            self.longest = min(self.longest, max(times(self.max_length_ratio), self.shortest, len(self.forced_first)))
+            beginning = len(given) + (self.needed(given) if self.needed(given) < math.inf else 0)
+            self.longest = min(self.longest, max(times(self.max_length_ratio), self.shortest, beginning))
         self.shortest = min(self.shortest, self.longest)
         self.certain = self.renormalize == "true"
         self.cut = self.at_max_length == "cut"
+        if self.needed(given[:self.longest]) > self.longest - len(given[:self.longest]):
+            raise Refused
+
+    def needed(self, ids):
+        return needed(self.constraints, ids, (self.suppress, self.bad_sequences, self.no_repeat_ngram))
 
     def penalty(self, count):
         return (max(count, 1) if self.length_penalty_form == "power" else (5 + count) / 6) ** self.length_penalty
@@ -90,14 +140,18 @@ class Reference:
             return {EOS: 0 if self.certain or self.at_max_length == "forced_eos" else row[EOS]}
         if len(ids) < len(self.forced_first):
             return {self.forced_first[len(ids)]: 0}
+        if len(ids) < len(self.forced_first) + len(self.prefix):
+            token = self.prefix[len(ids) - len(self.forced_first)]
+            return {token: 0 if self.certain else row[token]}
         never = set(self.suppress)
         history = (START, *ids)
         never |= {bad[-1] for bad in self.bad_sequences if len(bad) <= len(history) + 1 and history[len(history) - len(bad) + 1:] == bad[:-1]}
         if size := self.no_repeat_ngram:
             grams = [ids[i:i + size] for i in range(len(ids) - size + 1)]
             never |= {gram[-1] for gram in grams if gram[:-1] == ids[len(ids) - size + 1:]}
-        if len(ids) < self.shortest:
+        if len(ids) < self.shortest or self.needed(ids) > 0:
             never.add(EOS)
+        never |= {token for token in TOKENS if self.needed((*ids, token)) > self.longest - len(ids) - 1}
         row = {token: number for token, number in row.items() if token not in never}
         if self.certain and row:
             total = math.log(sum(map(math.exp, row.values())))
@@ -112,6 +166,7 @@ class Reference:
             ranked = sorted((-(before + number), token, parent) for parent, (ids, before) in enumerate(live) for token, number in self.after(ids).items())
             if not ranked and not finished:
                 raise NothingLeft
+            ranked = self.taking_turns(live, ranked)
             following = []
             for rank, (number, token, parent) in enumerate(ranked):
                 if len(following) == self.beam:
@@ -120,7 +175,7 @@ class Reference:
                     following.append(((*live[parent][0], token), -number))
                 elif rank < self.beam:
                     finish(live[parent][0], -number, length + 1)
-            live = following
+            live = sorted(following, key=lambda one: -one[1])
             if self.cut and length + 1 >= self.longest:
                 for ids, number in live:
                     finish(ids, number, length + 1)
@@ -128,6 +183,16 @@ class Reference:
             if live and self.decided(live, finished, length + 1):
                 break
         return sorted(finished, key=lambda result: -result[0])[:self.n_best]
+
+    def taking_turns(self, live, ranked):
+        """The continuations in the order of their rank among those that need as many tokens, and then of this number."""
+        banks, rounds = {}, []
+        for continuation in ranked:
+            _, token, parent = continuation
+            need = self.needed(live[parent][0] + ((token,) if token != EOS else ()))
+            banks[need] = banks.get(need, 0) + 1
+            rounds.append((banks[need], need, continuation))
+        return [continuation for _, _, continuation in sorted(rounds, key=lambda one: one[:2])]
 
     def decided(self, live, finished, length):
         scores = sorted((score for score, _, _ in finished), reverse=True)
@@ -144,12 +209,24 @@ class Reference:
         return all(max(number / self.penalty(length + 1), number / self.penalty(most)) <= scores[self.n_best - 1] for _, number in live)
 
 
+def constraints_file(of_sources):
+    path = os.path.join(work, "constraints")
+    with open(path, "w") as file:
+        for constraints in of_sources:
+            file.write("\t".join(" || ".join(" ".join(map(str, phrase)) for phrase in choice) for choice in constraints) + "\n")
+    return path
+
+
 def flags(settings):
     words = []
     for name, value in settings.items():
         flag = "--" + name.replace("_", "-")
         if name == "bad_sequences":
             words += [flag, *(" ".join(map(str, bad)) for bad in value)] if value else []
+        elif name == "prefix":
+            words += [flag, id_lines.write(work, name, value)] if value else []
+        elif name == "constraints":
+            words += [flag, constraints_file(value)] if value else []
         else:
             words += [flag, " ".join(map(str, value)) if isinstance(value, tuple) else value]
     return words
@@ -163,7 +240,12 @@ def compare(settings, tables):
             failures.append(f"{changed}: more translations than hypotheses: {error!r}")
         return
     try:
-        expected = [Reference(settings, source, table).search() for source, table in zip(SOURCES, tables)]
+        searches = [Reference(settings, number, table) for number, table in enumerate(tables)]
+        expected = [search.search() for search in searches]
+    except Refused:
+        if "constraint" not in error or ("there is room for" not in error and "forbids each of its phrases" not in error):
+            failures.append(f"{changed}: the constraints cannot be met, but: {error!r}")
+        return
     except NothingLeft:
         if "no token is left" not in error:
             failures.append(f"{changed}: no token is left, but: {error!r}")
@@ -177,6 +259,22 @@ def compare(settings, tables):
         same = len(got) == len(wanted) and all(a[0] == b[0] and abs(a[1] - b[1]) < NEAR and abs(a[2] - b[2]) < NEAR for a, b in zip(got, wanted))
         if not same:
             failures.append(f"{changed}: {source}: {got}, expected {wanted}")
+
+
+def compare_all(settings, tables):
+    """A beam from which nothing falls finds all translations that meet the constraints, in the order of their scores."""
+    found, error = translate(SOURCES, *flags(settings | {"beam": 400, "n_best": 400}))
+    assert not error, error
+    for number, (hypotheses, table) in enumerate(zip(found, tables, strict=True)):
+        search, expected = Reference(settings, number, table), []
+        for length in range(LONGEST + 1):
+            for ids in itertools.product(TOKENS, repeat=length):
+                if placed(search.constraints, ids, length, ((), (), 0)):
+                    expected.append((sum(table[ids[:i]][token] for i, token in enumerate((*ids, EOS))) / search.penalty(length + 1), ids))
+        expected.sort(reverse=True)
+        got = [(hypothesis["score"], tuple(hypothesis["ids"])) for hypothesis in hypotheses]
+        if sorted(ids for _, ids in got) != sorted(ids for _, ids in expected) or any(abs(a - b) > NEAR for (a, _), (b, _) in zip(got, expected)):
+            failures.append(f"{settings['constraints'][number]}: {len(got)} translations, expected {len(expected)}; {got[:3]}, expected {expected[:3]}")
 
 
 SAMPLED = {"temperature": [0.6, 2.0], "top_k": [2], "top_p": [0.6], "min_p": [0.4], "typical_p": [0.5], "epsilon_cutoff": [0.2], "suppress": [(4,)]}
@@ -244,6 +342,8 @@ single = [{name: value} for name, values in VALUES.items() for value in values]
 pairs = [a | b for a, b in itertools.combinations(single, 2) if a.keys() != b.keys()]
 for changed in [{}, *single, *pairs]:
     compare(USUAL | changed, tables)
+for value in VALUES["constraints"]:
+    compare_all(USUAL | {"constraints": value}, tables)
 sampled = [{name: value} for name, values in SAMPLED.items() for value in values]
 sampled += [a | b for a, b in itertools.combinations(sampled, 2) if a.keys() != b.keys()]
 for changed in [{}, *sampled]:
