@@ -171,6 +171,9 @@ struct Executor::State {
       source = encodeSource(model, job.lines[line], options.format, where);
       if (!source.empty() && !job.prefixes.empty())
         prefix = encodePrefix(model, job.prefixes[line], *active.options, options.format, where + " of prefix");
+      std::vector<Constraint> constraints;
+      if (!source.empty() && !job.constraints.empty())
+        constraints = encodeConstraints(model, job.constraints[line], options.format, where + " of constraints");
       active.warnings.insert(active.warnings.end(), warnings.begin(), warnings.end());
       if (source.empty()) {
         tellLine(active, line, {});
@@ -179,6 +182,7 @@ struct Executor::State {
       counts.sourceTokens += static_cast<int64_t>(source.size());
       const RequestId id = decoder->submit({.source = source,
                                             .prefix = std::move(prefix),
+                                            .constraints = std::move(constraints),
                                             .options = active.options,
                                             .number = number++,
                                             .watched = job.stream});

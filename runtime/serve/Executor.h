@@ -30,9 +30,10 @@ struct TranslationUpdate {
 // Lines that are translated together, as the verb `translate` does it with a file of them.
 struct TranslationJob {
   std::vector<std::string> lines;
-  std::vector<std::string> prefixes; // one for each line, or none
-  std::vector<std::string> options;  // words, in place of the server's
-  int alternatives = 0;              // more translations of each line; widens the beam, if it is too narrow for them
+  std::vector<std::string> prefixes;                    // one for each line, or none
+  std::vector<std::vector<ConstraintText>> constraints; // for each line, or none
+  std::vector<std::string> options;                     // words, in place of the server's
+  int alternatives = 0; // more translations of each line; widens the beam, if it is too narrow for them
   bool stream = false;
   // Is called on the executor's thread. Nothing follows Done, Refused and Failed.
   std::function<void(TranslationUpdate)> tell;

@@ -89,6 +89,21 @@ std::vector<std::string> stringsOf(const Fields &value, const std::string &name)
   return texts;
 }
 
+// What one text must be translated with: a list, each element of which is a phrase or a list of phrases.
+std::vector<ConstraintText> constraintsOf(const Fields &value) {
+  if (!value.is_array())
+    refuse("constraints: expected a list of phrases, or of lists of phrases of which one is enough, found " +
+           shownJson(value));
+  std::vector<ConstraintText> constraints;
+  for (const Fields &element : value) {
+    constraints.push_back(stringsOf(element, "constraints"));
+    for (const std::string &phrase : constraints.back())
+      if (phrase.find('\n') != std::string::npos)
+        refuse("constraints: a phrase is a part of one line");
+  }
+  return constraints;
+}
+
 TranslationRequest readCommon(const Fields &fields) {
   TranslationRequest request;
   const auto q = fields.find("q");
@@ -161,6 +176,15 @@ TranslationRequest readTranslate(std::string_view contentType, std::string_view 
       if (request.prefixes.size() != request.texts.size())
         refuse("prefix: expected one for each of the " + std::to_string(request.texts.size()) + " texts of q, found " +
                std::to_string(request.prefixes.size()));
+    } else if (name == "constraints") {
+      if (value.is_null())
+        continue;
+      const Fields each = request.isList ? value : Fields::array({value});
+      if (!each.is_array() || each.size() != request.texts.size())
+        refuse("constraints: expected a list for each of the " + std::to_string(request.texts.size()) +
+               " texts of q, found " + (each.is_array() ? std::to_string(each.size()) : shownJson(value)));
+      for (const Fields &one : each)
+        request.constraints.push_back(constraintsOf(one));
     } else if (name == "stream") {
       if (!value.is_boolean())
         refuse("stream: expected true or false, found " + shownJson(value));

@@ -1,6 +1,7 @@
 // What clients ask for, read from the bodies of their requests.
 #pragma once
 
+#include "decode/Constraints.h"
 #include "serve/Documents.h"
 #include "support/Error.h"
 #include <string>
@@ -24,7 +25,8 @@ struct TranslationRequest {
   bool html = false;
   int alternatives = 0;
   // Of /v1/translate.
-  std::vector<std::string> prefixes; // one for each text, or none
+  std::vector<std::string> prefixes;                    // one for each text, or none
+  std::vector<std::vector<ConstraintText>> constraints; // for each text, or none
   bool stream = false;
   std::vector<std::string> options; // of the search, as words of a command line: --beam=4
 
@@ -35,8 +37,9 @@ struct TranslationRequest {
 // A request to POST /translate: JSON, or a form. Whatever fields LibreTranslate does not have are ignored, as it does.
 // Throws RefusedRequest.
 TranslationRequest readLibreTranslate(std::string_view contentType, std::string_view body, int mostAlternatives);
-// A request to POST /v1/translate, in JSON: q, source, target, prefix, stream, api_key, and every option of a search
-// under its name with '_' for '-'. Throws RefusedRequest; whether the options are right shows when they are parsed.
+// A request to POST /v1/translate, in JSON: q, source, target, prefix, constraints, stream, api_key, and every option
+// of a search under its name with '_' for '-'. Throws RefusedRequest; whether the options are right shows when they are
+// parsed.
 TranslationRequest readTranslate(std::string_view contentType, std::string_view body);
 
 // A message about an option, such as --length-penalty, with the name that it has in a request: length_penalty.

@@ -358,6 +358,7 @@ private:
     if (static_cast<int64_t>(queued + lines) > options.mostWaiting)
       throw RefusedRequest(429, "too many lines wait already; come again later");
     work.job->prefixes = request.prefixes;
+    work.job->constraints = request.constraints;
     work.job->alternatives = request.alternatives;
     work.job->stream = request.stream;
     work.lines.resize(lines);

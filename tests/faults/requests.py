@@ -1,7 +1,7 @@
 """requests.py TRANSLATOR MODEL LINES [--requests N] [--clients N] [--reload-every N] [--seed N]: a server under many requests, of which some are broken off.
 
-Clients ask for translations of the lines with several options, at once and on connections that they keep. Of a hundred requests, about four
-leave before the answer, three end in the middle of the request, two are streams that the client leaves after the first event, and one is no
+Clients ask for translations of the lines with several options, some with words that the translations must contain, at once and on connections
+that they keep. Of a hundred requests, about four leave before the answer, three end in the middle of the request, two are streams that the client leaves after the first event, and one is no
 HTTP. Now and then the server is told to load its model again. Every answer has to be that of `translate`, none may be missing, and the
 server's memory may not grow with the number of requests. Plain Python.
 """
@@ -13,6 +13,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 OPTIONS = [{}, {"beam": 1}, {"beam": 4, "n_best": 3, "no_repeat_ngram": 2}, {"sample": True, "seed": 7}, {"repetition_penalty": 1.3, "max_length_ratio": 1.5},
@@ -21,11 +22,24 @@ GROWTH = 16 << 20  # bytes that memory may vary by: what is allocated depends on
 END = b"\r\n\r\n"
 
 
-def translations(options, lines):
-    flags = [f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}") for name, value in options.items()]
-    command = [arguments.translator, "translate", "--model", arguments.model, "--json", "--quiet", *flags]
-    # Each alone, as a request is: the random numbers of a sample depend on the number of its line.
-    return [json.loads(subprocess.run(command, input=line + "\n", capture_output=True, text=True, check=True).stdout) for line in lines]
+def translation(line, options):
+    """What `translate` answers for the line alone, as a request is: the random numbers of a sample depend on the number of its line."""
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8") as constraints:
+        constraints.write("\t".join(" || ".join(choice) for choice in options.get("constraints", [])) + "\n")
+        constraints.flush()
+        flags = [f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}") for name, value in options.items() if name != "constraints"]
+        flags += ["--constraints", constraints.name] if "constraints" in options else []
+        command = [arguments.translator, "translate", "--model", arguments.model, "--json", "--quiet", *flags]
+        return json.loads(subprocess.run(command, input=line + "\n", capture_output=True, text=True, check=True).stdout)
+
+
+def kinds(lines):
+    """(line, options): each of OPTIONS, and words of the translations of the lines as constraints, one or two of them, and one of two."""
+    yield from ((line, options) for options in OPTIONS for line in lines)
+    words = sorted({word for line in lines for word in translation(line, {})["translation"].split() if word.isalnum()})
+    for number, line in enumerate(lines):
+        first, second, third = (words[(number + i) % len(words)] for i in range(3))
+        yield line, {"constraints": [[[first]], [[first], [second]], [[first, second], [third]]][number % 3], **([{}, {"beam": 1}, {"beam": 3}][number // 3 % 3])}
 
 
 def request(fields):
@@ -96,8 +110,8 @@ parser.add_argument("--seed", type=int, default=1)
 arguments = parser.parse_args()
 with open(arguments.lines, encoding="utf-8") as file:
     lines = [line for line in file.read().splitlines() if line][:40]
-cases = [{"request": request({"q": line} | options), "stream": request({"q": line, "stream": True} | options), "expected": answer["hypotheses"]}
-         for options in OPTIONS for line, answer in zip(lines, translations(options, lines), strict=True)]
+cases = [{"request": request({"q": line} | options), "stream": request({"q": line, "stream": True} | options),
+          "expected": translation(line, options)["hypotheses"]} for line, options in kinds(lines)]
 server = subprocess.Popen([arguments.translator, "serve", "--model", arguments.model, "--port", "0"], stderr=subprocess.PIPE, text=True,
                           preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))
 try:

@@ -94,6 +94,28 @@ TEST(Requests, EveryOptionOfASearchIsAWord) {
                    "--length-penalty=0.5", "--sample=true", "--seed=18446744073709551615", "--suppress=5 ▁the"}));
 }
 
+TEST(Requests, ConstraintsHaveTheShapeOfTheTexts) {
+  using Texts = std::vector<std::vector<ConstraintText>>;
+  EXPECT_EQ(readTranslate(json, R"({"q": "a", "constraints": ["x y", ["z", "w"]]})").constraints,
+            (Texts{{{"x y"}, {"z", "w"}}}));
+  EXPECT_EQ(readTranslate(json, R"({"q": ["a", "b"], "constraints": [[], ["x", ["z"]]]})").constraints,
+            (Texts{{}, {{"x"}, {"z"}}}));
+  EXPECT_EQ(readTranslate(json, R"({"q": "a", "constraints": []})").constraints, Texts(1));
+  EXPECT_EQ(readTranslate(json, R"({"q": "a", "constraints": null})").constraints, Texts());
+  EXPECT_EQ(ours(R"({"q": "a", "constraints": "x"})"),
+            "400 constraints: expected a list of phrases, or of lists of phrases of which one is enough, found \"x\"");
+  EXPECT_EQ(ours(R"({"q": ["a", "b"], "constraints": [["x"]]})"),
+            "400 constraints: expected a list for each of the 2 texts of q, found 1");
+  EXPECT_EQ(ours(R"({"q": ["a"], "constraints": {}})"),
+            "400 constraints: expected a list for each of the 1 texts of q, found {}");
+  EXPECT_EQ(ours(R"({"q": ["a"], "constraints": ["x"]})"),
+            "400 constraints: expected a list of phrases, or of lists of phrases of which one is enough, found \"x\"");
+  EXPECT_EQ(ours(R"({"q": "a", "constraints": [1]})"),
+            "400 constraints: expected a string or a list of strings, found 1");
+  EXPECT_EQ(ours(R"({"q": "a", "constraints": [["x", 1]]})"), "400 constraints: expected strings, found 1");
+  EXPECT_EQ(ours(R"({"q": "a", "constraints": ["x\ny"]})"), "400 constraints: a phrase is a part of one line");
+}
+
 TEST(Requests, OurRefusals) {
   EXPECT_EQ(ours(R"({"q": "a"})"), "accepted");
   EXPECT_EQ(ours(R"({"q": "a\nb"})"), "400 q: a text is one line; give a list with one line each");

@@ -149,6 +149,24 @@ def check_answers(server):
     forced = translate(lines[:3], "--prefix", folder / "prefixes")
     for found, one in zip(server.post("/v1/translate", {"q": lines[:3], "prefix": prefixes})["translations"], forced, strict=True):
         same(found, one)
+    # Words that other translations have, and one of two of them.
+    words = [one["translation"].split() for one in expected["{}"]]
+    words = sorted({word for some in words for word in some if word.isalpha()})
+    wanted = [[], [words[0]], [words[1], [words[2], words[3]]], [[words[4], words[5]], words[6], words[6]]]
+    (folder / "constraints").write_text("".join(
+        "\t".join(choice if isinstance(choice, str) else " || ".join(choice) for choice in choices) + "\n" for choices in wanted))
+    for options in ({}, {"beam": 1}, {"beam": 8, "n_best": 3}):
+        forced = translate(lines[:4], "--constraints", folder / "constraints", *flags(options))
+        for found, one in zip(server.post("/v1/translate", {"q": lines[:4], "constraints": wanted, **options})["translations"], forced, strict=True):
+            same(found, one)
+        for line, choices, one in zip(lines, wanted, forced):  # a text by itself has its own list
+            same(server.post("/v1/translate", {"q": line, "constraints": choices, **options})["translations"][0], one)
+            for hypothesis in one["hypotheses"]:
+                assert all(any(word in hypothesis["text"] for word in ([choice] if isinstance(choice, str) else choice)) for choice in choices), (choices, one)
+        assert forced[0] == translate(lines[:1], *flags(options))[0]
+        events = streamed(server, {"q": lines[:4], "constraints": wanted, **options})
+        assert [data["hypotheses"] for _, data in sorted(events[:-1], key=lambda event: event[1]["index"]) if "hypotheses" in data] == [
+            one["hypotheses"] for one in forced]
     print(f"{len(asked)} requests got what translate answers")
 
 
@@ -210,6 +228,14 @@ def check_refusals(server):
              "in its translation; alignments and replace_unknowns are for at most 512"),
             ("/v1/translate", {"q": lines[:60], "beam": 40, "n_best": 40, "alignments": "soft"}, 400, "give fewer lines, or a smaller n_best"),
             ("/v1/translate", {"q": ["x", "y"], "prefix": "x"}, 400, "prefix: expected one for each of the 2"),
+            ("/v1/translate", {"q": ["x", "y"], "constraints": ["x"]}, 400, "constraints: expected a list for each of the 2"),
+            ("/v1/translate", {"q": ["x"], "constraints": ["x"]}, 400, "constraints: expected a list of phrases"),
+            ("/v1/translate", {"q": "x", "constraints": "x"}, 400, "constraints: expected a list of phrases"),
+            ("/v1/translate", {"q": "x", "constraints": [[]]}, 400, "line 1 of constraints: constraint 1 has no phrase"),
+            ("/v1/translate", {"q": "x", "constraints": [["a", ""]]}, 400, "line 1 of constraints: constraint 1: one of its phrases is empty"),
+            ("/v1/translate", {"q": "x", "constraints": ["a", "\u20ac"]}, 400, "constraint 2: '\u20ac' has a part that the vocabulary does not know"),
+            ("/v1/translate", {"q": "x", "constraints": [lines[0]], "max_length": 1}, 400, "give a larger max_length"),
+            ("/v1/translate", {"q": "x", "constraints": ["a"], "sample": True}, 400, "sample does not go with constraints"),
             ("/v1/translate", [], 400, "not a JSON object"),
             ("/nowhere", right, 404, "nothing at '/nowhere'"),
             ("/health", right, 405, "expects GET")]:
