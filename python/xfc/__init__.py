@@ -12,7 +12,7 @@ import queue
 from types import TracebackType
 from typing import Any, Callable, Iterator, List, Optional, Sequence, Type, TypeVar
 
-from .library import Error, Hypothesis, Model, load
+from .library import Constraints, Error, Hypothesis, Model, load
 from .toolchain import compiler, library_of
 
 __all__ = ["Error", "Hypothesis", "Model", "Translator", "compiler", "load"]
@@ -46,19 +46,28 @@ class Translator:
             self._free.put(one)
         self._pool = concurrent.futures.ThreadPoolExecutor(workers) if workers > 1 else None
 
-    def translate(self, lines: Sequence[str], *options: str, prefixes: Optional[Sequence[Optional[str]]] = None) -> List[str]:
-        """The best translation of each line. Options are words of the command line of `translator translate`."""
-        return [found[0].text if found else "" for found in self.search(lines, *options, prefixes=prefixes)]
+    def translate(self, lines: Sequence[str], *options: str, prefixes: Optional[Sequence[Optional[str]]] = None,
+                  constraints: Optional[Sequence[Optional[Constraints]]] = None) -> List[str]:
+        """The best translation of each line. Options are words of the command line of `translator translate`.
 
-    def search(self, lines: Sequence[str], *options: str, prefixes: Optional[Sequence[Optional[str]]] = None) -> List[List[Hypothesis]]:
+        `prefixes` are what the translations begin with, and `constraints` what they contain: for each line a list of phrases,
+        where a list of phrases in place of one means that any of these is enough.
+        """
+        return [found[0].text if found else "" for found in self.search(lines, *options, prefixes=prefixes, constraints=constraints)]
+
+    def search(self, lines: Sequence[str], *options: str, prefixes: Optional[Sequence[Optional[str]]] = None,
+               constraints: Optional[Sequence[Optional[Constraints]]] = None) -> List[List[Hypothesis]]:
         """The hypotheses of each line, the best first: `--n-best` says how many."""
         if isinstance(lines, str):
             raise TypeError("expected a list of lines, found a str")
         if prefixes is not None and len(prefixes) != len(lines):
             raise ValueError(f"{len(prefixes)} prefixes for {len(lines)} lines; expected one for each (None for none)")
+        if constraints is not None and len(constraints) != len(lines):
+            raise ValueError(f"{len(constraints)} lists of constraints for {len(lines)} lines; expected one for each (None for none)")
 
         def work(model: Model, part: slice) -> List[List[Hypothesis]]:
-            return model.translate(lines[part], *options, prefixes=prefixes[part] if prefixes else None)
+            return model.translate(lines[part], *options, prefixes=prefixes[part] if prefixes else None,
+                                   constraints=constraints[part] if constraints else None)
 
         return self._in_parts(len(lines), work)
 

@@ -9,6 +9,8 @@ from typing import Any, List, NamedTuple, Optional, Sequence, Tuple, Union
 API_VERSION = 1
 NAMES = {1: "failed", 2: "misuse", 3: "out of memory"}
 Line = Union[str, bytes, None]
+# What a translation must contain: phrases, or in place of one several, of which one is enough.
+Constraints = Sequence[Union[str, Sequence[str]]]
 
 
 class Error(Exception):
@@ -53,7 +55,9 @@ SIGNATURES = {
     "xfc_encode": [c_void_p, c_int, c_char_p, POINTER(c_int32), c_size_t, POINTER(c_size_t)],
     "xfc_decode": [c_void_p, c_int, POINTER(c_int32), c_size_t, c_char_p, c_size_t, POINTER(c_size_t)],
     "xfc_translate": [c_void_p, TEXTS, TEXTS, c_size_t, TEXTS, POINTER(c_void_p)],
+    "xfc_translate_constrained": [c_void_p, TEXTS, TEXTS, TEXTS, c_size_t, TEXTS, POINTER(c_void_p)],
     "xfc_search_start": [c_void_p, TEXTS, TEXTS, c_size_t, TEXTS, POINTER(c_void_p)],
+    "xfc_search_start_constrained": [c_void_p, TEXTS, TEXTS, TEXTS, c_size_t, TEXTS, POINTER(c_void_p)],
     "xfc_search_advance": [c_void_p, c_size_t, POINTER(c_int)],
     "xfc_search_line": [c_void_p, c_size_t, POINTER(c_size_t), POINTER(c_int)],
     "xfc_search_hypothesis": [c_void_p, c_size_t, c_size_t, POINTER(CHypothesis)],
@@ -70,6 +74,21 @@ SIGNATURES = {
 def texts(lines: Sequence[Line]) -> Any:
     """An array of lines that ends with a null pointer."""
     return (c_char_p * (len(lines) + 1))(*(line.encode() if isinstance(line, str) else line for line in lines), None)
+
+
+def constraints_line(constraints: Constraints) -> str:
+    """A line of `translate --constraints`."""
+    if isinstance(constraints, str):
+        raise TypeError("expected a list of phrases for each line, found a str")
+    choices = [[one] if isinstance(one, str) else list(one) for one in constraints]
+    for phrase in (phrase for choice in choices for phrase in choice):
+        if "\t" in phrase or "||" in phrase.split(" "):
+            raise ValueError(f"constraints: a phrase cannot contain a tab, or || between blanks: {phrase!r}")
+    if not all(choices):
+        raise ValueError("constraints: a list of phrases of which one is enough is empty")
+    if choices == [[""]]:
+        raise ValueError("constraints: a phrase is empty")
+    return "\t".join(" || ".join(choice) for choice in choices)
 
 
 def load(path: str) -> ctypes.CDLL:
@@ -183,16 +202,23 @@ class Model(Handle):
         self.call("xfc_decode", self.handle, side, array, len(ids), text, size.value + 1, byref(size))
         return text.raw[:size.value].decode(errors="replace")
 
-    def search(self, lines: Sequence[Line], *options: str, prefixes: Optional[Sequence[Line]] = None, start: str = "xfc_search_start") -> Search:
+    def search(self, lines: Sequence[Line], *options: str, prefixes: Optional[Sequence[Line]] = None,
+               constraints: Optional[Sequence[Optional[Constraints]]] = None, start: str = "xfc_search_start") -> Search:
         """A search that its advance() takes on."""
         search = Search(self.library, self)
         forced = texts(prefixes) if prefixes else None
-        self.call(start, self.handle, texts(lines), forced, len(lines), texts(options), byref(search.handle))
+        rest = (len(lines), texts(options), byref(search.handle))
+        if constraints:
+            wanted = texts([constraints_line(one or []) for one in constraints])
+            self.call(f"{start}_constrained", self.handle, texts(lines), forced, wanted, *rest)
+        else:
+            self.call(start, self.handle, texts(lines), forced, *rest)
         return search
 
-    def translate(self, lines: Sequence[Line], *options: str, prefixes: Optional[Sequence[Line]] = None) -> List[List[Hypothesis]]:
+    def translate(self, lines: Sequence[Line], *options: str, prefixes: Optional[Sequence[Line]] = None,
+                  constraints: Optional[Sequence[Optional[Constraints]]] = None) -> List[List[Hypothesis]]:
         """The hypotheses of each line, the best first."""
-        with self.search(lines, *options, prefixes=prefixes, start="xfc_translate") as search:
+        with self.search(lines, *options, prefixes=prefixes, constraints=constraints, start="xfc_translate") as search:
             return [search.hypotheses(line)[1] for line in range(len(lines))]
 
     def score(self, sources: Sequence[Line], targets: Sequence[Line]) -> List[float]:

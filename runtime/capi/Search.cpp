@@ -43,8 +43,9 @@ struct xfc_search {
 };
 
 // Encodes the lines, and starts a search in steps or runs a whole one.
-static xfc_status begin(xfc_model *model, const char *const *lines, const char *const *prefixes, size_t count,
-                        const char *const *options, xfc_search **result, bool stepped) {
+static xfc_status begin(xfc_model *model, const char *const *lines, const char *const *prefixes,
+                        const char *const *constraints, size_t count, const char *const *options, xfc_search **result,
+                        bool stepped) {
   if (!model || !result)
     return XFC_MISUSE;
   *result = nullptr;
@@ -57,37 +58,57 @@ static xfc_status begin(xfc_model *model, const char *const *lines, const char *
     requireDetails(opened.model, search->options.details, opened.format);
     search->lines = linesOf(lines, count, "line");
     std::vector<std::vector<int32_t>> &sources = search->sources, forced;
+    std::vector<std::vector<Constraint>> wanted;
     for (size_t i = 0; i < count; ++i) {
       std::vector<int32_t> source = encodeSource(opened.model, search->lines[i], opened.format, placeOf("line", i));
       search->sentenceOf.push_back(source.empty() ? xfc_search::none : sources.size());
       if (source.empty())
         continue;
       sources.push_back(std::move(source));
-      if (!prefixes)
-        continue;
-      forced.emplace_back();
-      if (prefixes[i])
-        forced.back() = encodePrefix(opened.model, linesOf(prefixes + i, 1, "prefix").front(), search->options,
-                                     opened.format, placeOf("prefix", i));
+      if (prefixes) {
+        forced.emplace_back();
+        if (prefixes[i])
+          forced.back() = encodePrefix(opened.model, linesOf(prefixes + i, 1, "prefix").front(), search->options,
+                                       opened.format, placeOf("prefix", i));
+      }
+      if (constraints) {
+        wanted.emplace_back();
+        if (constraints[i])
+          wanted.back() =
+              encodeConstraints(opened.model, constraintsOfLine(linesOf(constraints + i, 1, "constraints").front()),
+                                opened.format, placeOf("constraints", i));
+      }
     }
     search->shown.resize(count);
     search->isShown.resize(count);
     if (stepped)
-      search->stepped = std::make_unique<SteppedSearch>(*opened.model.engine, sources, search->options, forced);
+      search->stepped = std::make_unique<SteppedSearch>(*opened.model.engine, sources, search->options, forced, wanted);
     else
-      search->found = xfc::search(*opened.model.engine, sources, search->options, forced);
+      search->found = xfc::search(*opened.model.engine, sources, search->options, forced, wanted);
     *result = search.release();
   });
 }
 
 xfc_status xfc_translate(xfc_model *model, const char *const *lines, const char *const *prefixes, size_t count,
                          const char *const *options, xfc_search **search) {
-  return begin(model, lines, prefixes, count, options, search, /*stepped=*/false);
+  return begin(model, lines, prefixes, nullptr, count, options, search, /*stepped=*/false);
+}
+
+xfc_status xfc_translate_constrained(xfc_model *model, const char *const *lines, const char *const *prefixes,
+                                     const char *const *constraints, size_t count, const char *const *options,
+                                     xfc_search **search) {
+  return begin(model, lines, prefixes, constraints, count, options, search, /*stepped=*/false);
 }
 
 xfc_status xfc_search_start(xfc_model *model, const char *const *lines, const char *const *prefixes, size_t count,
                             const char *const *options, xfc_search **search) {
-  return begin(model, lines, prefixes, count, options, search, /*stepped=*/true);
+  return begin(model, lines, prefixes, nullptr, count, options, search, /*stepped=*/true);
+}
+
+xfc_status xfc_search_start_constrained(xfc_model *model, const char *const *lines, const char *const *prefixes,
+                                        const char *const *constraints, size_t count, const char *const *options,
+                                        xfc_search **search) {
+  return begin(model, lines, prefixes, constraints, count, options, search, /*stepped=*/true);
 }
 
 xfc_status xfc_search_advance(xfc_search *search, size_t steps, int *running) {

@@ -93,11 +93,20 @@ XFC_API xfc_status xfc_decode(xfc_model *model, xfc_side side, const int32_t *id
 XFC_API xfc_status xfc_translate(xfc_model *model, const char *const *lines, const char *const *prefixes, size_t count,
                                  const char *const *options, xfc_search **search);
 
+/* The same, with what the translations must contain: for each line, what a line of `translate --constraints` says, such
+ * as "Apfelbaum\tRind || Kuh" for the first word and one of the others; null, or null for a line: nothing. */
+XFC_API xfc_status xfc_translate_constrained(xfc_model *model, const char *const *lines, const char *const *prefixes,
+                                             const char *const *constraints, size_t count, const char *const *options,
+                                             xfc_search **search);
+
 /* The same, a token at a time: xfc_search_start() encodes the lines, and each step of xfc_search_advance() extends
  * every hypothesis of the running lines by one token. The final result is that of xfc_translate(). If there are many
  * lines, some wait until others have ended. Any number of searches may be in progress on a model. */
 XFC_API xfc_status xfc_search_start(xfc_model *model, const char *const *lines, const char *const *prefixes,
                                     size_t count, const char *const *options, xfc_search **search);
+XFC_API xfc_status xfc_search_start_constrained(xfc_model *model, const char *const *lines, const char *const *prefixes,
+                                                const char *const *constraints, size_t count,
+                                                const char *const *options, xfc_search **search);
 /* Takes at most `steps` steps. *running is set to 1 if there are lines that have not ended, else to 0. */
 XFC_API xfc_status xfc_search_advance(xfc_search *search, size_t steps, int *running);
 

@@ -107,6 +107,23 @@ forced = [reference[:4] for reference in references]
 open("forced", "w").write("\n".join(forced) + "\n")
 assert [all[0][0] for all in model.translate(lines, *beam, prefixes=forced)] == run(
     "translate", "--model", "run", "--input", "va", "--prefix", "forced", *beam).splitlines()
+words = [sorted(set(reference.split()), key=len)[-2:] for reference in references]
+wanted = [[pair, pair[0]] if i % 3 else None for i, pair in enumerate(words[:-1])] + [None]
+open("wanted", "w").write("".join((f"{' || '.join(one[0])}\t{one[1]}" if one else "") + "\n" for one in wanted))
+constrained = model.translate(lines, *beam, constraints=wanted)
+assert [all[0][0] for all in constrained] == run(
+    "translate", "--model", "run", "--input", "va", "--constraints", "wanted", *beam).splitlines()
+with model.search(lines, *beam, constraints=wanted, prefixes=[None] * len(lines)) as search:
+    while search.advance():
+        pass
+    assert [search.hypotheses(i)[1] for i in range(len(lines))] == constrained
+fails(1, "constraints 2: constraint 1", lambda: model.translate(lines[:2], constraints=[None, ["", "x"]]))
+for wrong, kind in (("x", TypeError), (["a\tb"], ValueError), (["a || b"], ValueError), ([[]], ValueError), ([""], ValueError)):
+    try:
+        model.translate(lines[:1], constraints=[wrong])
+        raise SystemExit(f"accepted {wrong}")
+    except kind:
+        pass
 open("sa", "w").write("\n".join(lines[:-1]) + "\n"), open("sb", "w").write("\n".join(references[:-1]) + "\n")
 scores = model.score(lines[:-1], references[:-1])
 assert [f"{score:.9g}" for score in scores] == run("score", "--model", "run", "--source", "sa", "--target", "sb").splitlines()
