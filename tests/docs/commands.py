@@ -73,6 +73,8 @@ CHANGED = [
     (r" --source \.\.\.", " ... --out initialized"),
     (r" \.\.\.", " --source my.en --target my.fr --vocab spm.model"),
     (r"libgerman\.a", "build/libsmall.a"),
+    (r"Apfelbaum\\tRind \|\| Kuh", r"su\\tsu || a"),
+    (r"--bad-sequences Rind", "--bad-sequences su"),
 ]
 PRELUDE = """set -eo pipefail
 ulimit -t 120
