@@ -268,7 +268,7 @@ void SentenceSearch::takeTurns(std::vector<Continuation> &ranked) {
 void SentenceSearch::noCandidate(int64_t length) const {
   throw Error("sentence " + std::to_string(sentence.index + 1) + ", position " + std::to_string(length) +
               (sentence.constraints ? ": no token is left that has a finite log-probability, is not suppressed, and "
-                                      "leaves room for the constraints; suppress fewer, or give a larger "
+                                      "leaves room for --constraints; suppress fewer, or give a larger "
                                       "--no-repeat-ngram or --max-length, or fewer constraints"
                : restricts() ? ": no token is left that has a finite log-probability and is not suppressed; suppress "
                                "fewer, or give a larger --no-repeat-ngram"

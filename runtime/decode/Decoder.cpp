@@ -28,10 +28,11 @@ void checkConstraints(const SearchSentence &sentence, const SearchOptions &optio
   const int64_t needed = constraints.needed(state);
   const size_t given = std::min(options.generation.forcedFirst.size() + sentence.prefix.size(), most);
   if (needed >= Constraints::never)
-    throw Error(which + ": constraint " + std::to_string(constraints.impossible(state) + 1) +
-                " cannot be met: --suppress, --bad-sequences or --no-repeat-ngram forbids each of its phrases");
+    throw Error(which + ": number " + std::to_string(constraints.impossible(state) + 1) +
+                " of --constraints cannot be met: --suppress, --bad-sequences or --no-repeat-ngram forbids each of its "
+                "phrases");
   if (const auto left = static_cast<int64_t>(most - given); needed > left)
-    throw Error(which + ": the constraints need " + std::to_string(needed) + " tokens" +
+    throw Error(which + ": --constraints need " + std::to_string(needed) + " tokens" +
                 (given > 0 ? " after the " + std::to_string(given) + " of the forced beginning" : "") +
                 ", but there is room for " + std::to_string(left) +
                 "; give a larger --max-length (up to the model's), or fewer or shorter phrases");

@@ -787,6 +787,26 @@ TEST(Constrained, BanksShareTheBeam) {
   }
 }
 
+// Sentences that share their options still take the steps that they need: only those with constraints read all
+// log-probabilities.
+TEST(Constrained, SentencesWithoutConstraintsGoOnAsBefore) {
+  FakeModel model{.seed = 4};
+  const auto options = std::make_shared<const SearchOptions>(SearchOptions{.generation = {.beam = 3, .maxLength = 6}});
+  Decoder decoder(std::make_unique<FakeDecoder>(model, 400, 3), roomOf(9, 400));
+  for (int32_t number = 0; number < 9; ++number)
+    decoder.submit({.source = {number},
+                    .prefix = {},
+                    .constraints = number % 3 == 1 ? someConstraints[3] : std::vector<Constraint>(),
+                    .options = options});
+  while (!decoder.idle())
+    for (const DecoderEvent &event : decoder.step()) {
+      const SearchSentence sentence{.index = static_cast<size_t>(event.id), .maxLength = 6};
+      ASSERT_EQ(event.kind, DecoderEvent::Kind::Finished);
+      expectSame(event.found, event.id % 3 == 1 ? runConstrained(model, sentence, *options, someConstraints[3])
+                                                : run(model, {sentence}, *options)[0]);
+    }
+}
+
 TEST(Constrained, WhatCannotBeMetIsRefused) {
   FakeModel model{.seed = 1};
   const std::vector<Constraint> constraints = {{{4}}, {{5, 5}, {5, 1}}};
@@ -800,22 +820,21 @@ TEST(Constrained, WhatCannotBeMetIsRefused) {
   };
   EXPECT_EQ(said({.index = 2, .maxLength = 3}, {.generation = {.beam = 2}}), "");
   EXPECT_EQ(said({.index = 2, .maxLength = 2}, {.generation = {.beam = 2}}),
-            "sentence 3: the constraints need 3 tokens, but there is room for 2; give a larger --max-length (up to the "
+            "sentence 3: --constraints need 3 tokens, but there is room for 2; give a larger --max-length (up to the "
             "model's), or fewer or shorter phrases");
   const Ids prefix = {1, 4};
   EXPECT_EQ(said({.index = 2, .maxLength = 4, .prefix = prefix}, {.generation = {.beam = 2, .forcedFirst = {1}}}),
-            "sentence 3: the constraints need 2 tokens after the 3 of the forced beginning, but there is room for 1; "
+            "sentence 3: --constraints need 2 tokens after the 3 of the forced beginning, but there is room for 1; "
             "give a larger --max-length (up to the model's), or fewer or shorter phrases");
   EXPECT_EQ(said({.index = 2, .maxLength = 8}, {.generation = {.beam = 2, .suppress = {5}}}),
-            "sentence 3: constraint 2 cannot be met: --suppress, --bad-sequences or --no-repeat-ngram forbids each of "
-            "its phrases");
+            "sentence 3: number 2 of --constraints cannot be met: --suppress, --bad-sequences or --no-repeat-ngram "
+            "forbids each of its phrases");
   EXPECT_EQ(said({.index = 2, .maxLength = 8}, {.sample = true}), samplesOrConstraints);
   // What is forbidden only in some places shows when no token is left.
-  EXPECT_NE(
-      said({.index = 2, .maxLength = 3}, {.generation = {.beam = 1, .badSequences = {{5, 4}, {4, 5}, {1, 4}}}})
-          .find(": no token is left that has a finite log-probability, is not suppressed, and leaves room for the "
-                "constraints"),
-      std::string::npos);
+  EXPECT_NE(said({.index = 2, .maxLength = 3}, {.generation = {.beam = 1, .badSequences = {{5, 4}, {4, 5}, {1, 4}}}})
+                .find(": no token is left that has a finite log-probability, is not suppressed, and leaves room for "
+                      "--constraints"),
+            std::string::npos);
   // Without a maximum length, there is room for what is wanted; the model's own limit stays.
   const Generation free{.beam = 1, .maxLengthRatio = 0.1};
   const std::unique_ptr<const Constraints> built = constraintsFor({.generation = free}, constraints);
