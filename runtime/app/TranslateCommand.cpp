@@ -61,7 +61,8 @@ private:
       for (std::string line; one->isFile() && one->next(line);) {
       }
     throw Error(reader.name() + ": " + std::to_string(reader.number()) + " " + what + " for " +
-                std::to_string(input.number()) + (input.isFile() ? "" : " or more") + " lines; give " + expected);
+                std::to_string(input.number()) + (input.isFile() ? "" : " or more") + " lines of " + input.name() +
+                "; give " + expected);
   }
 
   LineReader reader;
