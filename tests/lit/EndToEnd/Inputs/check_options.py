@@ -185,14 +185,16 @@ class Reference:
         return sorted(finished, key=lambda result: -result[0])[:self.n_best]
 
     def taking_turns(self, live, ranked):
-        """The continuations in the order of their rank among those that need as many tokens, and then of this number."""
+        """The most probable continuations, for half of the beam, and the others in the order of their rank among those that need as many tokens,
+        and then of this number."""
         banks, rounds = {}, []
         for continuation in ranked:
             _, token, parent = continuation
             need = self.needed(live[parent][0] + ((token,) if token != EOS else ()))
             banks[need] = banks.get(need, 0) + 1
             rounds.append((banks[need], need, continuation))
-        return [continuation for _, _, continuation in sorted(rounds, key=lambda one: one[:2])]
+        half = self.beam // 2
+        return ranked[:half] + [continuation for _, _, continuation in sorted(rounds[half:], key=lambda one: one[:2])]
 
     def decided(self, live, finished, length):
         scores = sorted((score for score, _, _ in finished), reverse=True)
@@ -340,7 +342,9 @@ def compare_draws(settings, tables):
 tables = logarithms(SOURCES)
 single = [{name: value} for name, values in VALUES.items() for value in values]
 pairs = [a | b for a, b in itertools.combinations(single, 2) if a.keys() != b.keys()]
-for changed in [{}, *single, *pairs]:
+# The places of a beam show in all that it finds.
+whole = [{"constraints": value, "beam": beam, "n_best": beam} for value in VALUES["constraints"] for beam in (2, 3, 4, 5, 7)]
+for changed in [{}, *single, *pairs, *whole]:
     compare(USUAL | changed, tables)
 for value in VALUES["constraints"]:
     compare_all(USUAL | {"constraints": value}, tables)
@@ -350,4 +354,4 @@ for changed in [{}, *sampled]:
     compare_draws(changed, tables)
 if failures:
     sys.exit(f"{len(failures)} failures:\n  " + "\n  ".join(failures[:20]))
-print(f"{1 + len(single) + len(pairs)} searches and {1 + len(sampled)} samplings agree with the enumeration")
+print(f"{1 + len(single) + len(pairs) + len(whole)} searches and {1 + len(sampled)} samplings agree with the enumeration")
