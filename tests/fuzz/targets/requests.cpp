@@ -1,4 +1,5 @@
 // Fuzzes the bodies of requests to `serve`: JSON if they begin like it, and else a form; and the text and HTML in them.
+// A body is also a line of `translate --constraints`.
 #include "serve/Requests.h"
 #include "../JsonMutator.h"
 
@@ -15,6 +16,19 @@ static void use(const TranslationRequest &request) {
   }
 }
 
+static void useAsConstraints(std::string_view line) {
+  const std::vector<ConstraintText> constraints = constraintsOfLine(line);
+  std::string joined;
+  for (const ConstraintText &phrases : constraints) {
+    joined += &phrases == &constraints.front() ? "" : "\t";
+    for (const std::string &phrase : phrases) {
+      fuzz::expect(phrase.find('\t') == std::string::npos, "a tab stands between constraints");
+      joined += (&phrase == &phrases.front() ? "" : " || ") + phrase;
+    }
+  }
+  fuzz::expect(constraintsOfLine(joined) == constraints, "a line of the phrases has the same phrases");
+}
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   const std::string_view body = fuzz::textOf(data, size);
   const bool json = body.starts_with('{');
@@ -29,6 +43,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     fuzz::expectOnlyErrors([&] { readTranslate("application/json", body); });
   fuzz::expectOnlyErrors([&] { directionOf(std::string(body)); });
   inTermsOfRequests(std::string(body));
+  useAsConstraints(body);
   return 0;
 }
 
