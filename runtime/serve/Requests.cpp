@@ -89,7 +89,7 @@ std::vector<std::string> stringsOf(const Fields &value, const std::string &name)
   return texts;
 }
 
-// What one text must be translated with: a list, each element of which is a phrase or a list of phrases.
+// The constraints of one text: a list, each element of which is a phrase or a list of phrases.
 std::vector<ConstraintText> constraintsOf(const Fields &value) {
   if (!value.is_array())
     refuse("constraints: expected a list of phrases, or of lists of phrases of which one is enough, found " +

@@ -36,6 +36,8 @@ rows = {side: [[generator.randrange(4, about[side + "_vocab"] - 1) for _ in rang
 for side in rows:
     with open(side, "w") as file:
         file.writelines(" ".join(map(str, row)) + "\n" for row in rows[side])
+with open("wanted", "w") as file:
+    file.write("5 6\n\n4 || 7 7\n")
 rows["labels"] = [row[1:] + [4] for row in rows["target"]]
 padded = {name: [row + [pad] * (len(lines[0]) - len(row)) for row in lines] for name, lines in rows.items()}
 tensors.write("in", {name: ("I32", [len(lines), len(lines[0])], sum(lines, [])) for name, lines in padded.items()})
@@ -46,11 +48,12 @@ for device in ("cpu", "cuda"):
     run(device, "train", "--format", "ids", "--source", "source", "--target", "target", "--init", weights, "--out", f"run.{device}", "--steps", "2",
         "--batch-tokens", "64", "--lr", "0.01", "--schedule", "constant", "--warmup", "0", "--adam-eps", "0.01", "--seed", "5", "--quiet")
     os.replace(f"run.{device}/last.safetensors", f"trained.{device}")
-    found[device] = [[(each["ids"], each["score"]) for each in json.loads(line)["hypotheses"]] for line in run(
+    # With constraints, a search reads all log-probabilities instead of the best candidates.
+    found[device] = [[(each["ids"], each["score"]) for each in json.loads(line)["hypotheses"]] for more in ([], ["--constraints", "wanted"]) for line in run(
         device, "translate", "--weights", weights, "--format", "ids", "--input", "source", "--beam", "3", "--n-best", "2", "--min-length", "3",
-        "--max-length", "6", "--json", "--quiet").splitlines()]
+        "--max-length", "6", "--json", "--quiet", *more).splitlines()]
 close("forward", 1e-4)
 close("trained", 2e-3)
 pairs = [pair for lines in zip(found["cpu"], found["cuda"], strict=True) for pair in zip(*lines, strict=True)]
-assert len(pairs) == 2 * len(rows["source"]) and all(a == b and abs(x - y) <= 1e-4 * max(1, abs(x)) for (a, x), (b, y) in pairs), pairs
+assert len(pairs) == 4 * len(rows["source"]) and all(a == b and abs(x - y) <= 1e-4 * max(1, abs(x)) for (a, x), (b, y) in pairs), pairs
 print("a GPU does what the CPU does")
