@@ -43,6 +43,17 @@ with xfc.Translator("run", workers=3, options=["--threads", "1"]) as m:
     for thread in threads:
         thread.join()
     assert found == {i: expected[i:] for i in range(4)}
+    # One word or the other of another line's translation, and nothing for lines whose counterpart is empty.
+    wanted = [[[words[0], words[-1]]] if (words := line.split()) else None for line in expected[::-1]]
+    open("wanted", "w").write("".join(f"{' || '.join(one[0])}\n" if one else "\n" for one in wanted))
+    constrained = subprocess.run(["./translator", "translate", "--model", "run", "--beam", "2", "--constraints", "wanted"], input="\n".join(lines),
+                                 capture_output=True, text=True, check=True).stdout.splitlines()
+    assert m.translate(lines, "--beam", "2", constraints=wanted) == constrained != expected
+    try:
+        m.translate(lines, constraints=[["a"]])
+        raise AssertionError("constraints for some lines only are an error")
+    except ValueError as error:
+        assert "1 lists of constraints for 41 lines" in str(error), error
 assert os.listdir(os.path.expanduser("~/.cache/xfc")) == cached, "the library is used again"
 
 for wrong, part in (("nothing", "nothing: holds neither model.json nor weights"), ("translator", "give library=")):
