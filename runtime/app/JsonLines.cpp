@@ -40,6 +40,12 @@ JsonLine readLine(std::string_view text) {
   read.source = lineIn(value["source"], "source");
   if (value.contains("prefix") && !value["prefix"].is_null())
     read.prefix = lineIn(value["prefix"], "prefix");
+  if (value.contains("constraints") && !value["constraints"].is_null())
+    try {
+      read.constraints = constraintsOfJson(value["constraints"]);
+    } catch (const Error &error) {
+      throw Error("constraints: " + std::string(error.what()));
+    }
   for (const char *written : {"translation", "source_tokens", "hypotheses"})
     if (value.contains(written))
       throw Error(std::string(written) + ": this field is written by translate; give it another name");

@@ -1,6 +1,7 @@
 // Reads lines of JSON to translate, and writes each with its translation.
 #pragma once
 
+#include "decode/Constraints.h"
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
@@ -9,12 +10,13 @@ namespace xfc {
 
 struct JsonLine {
   std::string source, prefix; // the prefix is empty if there is none
-  std::string object;         // as it was written, without its closing brace
-  bool hasLine = false;       // whether it has a field `line` of its own
+  std::vector<ConstraintText> constraints;
+  std::string object;   // as it was written, without its closing brace
+  bool hasLine = false; // whether it has a field `line` of its own
 };
 
-// Reads an object with the string `source`, and perhaps `prefix`, or the string of the source alone. Throws an Error
-// that names `where` and the field.
+// Reads an object with the string `source`, and perhaps `prefix` and `constraints`, or the string of the source alone.
+// Throws an Error that names `where` and the field.
 JsonLine readJsonLine(std::string_view line, const std::string &where);
 // The object, all of whose fields stay as they were written, with those of `result` behind them.
 std::string withFields(const JsonLine &line, const nlohmann::ordered_json &result);

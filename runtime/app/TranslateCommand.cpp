@@ -98,7 +98,7 @@ public:
         filled.push_back(sources[line]);
         if (!prefixes.empty())
           forced.push_back(prefixes[line]);
-        if (constraintInput)
+        if (!constraints.empty())
           wanted.push_back(constraints[line]);
       }
       const size_t before = done;
@@ -169,6 +169,7 @@ private:
     objects.push_back(readJsonLine(line, input.where()));
     prefixes.push_back(encodePrefix(model, objects.back().prefix, options.search.options, options.model.format,
                                     input.where() + ": prefix"));
+    constraints.push_back(encodeConstraints(model, objects.back().constraints, options.model.format, input.where()));
     return objects.back().source;
   }
 
@@ -243,7 +244,7 @@ void addTranslate(Command app) {
   options->search.addDetailsTo(command);
   const CommandOption prefix =
       command.addOption("--prefix", options->prefix, "forced beginnings of the translations, one per line");
-  command.addOption(
+  const CommandOption constraints = command.addOption(
       "--constraints", options->constraints,
       "what the translations must contain, one line for each: phrases with a tab between two of them, or in "
       "place of a phrase several, of which one is enough, with || between two of them; an empty line: "
@@ -254,9 +255,10 @@ void addTranslate(Command app) {
   command.addFlag("--json", options->json, "one JSON object per line: line, source, translation, hypotheses");
   command
       .addFlag("--json-input", options->jsonInput,
-               "lines to translate are JSON objects with the field source, and perhaps prefix, or strings: each is "
-               "written as with --json, with all its fields as they were")
-      .excludes(prefix);
+               "lines to translate are JSON objects with the field source, and perhaps prefix and constraints, or "
+               "strings: each is written as with --json, with all its fields as they were")
+      .excludes(prefix)
+      .excludes(constraints);
   addComputeType(command, options->search.options.computeType);
   command.setWork([options] {
     if (options->search.options.sample && !options->constraints.empty())

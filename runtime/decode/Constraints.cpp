@@ -1,5 +1,6 @@
 // What a translation must contain: the constraints of a sentence, and how far the tokens of a hypothesis meet them.
 #include "decode/Constraints.h"
+#include "support/Json.h"
 #include <algorithm>
 #include <limits>
 
@@ -206,6 +207,26 @@ std::vector<ConstraintText> constraintsOfLine(std::string_view line) {
     const size_t end = std::min(line.find('\t', begin), line.size());
     constraints.push_back(phrasesOf(line.substr(begin, end - begin)));
     begin = end + 1;
+  }
+  return constraints;
+}
+
+std::vector<ConstraintText> constraintsOfJson(const nlohmann::json &value) {
+  const auto require = [](bool holds, const std::string &expected, const nlohmann::json &found) {
+    if (!holds)
+      throw Error("expected " + expected + ", found " + shownJson(found));
+  };
+  require(value.is_array(), "a list of phrases, or of lists of phrases of which one is enough", value);
+  std::vector<ConstraintText> constraints;
+  for (const nlohmann::json &element : value) {
+    require(element.is_string() || element.is_array(), "a phrase, or a list of phrases", element);
+    ConstraintText &phrases = constraints.emplace_back();
+    for (const nlohmann::json &phrase : element.is_string() ? nlohmann::json::array({element}) : element) {
+      require(phrase.is_string(), "phrases", phrase);
+      phrases.push_back(phrase.get<std::string>());
+      if (phrases.back().find('\n') != std::string::npos)
+        throw Error("a phrase is a part of one line");
+    }
   }
   return constraints;
 }

@@ -27,6 +27,7 @@
 #include "plan/Generation.h"
 #include <cstdint>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <string_view>
@@ -102,5 +103,8 @@ private:
 // constraints; otherwise phrases may be empty, which those who read them refuse.
 using ConstraintText = std::vector<std::string>;
 std::vector<ConstraintText> constraintsOfLine(std::string_view line);
+// Those in JSON: a list, each element of which is a phrase or a list of phrases, as in ["a", ["b", "c d"]]. Phrases are
+// parts of one line, and may be empty. Throws Error if it is anything else.
+std::vector<ConstraintText> constraintsOfJson(const nlohmann::json &value);
 
 } // namespace xfc

@@ -89,19 +89,12 @@ std::vector<std::string> stringsOf(const Fields &value, const std::string &name)
   return texts;
 }
 
-// The constraints of one text: a list, each element of which is a phrase or a list of phrases.
 std::vector<ConstraintText> constraintsOf(const Fields &value) {
-  if (!value.is_array())
-    refuse("constraints: expected a list of phrases, or of lists of phrases of which one is enough, found " +
-           shownJson(value));
-  std::vector<ConstraintText> constraints;
-  for (const Fields &element : value) {
-    constraints.push_back(stringsOf(element, "constraints"));
-    for (const std::string &phrase : constraints.back())
-      if (phrase.find('\n') != std::string::npos)
-        refuse("constraints: a phrase is a part of one line");
+  try {
+    return constraintsOfJson(value);
+  } catch (const Error &error) {
+    refuse("constraints: " + std::string(error.what()));
   }
-  return constraints;
 }
 
 TranslationRequest readCommon(const Fields &fields) {

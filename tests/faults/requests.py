@@ -1,9 +1,9 @@
 """requests.py TRANSLATOR MODEL LINES [--requests N] [--clients N] [--reload-every N] [--seed N]: a server under many requests, of which some are broken off.
 
 Clients ask for translations of the lines with several options, some with words that the translations must contain, at once and on connections
-that they keep. Of a hundred requests, about four leave before the answer, three end in the middle of the request, two are streams that the client leaves after the first event, and one is no
-HTTP. Now and then the server is told to load its model again. Every answer has to be that of `translate`, none may be missing, and the
-server's memory may not grow with the number of requests. Plain Python.
+that they keep. Of a hundred requests, about four leave before the answer, three end in the middle of the request, two are streams that the
+client leaves after the first event, and one is no HTTP. Now and then the server is told to load its model again. Every answer has to be that
+of `translate`, none may be missing, and the server's memory may not grow with the number of requests. Plain Python.
 """
 import argparse
 import asyncio

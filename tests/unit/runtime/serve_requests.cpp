@@ -111,8 +111,8 @@ TEST(Requests, ConstraintsHaveTheShapeOfTheTexts) {
   EXPECT_EQ(ours(R"({"q": ["a"], "constraints": ["x"]})"),
             "400 constraints: expected a list of phrases, or of lists of phrases of which one is enough, found \"x\"");
   EXPECT_EQ(ours(R"({"q": "a", "constraints": [1]})"),
-            "400 constraints: expected a string or a list of strings, found 1");
-  EXPECT_EQ(ours(R"({"q": "a", "constraints": [["x", 1]]})"), "400 constraints: expected strings, found 1");
+            "400 constraints: expected a phrase, or a list of phrases, found 1");
+  EXPECT_EQ(ours(R"({"q": "a", "constraints": [["x", 1]]})"), "400 constraints: expected phrases, found 1");
   EXPECT_EQ(ours(R"({"q": "a", "constraints": ["x\ny"]})"), "400 constraints: a phrase is a part of one line");
 }
 

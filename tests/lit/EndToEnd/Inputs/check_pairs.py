@@ -5,6 +5,7 @@ The options are those that --help shows, each with a value that is not its defau
 vocabulary), and lines of numbers, which mean something as ids, pieces and text (lines). Plain Python.
 """
 import itertools
+import json
 import os
 import re
 import subprocess
@@ -26,7 +27,7 @@ def value_of(flag, shown):
         return VALUES[flag]
     if not shown:
         return None
-    if choices := re.match(r"TEXT:\{(.*)\}(?:=(.*))?$", shown):
+    if choices := re.match(r"(?:TEXT)?:\{(.*)\}(?:=(.*))?$", shown):
         return next(word for word in choices[1].split(",") if word != (choices[2] or choices[1].split(",")[0]))
     number = re.match(r"(?:INT|FLOAT|UINT)(?::\w+(?: in [\[(](\S+) - (\S+)\])?)?=(\S+)$", shown)
     if not number:
@@ -40,7 +41,7 @@ def options():
     """(flag, value) of each."""
     shown = subprocess.run([translator, "translate", "--help"], capture_output=True, text=True, check=True).stdout
     for line in shown[:shown.index("\nExample")].splitlines():
-        if option := re.match(r"  (?:-\w,)?(--[a-z0-9-]+)(?: (?! )(.*?))?(?: \.\.\.)?(?: Excludes:.*)?(?:  .*)?$", line):
+        if option := re.match(r"  (?:-\w,)?(--[a-z0-9-]+)(?:\{\w+\})?(?: (?!(?: |Excludes:))(.*?))?(?: \.\.\.)?(?: Excludes:.*)?(?:  .*)?$", line):
             yield option[1], value_of(*option.groups())
 
 
@@ -50,16 +51,18 @@ def run(pair):
     arguments = {**({} if "--model" in given else USUAL), "--input": "lines", **given}
     if "--model" in given and "--weights" in given:
         arguments.pop("--vocab", None)
+    if "--json-input" in given:  # which is no option of other lines
+        arguments["--input"] += ".json"
     for file in ("written", "drawn"):
         if os.path.exists(file):
             os.remove(file)
-    words = [word for flag, value in arguments.items() for word in ([flag] if value is None else [flag, value])]
+    words = [flag if value is None else f"{flag}={value}" for flag, value in arguments.items()]
     done = subprocess.run([translator, "translate", *words], capture_output=True, text=True, timeout=60)
     errors = [line for line in done.stderr.splitlines() if line.startswith("error:")]
     if done.returncode == 0:
         text = open("written").read() if "--output" in given else done.stdout
         count, inputs = len(text.splitlines()), len(open(arguments["--input"]).read().splitlines())
-        several = "--n-best" in given and "--json" not in given
+        several = "--n-best" in given and not {"--json", "--json-input"}.intersection(given)
         if errors or not inputs <= count <= inputs * (2 if several else 1) or ("--attention-svg" in given and not os.path.exists("drawn")):
             return f"status 0, {count} lines for {inputs}", done.stderr
         return None, ""
@@ -72,6 +75,8 @@ def run(pair):
 
 
 open("fewer", "w").write("\n".join(lines[:2]) + "\n")
+for name in ("lines", "fewer"):
+    open(f"{name}.json", "w").writelines(json.dumps(line) + "\n" for line in open(name).read().splitlines())
 open("beginnings", "w").write("5\n" * len(lines))
 open("wanted", "w").write("7 5 || 8\t9\n" * len(lines))
 all_options = [(flag, value) for flag, value in options() if flag != "--help"]

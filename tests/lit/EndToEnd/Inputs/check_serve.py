@@ -164,6 +164,8 @@ def check_answers(server):
             for hypothesis in one["hypotheses"]:
                 assert all(any(word in hypothesis["text"] for word in ([choice] if isinstance(choice, str) else choice)) for choice in choices), (choices, one)
         assert forced[0] == translate(lines[:1], *flags(options))[0]
+        objects = [json.dumps({"source": line, "constraints": choices}) for line, choices in zip(lines, wanted)]
+        assert [one["hypotheses"] for one in translate(objects, "--json-input", *flags(options))] == [one["hypotheses"] for one in forced]
         events = streamed(server, {"q": lines[:4], "constraints": wanted, **options})
         assert [data["hypotheses"] for _, data in sorted(events[:-1], key=lambda event: event[1]["index"]) if "hypotheses" in data] == [
             one["hypotheses"] for one in forced]
