@@ -1,28 +1,27 @@
-"""An HTTP server of FastAPI over CTranslate2 with random weights, as people write it: `plain` translates each request by itself; `batched`
-collects what comes within 5 ms, at most 64 sentences.
+"""An HTTP server of FastAPI over CTranslate2, as people write it: `plain` translates each request by itself; `batched` collects what comes
+within 5 ms, at most 64 sentences.
 
-usage: peer_serve.py PORT SIZE WORK THREADS TYPE plain|batched"""
+usage: peer_serve.py PORT MODEL VOCABULARY TYPE plain|batched WORKERS THREADS"""
 import asyncio
 import contextlib
 import sys
 
 import ctranslate2
 import fastapi
+import sentencepiece
 import uvicorn
 
-from common import SIZES
-from peer_decode import made_by
-
-port, size, work, threads, kind, mode = sys.argv[1:]
-translator = ctranslate2.Translator(made_by("ctranslate2_model.py", f"{work}/ctranslate2-{size}", SIZES[size].name), device="cpu", compute_type=kind,
-                                    inter_threads=1, intra_threads=int(threads))
+port, model, vocabulary, kind, mode, workers, threads = sys.argv[1:]
+translator = ctranslate2.Translator(model, device="cpu", compute_type=kind, inter_threads=int(workers), intra_threads=int(threads))
+pieces = sentencepiece.SentencePieceProcessor(model_file=vocabulary)
 
 
 @contextlib.asynccontextmanager
 async def collecting(_):
-    task = asyncio.create_task(collect())
+    tasks = [asyncio.create_task(collect()) for _ in range(int(workers))]
     yield
-    task.cancel()
+    for task in tasks:
+        task.cancel()
 
 
 app = fastapi.FastAPI(lifespan=collecting)
@@ -30,11 +29,10 @@ waiting = asyncio.Queue()
 
 
 def translate(requests):
-    """All of one length: a batch has one limit."""
-    found = translator.translate_batch([[f"w{i}" for i in request["q"].split()] for request in requests], beam_size=requests[0]["beam"],
-                                       max_batch_size=64, min_decoding_length=requests[0]["min_length"],
-                                       max_decoding_length=max(request["max_length"] for request in requests))
-    return [{"tokens": result.hypotheses[0][:request["max_length"]]} for result, request in zip(found, requests)]
+    """All with the search settings of the first one."""
+    found = translator.translate_batch([pieces.encode(request["q"], out_type=str) for request in requests], beam_size=requests[0]["beam"],
+                                       length_penalty=requests[0]["length_penalty"], max_batch_size=64)
+    return [{"translation": pieces.decode(result.hypotheses[0])} for result in found]
 
 
 async def collect():

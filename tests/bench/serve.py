@@ -1,34 +1,29 @@
-"""Compares `serve` under load with a server of FastAPI over CTranslate2, on one machine.
+"""Compares `serve` under load with a server of FastAPI over CTranslate2: one trained model, real sentences, one machine.
 
-    serve.py --xfc build/bin/xfc --work FOLDER [--size small] [--seconds 10] [--clients 1 8 32] [--rounds 3] [--type float32]
+    serve.py --xfc build/bin/xfc --demo FOLDER --text test.en --work FOLDER [--seconds 10] [--clients 1 8 32] [--rounds 3] [--type float32]
 
-Sentences have the lengths of real text (log-normal, 25 tokens on average); with random weights, each is translated to exactly its own length by a
-beam of 5. Closed loop: so many clients ask again as soon as they are answered. Open loop: requests come at random (Poisson), at 0.6 of the rate
-that the slower server reached in the closed loop, and latencies count from when they came. The servers take turns; the median of the rounds is shown.
-The Python that runs this needs ctranslate2, fastapi, uvicorn and numpy."""
+--demo is what `xfc demo` made; `xfc export` makes CTranslate2's model of it. Every request is one line of text, in the order of the file, which a
+beam of 5 translates. Closed loop: so many clients ask again as soon as they are answered. Open loop: requests come at random (Poisson), at 0.6 of
+the rate that the fastest other server reached in the closed loop with the most clients, to the servers that reached more than this rate there;
+latencies count from when they came. CTranslate2 runs as one worker with all threads and as so many workers of one thread, and translates each
+request by itself or together those that come within 5 ms. The servers take turns; the median of the rounds is shown. Tokens are those of xfc's
+translations for all. The Python that runs this needs ctranslate2, sentencepiece, fastapi and uvicorn."""
 import argparse
 import asyncio
 import json
 import os
 import random
+import shutil
 import socket
 import statistics
 import subprocess
 import sys
 import time
 
-from common import EOS, HERE, SIZES, WORDS
+from common import HERE
 
 TYPES = {"float32": "f32", "int8": "int8"}
-
-
-def requests(size, count=2000):
-    chosen, made = random.Random(1), []
-    for _ in range(count):
-        length = min(max(round(chosen.lognormvariate(3.05, 0.58)), 3), 120)
-        ids = [chosen.randrange(WORDS, size.vocab) for _ in range(length - 1)] + [EOS]
-        made.append((length, json.dumps({"q": " ".join(map(str, ids)), "beam": 5, "min_length": length, "max_length": length}).encode()))
-    return made
+SEARCH = {"beam": 5, "length_penalty": 1, "length_penalty_form": "power"}  # CTranslate2's usual length penalty
 
 
 def free_port():
@@ -49,6 +44,7 @@ class Connection:
         answer = await self.reader.readexactly(size)
         if b" 200 " not in head.split(b"\r\n")[0]:
             raise RuntimeError(answer)
+        return answer
 
 
 async def closed(port, work, clients, seconds):
@@ -83,12 +79,12 @@ async def opened(port, work, rate, seconds):
         tokens += length
 
     begin = when = time.perf_counter()
-    for length, body in work:
+    for place in range(10**9):
         when += chosen.expovariate(rate)
         if when > begin + seconds:
             break
         await asyncio.sleep(max(when - time.perf_counter(), 0))
-        tasks.append(asyncio.create_task(one(when, length, body)))
+        tasks.append(asyncio.create_task(one(when, *work[place % len(work)])))
     await asyncio.gather(*tasks)
     for connection in idle:
         connection.writer.close()
@@ -96,7 +92,7 @@ async def opened(port, work, rate, seconds):
 
 
 def started(command, port):
-    process = subprocess.Popen(list(map(str, command)), cwd=HERE)
+    process = subprocess.Popen(list(map(str, command)), cwd=HERE, stderr=subprocess.DEVNULL)
     end = time.monotonic() + 120
     while True:
         try:
@@ -115,34 +111,44 @@ def at(latencies, share):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--xfc", required=True)
+    parser.add_argument("--demo", required=True)
+    parser.add_argument("--text", required=True)
     parser.add_argument("--work", required=True)
-    parser.add_argument("--size", default="small", choices=SIZES)
     parser.add_argument("--type", default="float32", choices=TYPES)
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 32])
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     options = parser.parse_args()
-    work, size = os.path.abspath(options.work), SIZES[options.size]
+    demo, work, threads = os.path.abspath(options.demo), os.path.abspath(options.work), options.threads
+    exe, run, vocabulary = (os.path.join(demo, name) for name in ("translator", "run", "spm.model"))
     os.makedirs(work, exist_ok=True)
-    exe, run = os.path.join(work, f"translator-{size.name}"), os.path.join(work, f"run-{size.name}")
-    if not os.path.exists(run):
-        subprocess.run([options.xfc, "compile", os.path.join(HERE, "../../models/small.json"), *size.settings(), "-o", exe], check=True)
-        with open(os.path.join(work, "ids"), "w", encoding="utf-8") as file:
-            file.write("5 6 7\n" * 8)
-        subprocess.run([exe, "train", "--format", "ids", "--source", os.path.join(work, "ids"), "--target", os.path.join(work, "ids"), "--out", run,
-                        "--steps", "1", "--batch-tokens", "64", "--quiet"], check=True)
-    sentences = requests(size)
+    exported = os.path.join(work, "ctranslate2")
+    shutil.rmtree(exported, ignore_errors=True)
+    subprocess.run([options.xfc, "export", run, "--to", "ctranslate2", "-o", exported], check=True)
+    searched = [f"--{name.replace('_', '-')}={value}" for name, value in SEARCH.items()]
+    found = subprocess.run([exe, "translate", "--model", run, "--input", os.path.abspath(options.text), "--json", "--quiet", *searched], check=True,
+                           capture_output=True, text=True).stdout
+    sentences = []
+    for line in map(json.loads, found.splitlines()):
+        sentences.append((len(line["hypotheses"][0]["ids"]) + 1, json.dumps({"q": line["source"], **SEARCH}).encode()))
+    print(f"{len(sentences)} sentences, {statistics.mean(length for length, _ in sentences):.1f} tokens on average", file=sys.stderr)
+
+    names = {"xfc": None}
+    for workers in sorted({1, threads}):
+        for mode in ("plain", "batched"):
+            names[f"CTranslate2, {mode}, {workers} worker{'s' * (workers > 1)}"] = (mode, workers)
 
     def command(name, port):
         if name == "xfc":
-            return [exe, "serve", "--port", port, "--model", run, "--format", "ids", "--threads", options.threads, "--compute-type", TYPES[options.type]]
-        return [sys.executable, "peer_serve.py", port, size.name, work, options.threads, options.type, name.split()[-1]]
+            return [exe, "serve", "--port", port, "--model", run, "--threads", threads, "--compute-type", TYPES[options.type], "--quiet"]
+        mode, workers = names[name]
+        return [sys.executable, "peer_serve.py", port, exported, vocabulary, options.type, mode, workers, threads // workers]
 
-    names, results = ["xfc", "CTranslate2, plain", "CTranslate2, batched"], {}
+    results = {}
 
-    def measure(key, load):
-        for name in names:
+    def measure(key, load, contestants):
+        for name in contestants:
             port = free_port()
             process = started(command(name, port), port)
             try:
@@ -156,11 +162,11 @@ def main():
 
     for _ in range(options.rounds):
         for clients in options.clients:
-            measure(("closed", clients), lambda port: closed(port, sentences, clients, options.seconds))
-    most = options.clients[-1]
-    rate = 0.6 * min(statistics.median(r[0] for r in results["closed", most, name]) for name in names)
+            measure(("closed", clients), lambda port: closed(port, sentences, clients, options.seconds), names)
+    speed = {name: statistics.median(each[0] for each in results["closed", options.clients[-1], name]) for name in names}
+    rate = 0.6 * max(speed[name] for name in names if name != "xfc")
     for _ in range(options.rounds):
-        measure(("open", f"{rate:.0f} tokens/s"), lambda port: opened(port, sentences, rate, options.seconds))
+        measure(("open", f"{rate:.0f} tokens/s"), lambda port: opened(port, sentences, rate, options.seconds), [name for name in names if speed[name] > rate])
     print("| loop | load | server | tokens/s | p50, ms | p99, ms |\n|---|---|---|---|---|---|")
     for (loop, load, name), rounds in results.items():
         print(f"| {loop} | {load} | {name} | " + " | ".join(f"{statistics.median(column):.{digits}f}" for column, digits in zip(zip(*rounds), (0, 1, 1))) + " |")
