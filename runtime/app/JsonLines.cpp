@@ -27,14 +27,14 @@ JsonLine readLine(std::string_view text) {
   if (text.empty())
     throw Error("the line is blank; expected a JSON object, such as {\"source\": \"...\"}");
   const nlohmann::json value = parseJson(text, "");
+  if (text.front() != '{' && text.front() != '"') // what the parser skips, such as a second byte order mark
+    throw Error("expected a JSON object, such as {\"source\": \"...\"}, or a string, found " + shownJson(value));
   JsonLine read;
   if (value.is_string()) {
     read.source = lineIn(value, "the line");
     read.object = "{\"source\":" + std::string(text);
     return read;
   }
-  if (!value.is_object())
-    throw Error("expected a JSON object, such as {\"source\": \"...\"}, or a string, found " + shownJson(value));
   if (!value.contains("source"))
     throw Error("source: missing; expected the line to translate");
   read.source = lineIn(value["source"], "source");

@@ -10,12 +10,13 @@
 #include "support/CommandLine.h"
 #include "support/Confinement.h"
 #include "support/Files.h"
+#include "support/Format.h"
 #include "support/Progress.h"
 #include "text/HeatMap.h"
 #include "text/LinePairs.h"
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 namespace xfc {
 
@@ -27,12 +28,6 @@ struct TranslateOptions {
   std::string input = "-", output = "-", prefix, constraints, attentionSvg;
   bool scores = false, json = false, jsonInput = false;
 };
-
-std::string format(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.9g", value);
-  return text;
-}
 
 // A file with a line for each line of the input, such as forced beginnings.
 class LinesBeside {
@@ -122,6 +117,8 @@ public:
             translatedLine(model, {lines[line], sources[line]}, empty ? none : found[next++], options.search.options,
                            options.model.format);
         text += options.json ? jsonLine(line, translated) : textLines(line, translated);
+        if (text.size() >= windowBytes) // attention takes far more than the lines
+          output.write(std::exchange(text, {}));
       }
       output.write(text);
       if (!drawn && !searched.empty() && !found.front().empty()) {
@@ -181,7 +178,7 @@ private:
     for (const Translation &translation : translated.found) {
       text += number + translation.text;
       if (options.scores)
-        text += "\t" + format(translation.hypothesis.score);
+        text += "\t" + format("%.9g", translation.hypothesis.score);
       text += detailsAsText(translated.details, &translation) + "\n";
     }
     return text;

@@ -74,23 +74,29 @@ private:
   std::vector<Frame> frames;
 };
 
-// The place of a syntax error, and what is wrong there.
-std::string syntaxError(std::string_view text, std::string_view file, const nlohmann::json::parse_error &error) {
-  const std::string_view before = text.substr(0, std::min(error.byte > 0 ? error.byte - 1 : 0, text.size()));
+std::string placeIn(std::string_view text, std::string_view file, size_t byte) {
+  const std::string_view before = text.substr(0, std::min(byte, text.size()));
   const std::string line = std::to_string(1 + std::count(before.begin(), before.end(), '\n')),
                     column = std::to_string(before.size() - (before.rfind('\n') + 1) + 1);
+  return file.empty() ? "line " + line + ", column " + column : std::string(file) + ":" + line + ":" + column;
+}
+
+// The place of a syntax error, and what is wrong there.
+std::string syntaxError(std::string_view text, std::string_view file, const nlohmann::json::parse_error &error) {
   std::string what = error.what();
   // "[json.exception...] parse error at line 1, column 2: syntax error while parsing value - invalid literal; ..."
   if (size_t detail = what.find(" - "); detail != std::string::npos)
     what.erase(0, detail + 3);
-  return (file.empty() ? "line " + line + ", column " + column : std::string(file) + ":" + line + ":" + column) +
-         ": not JSON: " + escaped(what);
+  return placeIn(text, file, error.byte > 0 ? error.byte - 1 : 0) + ": not JSON: " + escaped(what);
 }
 
 template <typename Json> Json parsed(std::string_view text, std::string_view file, size_t most) {
   const std::string inFile = file.empty() ? "" : std::string(file) + ": ";
   if (text.size() > most)
     throw Error(inFile + "larger than " + std::to_string(most >> 20) + " MB; JSON of that size is not read");
+  // The parser would take a byte of 0 for the end.
+  if (const size_t zero = text.find('\0'); zero != std::string_view::npos)
+    throw Error(placeIn(text, file, zero) + ": not JSON: a byte of 0");
   for (bool keepsKeys : {false, true}) {
     Guard<Json> guard(keepsKeys);
     try {

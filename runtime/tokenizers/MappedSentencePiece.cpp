@@ -61,7 +61,7 @@ public:
     for (const int32_t id : ids) {
       const bool given = id == tokens.unk && !unknowns.empty();
       if (given)
-        pieces.push_back(unknowns.front());
+        pieces.push_back(pieces.empty() ? withoutBlank(unknowns.front()) : unknowns.front());
       else if (id >= 0 && id < size() && !isSpecial[static_cast<size_t>(id)])
         pieces.emplace_back(table.text(id));
       unknowns = unknowns.subspan(given);

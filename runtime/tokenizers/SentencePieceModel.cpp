@@ -212,8 +212,15 @@ template std::vector<int> segmentText(const sentencepiece::SentencePieceProcesso
 template std::vector<std::string> segmentText(const sentencepiece::SentencePieceProcessor &, std::string_view,
                                               const SegmentationSampling *);
 
+static constexpr std::string_view space = "\xE2\x96\x81";
+
+std::string withoutBlank(std::string_view piece) {
+  if (piece.starts_with(space))
+    piece.remove_prefix(space.size());
+  return std::string(piece);
+}
+
 std::string withBlanks(std::string_view text) {
-  constexpr std::string_view space = "\xE2\x96\x81";
   std::string result;
   for (size_t at = 0; at < text.size();) {
     const size_t next = std::min(text.find(space, at), text.size());

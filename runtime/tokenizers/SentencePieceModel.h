@@ -30,6 +30,8 @@ std::vector<Piece> segmentText(const sentencepiece::SentencePieceProcessor &mode
                                const SegmentationSampling *sampling);
 // Text in which blanks are written as in pieces, with plain ones.
 std::string withBlanks(std::string_view text);
+// A piece without the sign of a blank that it begins with.
+std::string withoutBlank(std::string_view piece);
 // Unigram models and byte pair encoding can sample; models of words or characters cannot.
 bool canSample(const sentencepiece::SentencePieceProcessor &model);
 

@@ -34,9 +34,12 @@ protected:
       return text;
     }
     std::vector<std::string> pieces;
+    bool begun = false;
     for (const int32_t id : ids) {
       const bool given = id == model->unk_id() && !unknowns.empty();
-      pieces.push_back(given ? unknowns.front() : piece(id));
+      // The library leaves the blank before a line out, but not that of a piece that it does not know.
+      pieces.push_back(!given ? piece(id) : begun ? unknowns.front() : withoutBlank(unknowns.front()));
+      begun |= given || !model->IsControl(id);
       unknowns = unknowns.subspan(given);
     }
     model->Decode(pieces, &text).IgnoreError();

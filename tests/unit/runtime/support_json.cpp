@@ -46,6 +46,7 @@ TEST_F(SupportJson, SyntaxErrorsHaveAPlace) {
   EXPECT_EQ(errorOf([] { parseJson("{\n  \"a\": ]}", "f"); }).substr(0, 32), "f:2:8: not JSON: unexpected ']';");
   EXPECT_EQ(errorOf([] { parseJson("{\n  \"a\": ]}", ""); }).substr(0, 24), "line 2, column 8: not JS");
   EXPECT_FALSE(jsonIn("{"));
+  EXPECT_EQ(errorOf([] { parseJson({"{}\n\0x", 5}, "f"); }), "f:2:1: not JSON: a byte of 0");
   EXPECT_EQ(jsonIn(" 7 ").value(), 7);
   // The parser quotes what it read last.
   const std::string message = errorOf([] { parseJson("\"" + std::string(100000, 'x'), "f"); });

@@ -239,6 +239,7 @@ TEST(Tokenizers, UnknownTokensAreWhatTheLineHas) {
   ASSERT_NE(the, unk);
   EXPECT_EQ(own->decode(Ids{the, unk, the}, Texts{"\u2581xyz"}), "the xyz the");
   EXPECT_EQ(own->decode(Ids{the, unk, the}, Texts{"xyz"}), "thexyz the");
+  EXPECT_EQ(own->decode(Ids{unk, the}, Texts{"\u2581xyz"}), "xyz the");
   map.tokens = {"</s>", "<unk>", ">>fr<<", "\u2581the", "\u2581"};
   map.ids = {.pad = -1, .unk = 1, .bos = -1, .eos = 0};
   map.special = {0, 1};
@@ -247,6 +248,7 @@ TEST(Tokenizers, UnknownTokensAreWhatTheLineHas) {
   // A piece that is no token is unknown, too.
   expectUnknowns(*mapped, ">>de<< the \xCE\xBE", {">>de<<", "\xCE\xBE"}, ">>de<< the \xCE\xBE");
   EXPECT_EQ(mapped->decode(Ids{3, 1, 3, 0}, Texts{"\u2581house"}), "the house the");
+  EXPECT_EQ(mapped->decode(Ids{1, 3, 0}, Texts{"\u2581house"}), "house the");
 }
 
 // A megabyte of text that makes queues and lists long, or is not valid UTF-8, takes no more than seconds and gives only
