@@ -146,7 +146,10 @@ struct Product {
           auto ofColumns = [&](int64_t of, int64_t room) {
             Value column = k.mul(panel, t.panel);
             View panelOf = panels + k.mul(panel, panelWords);
-            k.loop(0, rows, 1, [&](Value r) { finishRow(k.add(first, r), column, sums.row(r), panelOf, of, room); });
+            k.loop(0, rows, 1, [&](Value r) {
+              Value ofBlock = k.add(first, r);
+              finishRow(ofBlock, column, sums.row(r), panelOf, of, room);
+            });
           };
           if (used == Tiling::group)
             ofColumns(t.panel, t.panel);
@@ -159,7 +162,10 @@ struct Product {
         multiplyPanels(k, t, left, right, t.panels(used), depth, tile, count, accumulate, ahead, /*fetchNext=*/true,
                        rows, finish && tiled ? &completion : nullptr);
         if (finish && !tiled)
-          k.loop(0, count, 1, [&](Value r) { finishRow(r, k.index(0), tile.row(r), panels, used, Tiling::group); });
+          k.loop(0, count, 1, [&](Value r) {
+            Value column = k.index(0);
+            finishRow(r, column, tile.row(r), panels, used, Tiling::group);
+          });
       };
       const int64_t tail = columns % Tiling::group;
       if (columns < Tiling::group)
@@ -237,7 +243,8 @@ struct Dropout {
     View words = bits + k.mul(at, 2);
     k.when(k.equal(second, 0), [&] {
       Value word;
-      for (auto [i, numbers] : llvm::enumerate(k.philox(key(row), k.counters(feature, 0)))) {
+      const KernelBuilder::DropoutKey ofRow = key(row);
+      for (auto [i, numbers] : llvm::enumerate(k.philox(ofRow, k.counters(feature, 0)))) {
         Value mask = k.notLess(numbers, threshold);
         Value sixteen = vector::ExtractOp::create(
             k.b, vector::BitCastOp::create(k.b, VectorType::get({1}, k.b.getI16Type()), mask), 0);

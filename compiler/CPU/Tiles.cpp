@@ -233,7 +233,8 @@ private:
   View sumsOf(const Pair &pair) {
     if (inTurns())
       return c + k.mul(k.rem(pair.number, 2), t.panel);
-    return c + k.add(k.mul(pair.row, c.stride), k.mul(pair.panel, t.panel));
+    View rows = c.row(pair.row);
+    return rows + k.mul(pair.panel, t.panel);
   }
   View sumsOfLast() { return inTurns() ? c.row(2 * tile) : c.row(twos); }
 
@@ -292,7 +293,8 @@ private:
       append(b.next.from.row(k.mul(unit, t.pair)));
       others.push_back((b.next.to + k.mul(unit, t.panel)).data);
     }
-    call(pair.row, 2, b.panels.row(pair.panel), 1, sumsOf(pair), between, others);
+    View right = b.panels.row(pair.panel);
+    call(pair.row, 2, right, 1, sumsOf(pair), between, others);
   }
   // The rows of a single pair stay in the first cache, and each panel passes. (A pair that prepares is usually one of
   // several, and its kernel is long.)
@@ -322,10 +324,12 @@ private:
   void finish(Value number) {
     const Pair pair = at(number);
     Value isPair = k.less(number, all), lastPanel = k.sub(number, all);
-    View sums = sumsOf(pair), last = sumsOfLast() + k.mul(lastPanel, t.panel);
+    View sums = sumsOf(pair), last = sumsOfLast();
+    last = last + k.mul(lastPanel, t.panel);
     Value row = k.select(isPair, pair.row, twos), panel = k.select(isPair, pair.panel, lastPanel);
-    completion->finish(row, k.min(k.sub(count, row), 2 * tile), panel,
-                       k.at(k.select(isPair, sums.data, last.data)).inRows(c.stride));
+    Value rows = k.min(k.sub(count, row), 2 * tile);
+    View found = k.at(k.select(isPair, sums.data, last.data)).inRows(c.stride);
+    completion->finish(row, rows, panel, found);
   }
 
   KernelBuilder &k;
