@@ -51,7 +51,8 @@ void requireDetails(const TranslationModel &model, const Details &details, Forma
 }
 
 TranslatedLine translatedLine(const TranslationModel &model, const SourceLine &source,
-                              std::vector<Hypothesis> hypotheses, const SearchOptions &options, Format format) {
+                              std::vector<Hypothesis> hypotheses, const SearchOptions &options, Format format,
+                              const ReplacementLimits &limits) {
   using enum Details::Alignments;
   const Details &details = options.details;
   TranslatedLine line{.details = details, .sourceTokens = {}, .found = {}};
@@ -61,8 +62,11 @@ TranslatedLine translatedLine(const TranslationModel &model, const SourceLine &s
   std::vector<std::string> words; // of the source
   for (Hypothesis &hypothesis : hypotheses) {
     Translation translation;
-    const bool replaces = details.replaceUnknowns && hasUnknown(model, hypothesis.ids);
-    if (takesAttention(model, hypothesis, details))
+    const size_t longest = std::max(source.ids.size(), hypothesis.ids.size() + hypothesis.byEos);
+    const bool replaces =
+        details.replaceUnknowns && hasUnknown(model, hypothesis.ids) &&
+        (details.alignments != None || (longest <= limits.tokens && line.found.size() < limits.translations));
+    if (replaces || details.alignments != None)
       translation.attention = crossAttention(*model.engine, source.ids, hypothesis.ids, hypothesis.byEos);
     if (replaces || details.alignments == Hard)
       translation.links =
@@ -85,11 +89,6 @@ TranslatedLine translatedLine(const TranslationModel &model, const SourceLine &s
     line.found.push_back(std::move(translation));
   }
   return line;
-}
-
-bool takesAttention(const TranslationModel &model, const Hypothesis &hypothesis, const Details &details) {
-  return details.alignments != Details::Alignments::None ||
-         (details.replaceUnknowns && hasUnknown(model, hypothesis.ids));
 }
 
 std::string textSoFar(const TranslationModel &model, std::span<const int32_t> ids, const SearchOptions &options,

@@ -4,6 +4,7 @@
 #include "decode/Alignment.h"
 #include "decode/ModelOptions.h"
 #include "decode/Search.h"
+#include <limits>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
@@ -35,13 +36,18 @@ struct SourceLine {
 // Throws Error if the model, or lines of this format, cannot have such details.
 void requireDetails(const TranslationModel &model, const Details &details, Format format);
 
+// Where replacing unknown tokens ends, if it is all that attention is computed for: with more tokens in the line, as
+// the encoder reads it, or in a translation, and after the first translations of a line.
+struct ReplacementLimits {
+  size_t tokens = std::numeric_limits<size_t>::max(), translations = std::numeric_limits<size_t>::max();
+};
+
 // What a search with these options has found for a line. Links count the line's own tokens, without the frame that
 // encodeSource() adds; the columns of the attention are all tokens. Alignments take a pass of the decoder for each
-// translation.
+// translation, and so do unknown tokens that are replaced; those beyond the limits stay as they are.
 TranslatedLine translatedLine(const TranslationModel &model, const SourceLine &source,
-                              std::vector<Hypothesis> hypotheses, const SearchOptions &options, Format format);
-// Whether such details take a pass of the decoder for this translation.
-bool takesAttention(const TranslationModel &model, const Hypothesis &hypothesis, const Details &details);
+                              std::vector<Hypothesis> hypotheses, const SearchOptions &options, Format format,
+                              const ReplacementLimits &limits = {});
 // The text of a translation that is still growing; of one whose unknown tokens are to be replaced, what precedes them.
 std::string textSoFar(const TranslationModel &model, std::span<const int32_t> ids, const SearchOptions &options,
                       Format format);

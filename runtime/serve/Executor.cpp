@@ -22,10 +22,13 @@ std::string_view certain(std::string_view text) {
   return text;
 }
 
-// What the attention of a request may take, so that nobody can ask for more than memory or keep the others waiting: its
-// memory grows as the square of the tokens, and an answer lists all pairs of them. A pass of the decoder takes some
-// time, whatever it reads.
-constexpr size_t longestAttended = 512, mostPairs = size_t(1) << 20, leastPairs = 1024;
+// What the attention of a line may take, so that nobody can ask for more than memory or keep the others waiting: its
+// memory grows as the square of the tokens, and the passes for a line's translations run in a row.
+constexpr ReplacementLimits attended{.tokens = 512, .translations = 64};
+// And all alignments of a request: an answer lists all pairs of tokens. A pass of the decoder takes some time, whatever
+// it reads. Replacing unknown tokens is not counted: its passes are shorter than the decoding of the lines was, and
+// which lines had to do without would depend on the order in which they end.
+constexpr size_t mostPairs = size_t(1) << 20, leastPairs = 1024;
 
 } // namespace
 
@@ -54,7 +57,7 @@ struct Executor::State {
     std::map<RequestId, size_t> lines;
     std::vector<std::string> shown, warnings;  // shown: by line, of a job that streams
     std::vector<size_t> ids;                   // how many were shown
-    size_t pairs = 0;                          // of tokens, of attention
+    size_t pairs = 0;                          // of tokens, of alignments
     std::vector<std::vector<int32_t>> sources; // by line
   };
   TranslationModel model;
@@ -161,6 +164,10 @@ struct Executor::State {
       if (!search.sample)
         search.generation.beam = std::max<int64_t>(search.generation.beam, search.nBest);
     }
+    if (search.details.alignments != Details::Alignments::None &&
+        static_cast<size_t>(search.nBest) > attended.translations)
+      throw Error("--alignments takes at most " + std::to_string(attended.translations) +
+                  " translations of a line; give a smaller --n-best");
     active.options = std::make_shared<const SearchOptions>(std::move(search));
     active.left = job.lines.size();
     size_t number = 0; // of lines that are not empty, as `translate` counts them
@@ -248,28 +255,28 @@ struct Executor::State {
     active.job->tell(std::move(update));
   }
 
-  // What is wrong with asking for the attention of these translations; empty: nothing.
-  std::string excess(Active &active, size_t line, const std::vector<Hypothesis> &hypotheses) const {
+  // What is wrong with asking for the alignments of these translations; empty: nothing.
+  static std::string excess(Active &active, size_t line, const std::vector<Hypothesis> &hypotheses) {
+    if (active.options->details.alignments == Details::Alignments::None)
+      return "";
     const size_t from = active.sources[line].size();
     for (const Hypothesis &hypothesis : hypotheses) {
-      if (!takesAttention(model, hypothesis, active.options->details))
-        continue;
       const size_t to = hypothesis.ids.size() + hypothesis.byEos;
-      if (std::max(from, to) > longestAttended)
+      if (std::max(from, to) > attended.tokens)
         return "line " + std::to_string(line + 1) + ": has " + std::to_string(from) + " tokens, and " +
-               std::to_string(to) + " in its translation; --alignments and --replace-unknowns are for at most " +
-               std::to_string(longestAttended);
+               std::to_string(to) + " in its translation; --alignments takes at most " +
+               std::to_string(attended.tokens);
       active.pairs += std::max(from * to, leastPairs);
     }
     return active.pairs <= mostPairs ? ""
-                                     : "--alignments and --replace-unknowns are for fewer translations at a time; give "
-                                       "fewer lines, or a smaller --n-best";
+                                     : "--alignments takes fewer translations at a time; give fewer lines, or a "
+                                       "smaller --n-best";
   }
 
   void tellLine(Active &active, size_t line, std::vector<Hypothesis> hypotheses) {
     TranslationUpdate update{.kind = TranslationUpdate::Kind::Line, .line = line};
     update.found = translatedLine(model, {active.job->lines[line], active.sources[line]}, std::move(hypotheses),
-                                  *active.options, options.format);
+                                  *active.options, options.format, attended);
     if (!update.found.found.empty()) {
       ++counts.sentences;
       counts.targetTokens += static_cast<int64_t>(update.found.found.front().hypothesis.ids.size());

@@ -227,7 +227,8 @@ def check_refusals(server):
             ("/v1/translate", {"q": "x", "batch_tokens": 7}, 400, "batch_tokens: is the server's"),
             ("/v1/translate", {"q": "x\ny"}, 400, "a text is one line"),
             ("/v1/translate", {"q": "x", "beam": 1, "min_length": 600, "max_length": 700, "alignments": "hard"}, 400,
-             "in its translation; alignments and replace_unknowns are for at most 512"),
+             "in its translation; alignments takes at most 512"),
+            ("/v1/translate", {"q": "x", "beam": 65, "n_best": 65, "alignments": "hard"}, 400, "alignments takes at most 64 translations of a line"),
             ("/v1/translate", {"q": lines[:60], "beam": 40, "n_best": 40, "alignments": "soft"}, 400, "give fewer lines, or a smaller n_best"),
             ("/v1/translate", {"q": ["x", "y"], "prefix": "x"}, 400, "prefix: expected one for each of the 2"),
             ("/v1/translate", {"q": ["x", "y"], "constraints": ["x"]}, 400, "constraints: expected a list for each of the 2"),
@@ -290,6 +291,29 @@ def check_details():
     finally:
         server.end()
     print("details are told where there is a place for them")
+
+
+def check_unknowns(server):
+    """Replacing unknown tokens refuses nothing: what would take too long keeps them, and long documents do not."""
+    odd, unknown = "su \u03be\u03bf", "\u03c8"
+    (folder / "odd").write_text(unknown + "\n", encoding="utf-8")
+
+    def texts(line, *options):
+        return [one["text"] for one in translate([line], "--prefix", folder / "odd", *options)[0]["hypotheses"]]
+
+    options = {"beam": 1, "max_length": 3}
+    found = server.post("/v1/translate", {"q": [odd] * 1100, "prefix": [unknown] * 1100, "replace_unknowns": True, **options})["translations"]
+    replaced = texts(odd, "--replace-unknowns", *flags(options))
+    assert replaced != texts(odd, *flags(options))
+    assert [[hypothesis["text"] for hypothesis in one["hypotheses"]] for one in found] == [replaced] * 1100
+    long = "su " * 560
+    found = server.post("/v1/translate", {"q": [odd, long], "prefix": [unknown] * 2, "replace_unknowns": True, **options})["translations"]
+    assert [one["text"] for one in found[0]["hypotheses"]] == replaced
+    assert [one["text"] for one in found[1]["hypotheses"]] == texts(long, *flags(options)), found[1]
+    many = {"beam": 70, "n_best": 70}
+    found = server.post("/v1/translate", {"q": odd, "prefix": unknown, "replace_unknowns": True, **many})["translations"][0]
+    assert [one["text"] for one in found["hypotheses"]] == texts(odd, "--replace-unknowns", *flags(many))[:64] + texts(odd, *flags(many))[64:]
+    print("unknown tokens of long documents are replaced")
 
 
 def check_page(server):
@@ -503,7 +527,7 @@ def check_several():
 
 
 server = Server("--model", f"en-fr={folder / 'run'}", "--max-request", 1000000, "--queue", 1500)
-for check in (check_answers, check_libretranslate, check_page, check_refusals, check_leaving, check_end):
+for check in (check_answers, check_libretranslate, check_unknowns, check_page, check_refusals, check_leaving, check_end):
     begin = time.monotonic()
     check(server)
     print(f"  {check.__name__}: {time.monotonic() - begin:.1f} s", file=sys.stderr)
