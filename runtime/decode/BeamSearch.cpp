@@ -90,6 +90,20 @@ void SentenceSearch::choose(const StepResult &result, int64_t first, SearchScrat
     drawContinuations(result, first, scratch);
   else
     rankContinuations(result, first, scratch);
+  const auto isFinite = [](const Continuation &continuation) { return std::isfinite(continuation.logProbability); };
+  broken = (chosen.empty() || !std::ranges::all_of(chosen, isFinite)) && !anyFinite(result, first);
+}
+
+bool SentenceSearch::anyFinite(const StepResult &result, int64_t first) const {
+  for (int64_t row = first; row < first + static_cast<int64_t>(living); ++row) {
+    const LogProbabilityRow numbers = result.tokens ? result.best.row(row) : result.all.row(row);
+    for (int64_t i = 0, count = result.tokens ? result.count : vocabulary.size; i < count; ++i)
+      if (std::isfinite(numbers[i]) && (!result.tokens || result.tokens[row * result.tokenStride + i] >= 0))
+        return true;
+    if (result.tokens && std::isfinite(result.wanted.row(row)[0]))
+      return true;
+  }
+  return false;
 }
 
 void SentenceSearch::grow(CacheRows &rows) {
@@ -268,13 +282,17 @@ void SentenceSearch::takeTurns(std::vector<Continuation> &ranked) const {
 }
 
 void SentenceSearch::noCandidate(int64_t length) const {
-  throw Error("sentence " + std::to_string(sentence.index + 1) + ", position " + std::to_string(length) +
-              (sentence.constraints ? ": no token is left that has a finite log-probability, is not suppressed, and "
-                                      "leaves room for --constraints; suppress fewer, or give a larger "
-                                      "--no-repeat-ngram or --max-length, or fewer constraints"
-               : restricts() ? ": no token is left that has a finite log-probability and is not suppressed; suppress "
-                               "fewer, or give a larger --no-repeat-ngram"
-                             : ": the model gives no finite log-probability; its weights are broken or too large"));
+  const std::string where =
+      "sentence " + std::to_string(sentence.index + 1) + ", position " + std::to_string(length) + ": ";
+  if (broken || !restricts())
+    throw Error(where + "the model gives no finite log-probability; its weights are broken or too large");
+  const std::string settings = "give fewer --suppress or --bad-sequences, or a larger --no-repeat-ngram";
+  if (sentence.constraints)
+    throw NothingLeft(where +
+                      "no token is left that has a finite log-probability, is not suppressed, and leaves room for the "
+                      "constraints; " +
+                      settings + " or --max-length, or fewer constraints");
+  throw NothingLeft(where + "no token is left that has a finite log-probability and is not suppressed; " + settings);
 }
 
 void SentenceSearch::drawContinuations(const StepResult &result, int64_t first, SearchScratch &scratch) {

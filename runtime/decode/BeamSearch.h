@@ -43,6 +43,7 @@
 #include "decode/Candidates.h"
 #include "decode/Constraints.h"
 #include "decode/Search.h"
+#include "support/Error.h"
 #include <optional>
 #include <span>
 #include <vector>
@@ -69,6 +70,11 @@ struct StepResult {
   const int32_t *tokens = nullptr;
   int64_t tokenStride = 0;
   NumberRows best = {}, wanted = {};
+};
+
+// What the settings and the constraints of a sentence leave is nothing, though the model gives log-probabilities.
+struct NothingLeft : Error {
+  using Error::Error;
 };
 
 struct SearchVocabulary {
@@ -155,8 +161,9 @@ public:
 
   // Chooses how the live hypotheses continue, by the rows of `result` from `first` on. Touches only this sentence.
   void choose(const StepResult &result, int64_t first, SearchScratch &scratch);
-  // Replaces the live hypotheses by the chosen continuations; those that end with eos are finished. Throws Error when
-  // the model gave no finite log-probability; the search can only be abandoned then.
+  // Replaces the live hypotheses by the chosen continuations; those that end with eos are finished. Throws Error
+  // when the model gave no finite log-probability, and NothingLeft when none of those that it gave may be chosen; the
+  // search can only be abandoned then.
   void grow(CacheRows &rows);
   // Ends the search without a result.
   void abandon(CacheRows &rows);
@@ -180,6 +187,8 @@ private:
   void finishAll();
   void release(CacheRows &rows);
   int64_t length() const { return static_cast<int64_t>(lives.front().ids.size()); }
+  // Whether the model gave any finite log-probability for a live hypothesis.
+  bool anyFinite(const StepResult &result, int64_t first) const;
   // Whether there may be no candidate left although the model gives finite log-probabilities.
   bool restricts() const;
   // The tokens that the settings do not allow after this hypothesis; pad and start are never candidates.
@@ -207,6 +216,7 @@ private:
   std::vector<LiveHypothesis> lives, next; // the first `living` elements of `lives` are live
   size_t living;
   std::vector<Continuation> chosen;
+  bool broken = false; // the model gave no finite log-probability
   std::vector<Hypothesis> finished;
   std::vector<double> scores;
 };

@@ -275,7 +275,11 @@ void Decoder::step(size_t group) {
         events.push_back({DecoderEvent::Kind::Grown, sentence->id, {}, {}});
       return false;
     } catch (const Error &error) {
-      events.push_back({DecoderEvent::Kind::Failed, sentence->id, {}, error.what()});
+      events.push_back({.kind = DecoderEvent::Kind::Failed,
+                        .id = sentence->id,
+                        .found = {},
+                        .message = error.what(),
+                        .byOptions = dynamic_cast<const NothingLeft *>(&error) != nullptr});
       sentence->search->abandon(slots);
       leave(*sentence);
       return true;

@@ -92,6 +92,7 @@ struct DecoderEvent {
   RequestId id;
   std::vector<Hypothesis> found; // best first, at most nBest; if finished
   std::string message;           // if failed
+  bool byOptions = false;        // if failed: what was asked for leaves no answer, and the model is as it should be
 };
 
 // To be used from one thread.

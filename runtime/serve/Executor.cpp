@@ -212,7 +212,8 @@ struct Executor::State {
         tellTokens(active, line, decoder->settled(event.id));
         break;
       case DecoderEvent::Kind::Failed:
-        active.job->tell({.kind = TranslationUpdate::Kind::Failed, .text = event.message});
+        active.job->tell({.kind = event.byOptions ? TranslationUpdate::Kind::Refused : TranslationUpdate::Kind::Failed,
+                          .text = event.message});
         owners.erase(owner);
         active.lines.erase(event.id);
         remove(active.job.get());

@@ -16,7 +16,7 @@ struct TranslationUpdate {
     Tokens,  // a line has more tokens, of a job that streams
     Line,    // a line is translated
     Done,    // and it was the last one
-    Refused, // the options or the lines are wrong
+    Refused, // the options or the lines are wrong, or no translation is as they want it
     Failed,  // there is no translation, or there is none any more
   };
   Kind kind;

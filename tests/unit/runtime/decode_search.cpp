@@ -672,6 +672,7 @@ TEST(Decoder, FailuresAreOfOneRequest) {
         if (event.kind == DecoderEvent::Kind::Failed) {
           EXPECT_EQ(event.id % 2, 0u);
           EXPECT_TRUE(event.message.starts_with("sentence 5, position 3: no token is left")) << event.message;
+          EXPECT_TRUE(event.byOptions);
           ++failed;
         } else {
           expectSame(event.found, run(model, {second}, right)[0]);
@@ -832,10 +833,11 @@ TEST(Constrained, WhatCannotBeMetIsRefused) {
             "forbids each of its phrases");
   EXPECT_EQ(said({.index = 2, .maxLength = 8}, {.sample = true}), samplesOrConstraints);
   // What is forbidden only in some places shows when no token is left.
-  EXPECT_NE(said({.index = 2, .maxLength = 3}, {.generation = {.beam = 1, .badSequences = {{5, 4}, {4, 5}, {1, 4}}}})
-                .find(": no token is left that has a finite log-probability, is not suppressed, and leaves room for "
-                      "--constraints"),
-            std::string::npos);
+  EXPECT_NE(
+      said({.index = 2, .maxLength = 3}, {.generation = {.beam = 1, .badSequences = {{5, 4}, {4, 5}, {1, 4}}}})
+          .find(": no token is left that has a finite log-probability, is not suppressed, and leaves room for the "
+                "constraints"),
+      std::string::npos);
   // Without a maximum length, there is room for what is wanted; the model's own limit stays.
   const Generation free{.beam = 1, .maxLengthRatio = 0.1};
   const std::unique_ptr<const Constraints> built = constraintsFor({.generation = free}, constraints);
@@ -1198,7 +1200,7 @@ TEST(BeamSearch, NothingLeftToWrite) {
   } catch (const Error &error) {
     EXPECT_EQ(std::string(error.what()),
               "sentence 5, position 3: no token is left that has a finite log-probability and is not suppressed; "
-              "suppress fewer, or give a larger --no-repeat-ngram");
+              "give fewer --suppress or --bad-sequences, or a larger --no-repeat-ngram");
   }
 }
 
@@ -1239,14 +1241,18 @@ TEST(BeamSearch, BrokenLogProbabilitiesAreAnError) {
   SearchVocabulary vocabulary{6, 0, 2, 3};
   std::vector<float> row(6, std::numeric_limits<float>::quiet_NaN());
   SearchSentence sentence{.index = 4, .maxLength = 3};
-  for (bool sample : {false, true})
-    try {
-      searchAll({&sentence, 1}, vocabulary, {.generation = {.beam = 1}, .sample = sample},
-                [&](const StepRequest &) { return StepResult{.all = {row.data(), false, 6}}; });
-      FAIL();
-    } catch (const Error &error) {
-      EXPECT_NE(std::string(error.what()).find("sentence 5, position 0"), std::string::npos) << error.what();
-    }
+  // Settings under which a token may be missing for another reason do not hide it.
+  for (int noRepeatNgram : {0, 1})
+    for (bool sample : {false, true})
+      try {
+        searchAll({&sentence, 1}, vocabulary,
+                  {.generation = {.beam = 1, .noRepeatNgram = noRepeatNgram}, .sample = sample},
+                  [&](const StepRequest &) { return StepResult{.all = {row.data(), false, 6}}; });
+        FAIL();
+      } catch (const Error &error) {
+        EXPECT_EQ(std::string(error.what()), "sentence 5, position 0: the model gives no finite log-probability; its "
+                                             "weights are broken or too large");
+      }
 }
 
 TEST(Candidates, BestTokensAgreeWithSorting) {

@@ -238,6 +238,8 @@ def check_refusals(server):
             ("/v1/translate", {"q": "x", "constraints": [["a", ""]]}, 400, "line 1 of constraints: constraint 1: one of its phrases is empty"),
             ("/v1/translate", {"q": "x", "constraints": ["a", "\u20ac"]}, 400, "constraint 2: '\u20ac' has a part that the vocabulary does not know"),
             ("/v1/translate", {"q": "x", "constraints": [lines[0]], "max_length": 1}, 400, "give a larger max_length"),
+            ("/v1/translate", {"q": "x", "beam": 1, "no_repeat_ngram": 1, "min_length": 200, "max_length": 300}, 400,
+             "give fewer suppress or bad_sequences, or a larger no_repeat_ngram"),
             ("/v1/translate", {"q": "x", "constraints": ["a"], "sample": True}, 400, "sample does not go with constraints"),
             ("/v1/translate", [], 400, "not a JSON object"),
             ("/nowhere", right, 404, "nothing at '/nowhere'"),
