@@ -89,8 +89,10 @@ public:
     while (readWindow(input)) {
       std::vector<std::vector<int32_t>> filled, forced;
       std::vector<std::vector<Constraint>> wanted;
+      std::vector<std::string> places;
       for (size_t line : searched) {
         filled.push_back(sources[line]);
+        places.push_back(input.name() + ":" + std::to_string(first + line + 1));
         if (!prefixes.empty())
           forced.push_back(prefixes[line]);
         if (!constraints.empty())
@@ -108,7 +110,7 @@ public:
             else
               bar.update(input.fraction(), std::to_string(done) + " sentences");
           },
-          before);
+          before, places);
       std::string text;
       const std::vector<Hypothesis> none;
       for (size_t line = 0, next = 0; line < lines.size(); ++line) {

@@ -59,32 +59,35 @@ static xfc_status begin(xfc_model *model, const char *const *lines, const char *
     search->lines = linesOf(lines, count, "line");
     std::vector<std::vector<int32_t>> &sources = search->sources, forced;
     std::vector<std::vector<Constraint>> wanted;
+    std::vector<std::string> places;
     for (size_t i = 0; i < count; ++i) {
       std::vector<int32_t> source = encodeSource(opened.model, search->lines[i], opened.format, placeOf("line", i));
+      std::vector<int32_t> prefix;
+      std::vector<Constraint> itsConstraints;
+      if (prefixes && prefixes[i])
+        prefix = encodePrefix(opened.model, linesOf(prefixes + i, 1, "prefix").front(), search->options, opened.format,
+                              placeOf("prefix", i));
+      if (constraints && constraints[i])
+        itsConstraints =
+            encodeConstraints(opened.model, constraintsOfLine(linesOf(constraints + i, 1, "constraints").front()),
+                              opened.format, placeOf("constraints", i));
       search->sentenceOf.push_back(source.empty() ? xfc_search::none : sources.size());
       if (source.empty())
         continue;
       sources.push_back(std::move(source));
-      if (prefixes) {
-        forced.emplace_back();
-        if (prefixes[i])
-          forced.back() = encodePrefix(opened.model, linesOf(prefixes + i, 1, "prefix").front(), search->options,
-                                       opened.format, placeOf("prefix", i));
-      }
-      if (constraints) {
-        wanted.emplace_back();
-        if (constraints[i])
-          wanted.back() =
-              encodeConstraints(opened.model, constraintsOfLine(linesOf(constraints + i, 1, "constraints").front()),
-                                opened.format, placeOf("constraints", i));
-      }
+      places.push_back(placeOf("line", i));
+      if (prefixes)
+        forced.push_back(std::move(prefix));
+      if (constraints)
+        wanted.push_back(std::move(itsConstraints));
     }
     search->shown.resize(count);
     search->isShown.resize(count);
     if (stepped)
-      search->stepped = std::make_unique<SteppedSearch>(*opened.model.engine, sources, search->options, forced, wanted);
+      search->stepped =
+          std::make_unique<SteppedSearch>(*opened.model.engine, sources, search->options, forced, wanted, 0, places);
     else
-      search->found = xfc::search(*opened.model.engine, sources, search->options, forced, wanted);
+      search->found = xfc::search(*opened.model.engine, sources, search->options, forced, wanted, {}, 0, places);
     *result = search.release();
   });
 }

@@ -282,8 +282,7 @@ void SentenceSearch::takeTurns(std::vector<Continuation> &ranked) const {
 }
 
 void SentenceSearch::noCandidate(int64_t length) const {
-  const std::string where =
-      "sentence " + std::to_string(sentence.index + 1) + ", position " + std::to_string(length) + ": ";
+  const std::string where = sentence.place() + ", position " + std::to_string(length) + ": ";
   if (broken || !restricts())
     throw Error(where + "the model gives no finite log-probability; its weights are broken or too large");
   const std::string settings = "give fewer --suppress or --bad-sequences, or a larger --no-repeat-ngram";

@@ -83,12 +83,15 @@ struct SearchVocabulary {
 };
 
 struct SearchSentence {
-  size_t index = 0; // in the input: keys random numbers, and is named in errors
+  size_t index = 0; // in the input: keys random numbers
   int64_t maxLength = 0;
   int64_t minLength = 0;
   std::span<const int32_t> prefix = {};     // follows forcedFirst. NOLINT(readability-redundant-member-init):
                                             // GCC warns about initializers that omit it
   const Constraints *constraints = nullptr; // which need all log-probabilities
+  // Names the sentence in errors; empty: its index does, from 1.
+  std::string where = {}; // NOLINT(readability-redundant-member-init)
+  std::string place() const { return where.empty() ? "sentence " + std::to_string(index + 1) : where; }
 };
 
 // The largest number of live hypotheses of a sentence: `beam`, or `nBest` samples.

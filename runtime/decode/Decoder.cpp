@@ -19,20 +19,20 @@ Constraints::State afterBeginning(const Constraints &constraints, const Generati
 
 // Throws Error if no translation of the sentence can meet its constraints.
 void checkConstraints(const SearchSentence &sentence, const SearchOptions &options) {
-  const std::string which = "sentence " + std::to_string(sentence.index + 1);
+  const std::string which = sentence.place() + ": ";
   if (options.sample)
-    throw Error(samplesOrConstraints);
+    throw Error(which + samplesOrConstraints);
   const Constraints &constraints = *sentence.constraints;
   const auto most = static_cast<size_t>(sentence.maxLength);
   const Constraints::State state = afterBeginning(constraints, options.generation, sentence.prefix, most);
   const int64_t needed = constraints.needed(state);
   const size_t given = std::min(options.generation.forcedFirst.size() + sentence.prefix.size(), most);
   if (needed >= Constraints::never)
-    throw Error(which + ": number " + std::to_string(constraints.impossible(state) + 1) +
-                " of --constraints cannot be met: --suppress, --bad-sequences or --no-repeat-ngram forbids each of its "
+    throw Error(which + "constraint " + std::to_string(constraints.impossible(state) + 1) +
+                " cannot be met: --suppress, --bad-sequences or --no-repeat-ngram forbids each of its "
                 "phrases");
   if (const auto left = static_cast<int64_t>(most - given); needed > left)
-    throw Error(which + ": --constraints need " + std::to_string(needed) + " tokens" +
+    throw Error(which + "the constraints need " + std::to_string(needed) + " tokens" +
                 (given > 0 ? " after the " + std::to_string(given) + " of the forced beginning" : "") +
                 ", but there is room for " + std::to_string(left) +
                 "; give a larger --max-length (up to the model's), or fewer or shorter phrases");
@@ -137,14 +137,15 @@ RequestId Decoder::submit(DecoderRequest request) {
   }
   sentence->group = lastGroup;
   sentence->request = std::move(request);
-  const auto &[source, prefix, constraints, options, number, watched] = sentence->request;
+  const auto &[source, prefix, constraints, options, number, where, watched] = sentence->request;
   const auto length = static_cast<int64_t>(source.size());
   sentence->limits = sentenceFor(*options, number, length, prefix, model->longestTarget(), sentence->constraints.get());
+  sentence->limits.where = where;
   if (sentence->constraints)
     checkConstraints(sentence->limits, *options);
   sentence->room = roomFor(sentence->limits, *options, length, model->readsHistory());
   if (!within(sentence->room, capacity) || sentence->room.longest > capacity.longest)
-    throw Error("sentence " + std::to_string(number + 1) + " takes more than all of the room that is reserved (" +
+    throw Error(sentence->limits.place() + " takes more than all of the room that is reserved (" +
                 std::to_string(length) + " source tokens of " + std::to_string(capacity.rows[XFC_SOURCE]) + ", " +
                 std::to_string(sentence->room.rows[XFC_CACHE]) + " tokens of hypotheses of " +
                 std::to_string(capacity.rows[XFC_CACHE]) + "); give a shorter one, a smaller --beam or --max-length");

@@ -76,8 +76,9 @@ struct DecoderRequest {
   std::vector<int32_t> prefix; // the forced beginning
   std::vector<Constraint> constraints = {};
   std::shared_ptr<const SearchOptions> options;
-  size_t number = 0;    // keys random numbers, and is named in errors, from 1
-  bool watched = false; // whether there is an event for each token
+  size_t number = 0;      // keys random numbers
+  std::string where = {}; // names the sentence in errors; empty: its number does, from 1
+  bool watched = false;   // whether there is an event for each token
 };
 
 using RequestId = uint64_t;

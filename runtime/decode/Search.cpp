@@ -241,7 +241,8 @@ struct SentenceSet {
 
   SentenceSet(Engine &engine, const std::vector<std::vector<int32_t>> &sources, const SearchOptions &options,
               const std::vector<std::vector<int32_t>> &prefixes,
-              const std::vector<std::vector<Constraint>> &constraints, size_t first, bool ownRows)
+              const std::vector<std::vector<Constraint>> &constraints, size_t first,
+              const std::vector<std::string> &places, bool ownRows)
       : order(joiningOrder(sources)), results(sources.size()), requests(sources.size()) {
     check(options, engine.module());
     decoder =
@@ -254,7 +255,8 @@ struct SentenceSet {
                            .prefix = prefixes.empty() ? std::vector<int32_t>() : prefixes[sentence],
                            .constraints = constraints.empty() ? std::vector<Constraint>() : constraints[sentence],
                            .options = shared,
-                           .number = first + sentence});
+                           .number = first + sentence,
+                           .where = places.empty() ? std::string() : places[sentence]});
   }
 
   bool advance(const std::function<void(size_t)> &done = {}) {
@@ -312,8 +314,10 @@ struct SteppedSearch::State : SentenceSet {
 
 SteppedSearch::SteppedSearch(Engine &engine, const std::vector<std::vector<int32_t>> &sources,
                              const SearchOptions &options, const std::vector<std::vector<int32_t>> &prefixes,
-                             const std::vector<std::vector<Constraint>> &constraints, size_t first)
-    : state(std::make_unique<State>(engine, sources, options, prefixes, constraints, first, /*ownRows=*/true)) {}
+                             const std::vector<std::vector<Constraint>> &constraints, size_t first,
+                             const std::vector<std::string> &places)
+    : state(std::make_unique<State>(engine, sources, options, prefixes, constraints, first, places, /*ownRows=*/true)) {
+}
 SteppedSearch::~SteppedSearch() = default;
 bool SteppedSearch::advance() { return state->advance(); }
 bool SteppedSearch::ended(size_t sentence) const { return state->results[sentence].has_value(); }
@@ -322,12 +326,11 @@ std::vector<Hypothesis> SteppedSearch::hypotheses(size_t sentence) const {
   return result ? *result : state->decoder->hypotheses(state->requests[sentence]);
 }
 
-std::vector<std::vector<Hypothesis>> search(Engine &engine, const std::vector<std::vector<int32_t>> &sources,
-                                            const SearchOptions &options,
-                                            const std::vector<std::vector<int32_t>> &prefixes,
-                                            const std::vector<std::vector<Constraint>> &constraints,
-                                            const std::function<void(size_t)> &done, size_t first) {
-  SentenceSet set(engine, sources, options, prefixes, constraints, first, /*ownRows=*/false);
+std::vector<std::vector<Hypothesis>>
+search(Engine &engine, const std::vector<std::vector<int32_t>> &sources, const SearchOptions &options,
+       const std::vector<std::vector<int32_t>> &prefixes, const std::vector<std::vector<Constraint>> &constraints,
+       const std::function<void(size_t)> &done, size_t first, const std::vector<std::string> &places) {
+  SentenceSet set(engine, sources, options, prefixes, constraints, first, places, /*ownRows=*/false);
   while (set.advance(done)) {
   }
   std::vector<std::vector<Hypothesis>> found(sources.size());

@@ -34,7 +34,7 @@ struct SearchOptions {
 };
 
 // Of a search that is to do both.
-inline constexpr const char *samplesOrConstraints = "--sample does not go with --constraints: tokens that are drawn at "
+inline constexpr const char *samplesOrConstraints = "--sample does not go with constraints: tokens that are drawn at "
                                                     "random cannot be made to meet them; leave out one "
                                                     "of the two";
 
@@ -50,14 +50,15 @@ struct Hypothesis {
 // Sources include eos if the model wants one, and are not empty. `prefixes` is empty, or gives each sentence's forced
 // beginning; `constraints` is empty, or gives what each sentence's translations must contain. Results are in the order
 // of the input, each best first. A sentence's result does not depend on the others, except that its number keys its
-// random numbers; `first` is the number of the first sentence, if others came before these. Sentences that finish are
-// replaced by waiting ones. `done` is called as sentences finish, for progress. BeamSearch.h states the rules of the
-// search.
+// random numbers; `first` is the number of the first sentence, if others came before these. `places` is empty, or names
+// each sentence in errors. Sentences that finish are replaced by waiting ones. `done` is called as sentences finish,
+// for progress. BeamSearch.h states the rules of the search.
 std::vector<std::vector<Hypothesis>> search(Engine &engine, const std::vector<std::vector<int32_t>> &sources,
                                             const SearchOptions &options,
                                             const std::vector<std::vector<int32_t>> &prefixes = {},
                                             const std::vector<std::vector<Constraint>> &constraints = {},
-                                            const std::function<void(size_t)> &done = {}, size_t first = 0);
+                                            const std::function<void(size_t)> &done = {}, size_t first = 0,
+                                            const std::vector<std::string> &places = {});
 
 // A search that advances one step at a time. Several may be in progress on one engine, and other programs may run
 // between their steps. Throws Error as search() does.
@@ -65,7 +66,8 @@ class SteppedSearch {
 public:
   SteppedSearch(Engine &engine, const std::vector<std::vector<int32_t>> &sources, const SearchOptions &options,
                 const std::vector<std::vector<int32_t>> &prefixes = {},
-                const std::vector<std::vector<Constraint>> &constraints = {}, size_t first = 0);
+                const std::vector<std::vector<Constraint>> &constraints = {}, size_t first = 0,
+                const std::vector<std::string> &places = {});
   ~SteppedSearch();
   // Takes one step of all running sentences: each live hypothesis grows by a token. Returns false when all sentences
   // have ended.

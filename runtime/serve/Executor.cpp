@@ -176,10 +176,10 @@ struct Executor::State {
       warnings.clear();
       std::vector<int32_t> prefix, &source = active.sources[line];
       source = encodeSource(model, job.lines[line], options.format, where);
-      if (!source.empty() && !job.prefixes.empty())
+      if (!job.prefixes.empty())
         prefix = encodePrefix(model, job.prefixes[line], *active.options, options.format, where + " of prefix");
       std::vector<Constraint> constraints;
-      if (!source.empty() && !job.constraints.empty())
+      if (!job.constraints.empty())
         constraints = encodeConstraints(model, job.constraints[line], options.format, where + " of constraints");
       active.warnings.insert(active.warnings.end(), warnings.begin(), warnings.end());
       if (source.empty()) {
@@ -192,6 +192,7 @@ struct Executor::State {
                                             .constraints = std::move(constraints),
                                             .options = active.options,
                                             .number = number++,
+                                            .where = where,
                                             .watched = job.stream});
       active.lines[id] = line;
       owners[id] = &active;

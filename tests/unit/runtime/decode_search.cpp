@@ -822,16 +822,16 @@ TEST(Constrained, WhatCannotBeMetIsRefused) {
   };
   EXPECT_EQ(said({.index = 2, .maxLength = 3}, {.generation = {.beam = 2}}), "");
   EXPECT_EQ(said({.index = 2, .maxLength = 2}, {.generation = {.beam = 2}}),
-            "sentence 3: --constraints need 3 tokens, but there is room for 2; give a larger --max-length (up to the "
+            "sentence 3: the constraints need 3 tokens, but there is room for 2; give a larger --max-length (up to the "
             "model's), or fewer or shorter phrases");
   const Ids prefix = {1, 4};
   EXPECT_EQ(said({.index = 2, .maxLength = 4, .prefix = prefix}, {.generation = {.beam = 2, .forcedFirst = {1}}}),
-            "sentence 3: --constraints need 2 tokens after the 3 of the forced beginning, but there is room for 1; "
+            "sentence 3: the constraints need 2 tokens after the 3 of the forced beginning, but there is room for 1; "
             "give a larger --max-length (up to the model's), or fewer or shorter phrases");
   EXPECT_EQ(said({.index = 2, .maxLength = 8}, {.generation = {.beam = 2, .suppress = {5}}}),
-            "sentence 3: number 2 of --constraints cannot be met: --suppress, --bad-sequences or --no-repeat-ngram "
+            "sentence 3: constraint 2 cannot be met: --suppress, --bad-sequences or --no-repeat-ngram "
             "forbids each of its phrases");
-  EXPECT_EQ(said({.index = 2, .maxLength = 8}, {.sample = true}), samplesOrConstraints);
+  EXPECT_EQ(said({.index = 2, .maxLength = 8}, {.sample = true}), std::string("sentence 3: ") + samplesOrConstraints);
   // What is forbidden only in some places shows when no token is left.
   EXPECT_NE(
       said({.index = 2, .maxLength = 3}, {.generation = {.beam = 1, .badSequences = {{5, 4}, {4, 5}, {1, 4}}}})

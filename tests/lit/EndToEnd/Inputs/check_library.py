@@ -117,7 +117,8 @@ with model.search(lines, *beam, constraints=wanted, prefixes=[None] * len(lines)
     while search.advance():
         pass
     assert [search.hypotheses(i)[1] for i in range(len(lines))] == constrained
-fails(1, "constraints 2: constraint 1", lambda: model.translate(lines[:2], constraints=[None, ["", "x"]]))
+for two in (lines[:2], [lines[0], ""]):
+    fails(1, "constraints 2: constraint 1", lambda two=two: model.translate(two, constraints=[None, ["", "x"]]))
 for wrong, kind in (("x", TypeError), (["a\tb"], ValueError), (["a || b"], ValueError), ([[]], ValueError), ([""], ValueError)):
     try:
         model.translate(lines[:1], constraints=[wrong])
