@@ -69,6 +69,8 @@ public:
   explicit Translator(TranslateOptions &options) : options(options), model(loadModel(options.model)) {
     options.search.resolve(generationOf(model.engine->module(), options.model.model), *model.target);
     requireDetails(model, options.search.options.details, options.model.format);
+    if (!options.attentionSvg.empty())
+      requireCrossAttention(model.engine->module(), "--attention-svg");
   }
 
   // Translates one window after another, so that a stream may be longer than memory, and a caller that waits for an

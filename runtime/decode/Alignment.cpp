@@ -7,7 +7,7 @@ namespace xfc {
 
 namespace {
 
-const Output &lastCrossAttention(const Module &module) {
+const Output &lastCrossAttention(const Module &module, const std::string &wanted) {
   const Program *program = module.find(programs::forwardAttention);
   const Output *last = nullptr;
   if (program)
@@ -15,18 +15,18 @@ const Output &lastCrossAttention(const Module &module) {
       if (output.keys >= 0 && output.keys / 4 == XFC_TARGET_SOURCE)
         last = &output;
   if (!last)
-    throw Error("model '" + module.model + "' has no cross-attention: it gives no alignments");
+    throw Error("model '" + module.model + "' has no cross-attention, which " + wanted + " needs");
   return *last;
 }
 
 } // namespace
 
-void requireCrossAttention(const Module &module) { lastCrossAttention(module); }
+void requireCrossAttention(const Module &module, const std::string &wanted) { lastCrossAttention(module, wanted); }
 
 CrossAttention crossAttention(Engine &engine, std::span<const int32_t> source, std::span<const int32_t> target,
                               bool eos) {
   const Module &module = engine.module();
-  const Output *last = &lastCrossAttention(module);
+  const Output *last = &lastCrossAttention(module, "a drawing of it");
   std::vector<int32_t> input = {module.start}; // what is read to predict each token
   input.insert(input.end(), target.begin(), target.end());
   if (!eos) // a translation of the most tokens has no place for it

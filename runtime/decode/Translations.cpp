@@ -46,8 +46,10 @@ std::vector<double> rowOf(const CrossAttention &attention, int64_t target) {
 void requireDetails(const TranslationModel &model, const Details &details, Format format) {
   if (details.replaceUnknowns && format == Format::Ids)
     throw Error("--replace-unknowns excludes --format ids: the lines have no words that could be written");
-  if (details.replaceUnknowns || details.alignments != Details::Alignments::None)
-    requireCrossAttention(model.engine->module());
+  if (details.alignments != Details::Alignments::None)
+    requireCrossAttention(model.engine->module(), "--alignments");
+  if (details.replaceUnknowns)
+    requireCrossAttention(model.engine->module(), "--replace-unknowns");
 }
 
 TranslatedLine translatedLine(const TranslationModel &model, const SourceLine &source,

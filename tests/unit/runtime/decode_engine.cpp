@@ -5,6 +5,7 @@
 #include "decode/Defaults.h"
 #include "decode/Score.h"
 #include "decode/Search.h"
+#include "decode/Translations.h"
 #include "device/cpu/CpuDevice.h"
 #include "engine/Safetensors.h"
 #include "plan/Plan.h"
@@ -149,7 +150,7 @@ void attentionKernel(const xfc_call *call, int64_t sequence, void *) {
       }
 }
 
-std::vector<uint8_t> handWrittenPlan() {
+std::vector<uint8_t> handWrittenPlan(bool crossAttention) {
   Module module;
   module.model = "hand-written";
   module.sourceVocab = module.targetVocab = vocabularySize;
@@ -243,14 +244,18 @@ std::vector<uint8_t> handWrittenPlan() {
   attention.buffers = {{perPair, 0, 1}};
   attention.steps = {{4, XFC_TARGET, XFC_SOURCE, cross, {arena(0)}, {0}, {}, {}, 0, {}, {}, ""}};
 
-  module.programs = {encode, step, choose, renormalize, score, attention};
+  module.programs = {encode, step, choose, renormalize, score};
+  if (crossAttention)
+    module.programs = {encode, step, choose, renormalize, score, attention};
   return serialize(module);
 }
 
-const std::vector<uint8_t> plan = handWrittenPlan();
+const std::vector<uint8_t> plan = handWrittenPlan(true), withoutAttention = handWrittenPlan(false);
 constexpr xfc_kernel kernels[] = {encodeKernel,    cacheKernel,  predictKernel,    scoreKernel,
                                   attentionKernel, chooseKernel, renormalizeKernel};
 const xfc_image image = {XFC_ABI_VERSION, 7, "any", "", kernels, plan.data(), plan.size()};
+const xfc_image imageWithoutAttention = {XFC_ABI_VERSION,        7, "any", "", kernels, withoutAttention.data(),
+                                         withoutAttention.size()};
 
 class DecodeEngine : public testing::Test {
 protected:
@@ -528,6 +533,22 @@ TEST_F(DecodeEngine, CrossAttentionIsAveragedOverHeads) {
   ASSERT_EQ(cut.targets, 4);
   EXPECT_EQ(cut.weights, std::vector<double>(attention.weights.begin(), attention.weights.begin() + 16));
   EXPECT_EQ(crossAttention(*engine, source, {}, /*eos=*/false).targets, 0);
+}
+
+TEST(Details, WithoutCrossAttentionTheOptionIsNamed) {
+  TranslationModel model{std::make_unique<Engine>(cpuDevice(imageWithoutAttention), 1), nullptr, nullptr, {}};
+  const auto said = [&](const Details &details) -> std::string {
+    try {
+      requireDetails(model, details, Format::Text);
+    } catch (const Error &error) {
+      return error.what();
+    }
+    return "";
+  };
+  const std::string without = "model 'hand-written' has no cross-attention, which ";
+  EXPECT_EQ(said({.tokenScores = true}), "");
+  EXPECT_EQ(said({.alignments = Details::Alignments::Hard}), without + "--alignments needs");
+  EXPECT_EQ(said({.replaceUnknowns = true}), without + "--replace-unknowns needs");
 }
 
 TEST_F(DecodeCommands, LinesInTheirOrderEmptyOnesEmpty) {
