@@ -256,16 +256,18 @@ LogProbabilityRow SentenceSearch::penalized(LogProbabilityRow row, const LiveHyp
 void SentenceSearch::allowedAfter(const LiveHypothesis &hypothesis, SearchScratch &scratch) const {
   const Constraints &constraints = *sentence.constraints;
   const int64_t left = sentence.maxLength - length() - 1; // tokens that may follow the next one
-  constraints.wanted(hypothesis.met, scratch.wanted);
-  scratch.allowed.clear();
-  for (int32_t token : scratch.wanted) {
-    if (contains(scratch.suppressed, token))
+  constraints.wanted(hypothesis.met, scratch.allowed);
+  const size_t before = scratch.suppressed.size();
+  size_t kept = 0;
+  for (const auto &[token, needed] : scratch.allowed) {
+    if (contains(std::span(scratch.suppressed).first(before), token))
       continue;
-    if (const int64_t needed = constraints.needed(constraints.advance(hypothesis.met, token)); needed <= left)
-      scratch.allowed.emplace_back(token, needed);
+    if (needed <= left)
+      scratch.allowed[kept++] = {token, needed};
     else
       scratch.suppressed.push_back(token);
   }
+  scratch.allowed.resize(kept);
   scratch.others = constraints.needed(constraints.advance(hypothesis.met, Constraints::none));
   if (scratch.others > left)
     scratch.others.reset();

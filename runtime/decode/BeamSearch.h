@@ -146,8 +146,7 @@ struct SearchScratch {
   std::vector<double> numbers; // log-probabilities
   // What constraints leave after a hypothesis: the tokens that they want, each with how many are needed after it; and
   // how many are needed after any other token, if another one may follow.
-  std::vector<int32_t> wanted;
-  std::vector<std::pair<int32_t, int64_t>> allowed;
+  std::vector<Constraints::Wanted> allowed;
   std::optional<int64_t> others;
 };
 

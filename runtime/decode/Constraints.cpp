@@ -43,6 +43,9 @@ Constraints::Constraints(std::span<const Constraint> constraints, const Generati
     for (const std::vector<int32_t> &phrase : sorted)
       addPhrase(phrase, constraint, generation);
   }
+  for (Node &node : nodes)
+    std::ranges::stable_sort(node.ends, std::ranges::greater(),
+                             [&](int32_t constraint) { return shortest[static_cast<size_t>(constraint)]; });
 }
 
 void Constraints::addPhrase(const std::vector<int32_t> &phrase, int32_t constraint, const Generation &generation) {
@@ -85,53 +88,55 @@ bool Constraints::goesOn(int32_t place, const std::vector<int32_t> &left) const 
 }
 
 bool Constraints::isAsFar(const Way &way, const Way &other) const {
-  const auto noneMoreOf = [&](size_t met) { // once `other` has met this constraint
-    for (size_t i = 0; i < way.left.size(); ++i)
-      if (way.left[i] > other.left[i] - (i == met))
-        return false;
-    return true;
-  };
-  if (way.place == other.place)
-    return noneMoreOf(way.left.size());
-  return way.place == 0 && std::ranges::all_of(nodes[static_cast<size_t>(other.place)].below, [&](const Goal &goal) {
+  if (way.place != other.place && way.place != 0)
+    return false;
+  for (size_t i = 0; i < way.left.size(); ++i)
+    if (way.left[i] > other.left[i])
+      return false;
+  // The phrase of `other` may end for any of these.
+  return way.place == other.place ||
+         std::ranges::all_of(nodes[static_cast<size_t>(other.place)].below, [&](const Goal &goal) {
            const auto i = static_cast<size_t>(goal.constraint);
-           return other.left[i] == 0 || noneMoreOf(i);
+           return other.left[i] == 0 || way.left[i] < other.left[i];
          });
 }
 
-void Constraints::add(State &state, Way way) const {
-  if (std::ranges::any_of(state, [&](const Way &known) { return isAsFar(known, way); }))
-    return;
-  std::erase_if(state, [&](const Way &known) { return isAsFar(way, known); });
-  state.push_back(std::move(way));
-}
-
 Constraints::State Constraints::advance(const State &state, int32_t token) const {
-  State next;
+  struct Step {
+    int64_t needed; // after it
+    const Way *from;
+    int32_t place, met; // the constraint that it meets, or none
+  };
+  std::vector<Step> steps;
   for (const Way &way : state) {
+    const int64_t all = neededOfAll(way);
     if (way.place == 0)
-      add(next, way);
+      steps.push_back({all, &way, 0, none});
     const int32_t place = child(way.place, token);
     if (place == 0)
       continue;
-    for (int32_t constraint : nodes[static_cast<size_t>(place)].ends)
-      if (way.left[static_cast<size_t>(constraint)] > 0) {
-        Way met{0, way.left};
-        --met.left[static_cast<size_t>(constraint)];
-        add(next, std::move(met));
-      }
     if (goesOn(place, way.left))
-      add(next, {place, way.left});
+      steps.push_back({neededAt(place, way.left, all), &way, place, none});
+    size_t ending = 0;
+    for (int32_t constraint : nodes[static_cast<size_t>(place)].ends)
+      if (const auto i = static_cast<size_t>(constraint); way.left[i] > 0 && ending++ < mostWays)
+        steps.push_back({all - shortest[i], &way, 0, constraint});
   }
-  if (next.size() > mostWays) {
-    std::ranges::stable_sort(next, {}, [&](const Way &way) { return std::pair(way.place != 0, needed(way)); });
-    const auto others = std::ranges::find_if(next, [](const Way &way) { return way.place != 0; });
-    const auto keep = [&](State::iterator begin, State::iterator end) {
-      return next.erase(begin + std::min<std::ptrdiff_t>(end - begin, mostWays), end);
-    };
-    const auto count = others - next.begin();
-    keep(others, next.end());
-    keep(next.begin(), next.begin() + count);
+  // A way that is as far as another one needs fewer tokens, unless they are the same: it comes first.
+  std::ranges::stable_sort(steps, {}, &Step::needed);
+  State next;
+  size_t kept[2] = {};
+  for (const Step &step : steps) {
+    size_t &ofKind = kept[step.place != 0];
+    if (ofKind == mostWays)
+      continue;
+    Way way{step.place, step.from->left};
+    if (step.met != none)
+      --way.left[static_cast<size_t>(step.met)];
+    if (std::ranges::any_of(next, [&](const Way &known) { return isAsFar(known, way); }))
+      continue;
+    next.push_back(std::move(way));
+    ++ofKind;
   }
   return next;
 }
@@ -142,14 +147,18 @@ Constraints::State Constraints::advance(State state, std::span<const int32_t> to
   return state;
 }
 
-int64_t Constraints::needed(const Way &way) const {
+int64_t Constraints::neededOfAll(const Way &way) const {
   int64_t all = 0;
   for (size_t i = 0; i < way.left.size(); ++i)
     all += way.left[i] * shortest[i];
+  return all;
+}
+
+int64_t Constraints::neededAt(int32_t place, const std::vector<int32_t> &left, int64_t all) const {
   int64_t least = all;
-  if (way.place != 0)
-    for (const auto &[constraint, distance] : nodes[static_cast<size_t>(way.place)].below)
-      if (const auto i = static_cast<size_t>(constraint); way.left[i] > 0)
+  if (place != 0)
+    for (const auto &[constraint, distance] : nodes[static_cast<size_t>(place)].below)
+      if (const auto i = static_cast<size_t>(constraint); left[i] > 0)
         least = std::min(least, all - shortest[i] + distance);
   return least;
 }
@@ -157,23 +166,50 @@ int64_t Constraints::needed(const Way &way) const {
 int64_t Constraints::needed(const State &state) const {
   int64_t least = std::numeric_limits<int64_t>::max();
   for (const Way &way : state)
-    least = std::min(least, needed(way));
+    least = std::min(least, neededAt(way.place, way.left, neededOfAll(way)));
   return least;
 }
 
-void Constraints::wanted(const State &state, std::vector<int32_t> &tokens) const {
+void Constraints::wanted(const State &state, std::vector<Wanted> &tokens) const {
   tokens.clear();
-  for (const Way &way : state)
-    for (auto at = children.lower_bound({way.place, std::numeric_limits<int32_t>::min()});
-         at != children.end() && at->first.first == way.place; ++at) {
-      const bool ends = std::ranges::any_of(nodes[static_cast<size_t>(at->second)].ends, [&](int32_t constraint) {
-        return way.left[static_cast<size_t>(constraint)] > 0;
-      });
-      if (ends || goesOn(at->second, way.left))
-        tokens.push_back(at->first.second);
+  std::vector<int64_t> all;
+  int64_t others = std::numeric_limits<int64_t>::max(); // needed after a token that belongs to no phrase
+  for (const Way &way : state) {
+    all.push_back(neededOfAll(way));
+    if (way.place == 0)
+      others = std::min(others, all.back());
+  }
+  for (size_t first = 0; first < state.size(); ++first) {
+    const int32_t place = state[first].place;
+    const auto isHere = [&](const Way &way) { return way.place == place; };
+    if (std::ranges::any_of(std::span(state).first(first), isHere))
+      continue; // the children of this place have been seen
+    for (auto at = children.lower_bound({place, std::numeric_limits<int32_t>::min()});
+         at != children.end() && at->first.first == place; ++at) {
+      const std::vector<int32_t> &ends = nodes[static_cast<size_t>(at->second)].ends;
+      bool isWanted = false;
+      int64_t least = others;
+      for (size_t w = first; w < state.size(); ++w) {
+        const std::vector<int32_t> &left = state[w].left;
+        if (!isHere(state[w]))
+          continue;
+        const auto met = std::ranges::find_if(ends, [&](int32_t i) { return left[static_cast<size_t>(i)] > 0; });
+        if (met != ends.end()) {
+          isWanted = true;
+          least = std::min(least, all[w] - shortest[static_cast<size_t>(*met)]);
+        }
+        if (goesOn(at->second, left)) {
+          isWanted = true;
+          least = std::min(least, neededAt(at->second, left, all[w]));
+        }
+      }
+      if (isWanted)
+        tokens.push_back({at->first.second, least});
     }
+  }
+  // Of a token that is wanted at several places, that which needs the fewest stays.
   std::ranges::sort(tokens);
-  tokens.erase(std::ranges::unique(tokens).begin(), tokens.end());
+  tokens.erase(std::ranges::unique(tokens, {}, &Wanted::first).begin(), tokens.end());
 }
 
 size_t Constraints::impossible(const State &state) const {

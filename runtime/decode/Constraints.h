@@ -20,8 +20,12 @@
 // far: one that has met no constraint less often and is at the same place, or one at the root that has met what the
 // former will have met when its phrase ends.
 //
-// Both of the ways at the root and of the others, those `mostWays` stay that need the fewest tokens. Only where phrases
-// overlap one another many times are there more; a hypothesis may then count for less than it is, and never for more.
+// So that the work of a step is bounded, the ways to which a token leads are taken in the order of the tokens that they
+// need, the fewest first; of those that need as many, in the order of the ways from which they come, and of the rules
+// above. Each stays, unless one that stays is as far, until there are `mostWays` at the root, and as many elsewhere. Of
+// the constraints that a way may meet with a token, only those `mostWays` are tried that save the most tokens, and of
+// those that save as many, the first. Only where phrases overlap one another many times, or many end alike, are there
+// more; a hypothesis may then count for less than it is, and never for more.
 #pragma once
 
 #include "plan/Generation.h"
@@ -62,9 +66,11 @@ public:
   State advance(State state, std::span<const int32_t> tokens) const;
   // The fewest tokens that have to follow so that all constraints are met; 0: they are.
   int64_t needed(const State &state) const;
-  // The tokens with which a phrase of a constraint that is still to be met begins or goes on, in ascending order. All
-  // other tokens lead to the same state: that of advance(state, none).
-  void wanted(const State &state, std::vector<int32_t> &tokens) const;
+  // The tokens with which a phrase of a constraint that is still to be met begins or goes on, in ascending order, each
+  // with what is needed after it: needed(advance(state, token)), which this knows without a state for each. All other
+  // tokens lead to the same state: that of advance(state, none).
+  using Wanted = std::pair<int32_t, int64_t>;
+  void wanted(const State &state, std::vector<Wanted> &tokens) const;
   static constexpr int32_t none = -1;
   // If `needed` is never: a constraint, by its number in what the constructor was given, of which all phrases are
   // forbidden, and that is still to be met.
@@ -77,17 +83,18 @@ private:
     int64_t distance; // tokens from the node to the nearest end of such a phrase
   };
   struct Node {
-    std::vector<int32_t> ends; // the constraints that have a phrase that ends here
+    std::vector<int32_t> ends; // the constraints that have a phrase that ends here, those that save the most first
     std::vector<Goal> below;
   };
   int32_t child(int32_t place, int32_t token) const; // 0: there is none
   bool goesOn(int32_t place, const std::vector<int32_t> &left) const;
-  int64_t needed(const Way &way) const;
+  // The fewest tokens for all that a way has left, without its phrase in progress.
+  int64_t neededOfAll(const Way &way) const;
+  // The same with the phrase in progress at this place, if it is `all` without it.
+  int64_t neededAt(int32_t place, const std::vector<int32_t> &left, int64_t all) const;
   // Whether one way leads to whatever another one leads to: they are at the same place, or the first one is at the root
   // and has met all that the second one will have met when its phrase ends.
   bool isAsFar(const Way &way, const Way &other) const;
-  // Adds a way, unless another one is as far, in place of those that are no farther.
-  void add(State &state, Way way) const;
   void addPhrase(const std::vector<int32_t> &phrase, int32_t constraint, const Generation &generation);
 
   // The constraints that differ, each with its first number among the given ones.

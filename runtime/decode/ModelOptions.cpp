@@ -271,10 +271,10 @@ std::vector<Constraint> encodeConstraints(const TranslationModel &model, const s
           throw Error(which + ": " + inQuotes(phrase, 40) +
                       " has a part that the vocabulary does not know; expected text for which it has pieces");
       tokens += ids.size();
+      if (tokens > mostConstraintTokens)
+        throw Error(where + ": the constraints have more than " + std::to_string(mostConstraintTokens) +
+                    " tokens, which is the limit for a sentence; give fewer or shorter phrases");
     }
-    if (tokens > mostConstraintTokens)
-      throw Error(where + ": the constraints have more than " + std::to_string(mostConstraintTokens) +
-                  " tokens, which is the limit for a sentence; give fewer or shorter phrases");
   }
   return constraints;
 }

@@ -1,5 +1,6 @@
 // Compares the states of constraints with their definition, and tests what is forbidden, the limits, and the lines that
 // constraints are read from.
+#include "allocations.h"
 #include "constraints.h"
 #include <gtest/gtest.h>
 #include <random>
@@ -15,11 +16,21 @@ int64_t neededOf(const std::vector<Constraint> &given, const Phrase &ids, const 
   return constraints.needed(constraints.advance(constraints.start(), ids));
 }
 
-std::vector<int32_t> wantedOf(const std::vector<Constraint> &given, const Phrase &ids) {
-  const Constraints constraints(given, {});
-  std::vector<int32_t> tokens;
-  constraints.wanted(constraints.advance(constraints.start(), ids), tokens);
+// Only the tokens; what they need is compared where it is not the matter.
+Phrase wantedIn(const Constraints &constraints, const Constraints::State &state) {
+  std::vector<Constraints::Wanted> wanted;
+  constraints.wanted(state, wanted);
+  Phrase tokens;
+  for (const auto &[token, needed] : wanted) {
+    EXPECT_EQ(needed, constraints.needed(constraints.advance(state, token)));
+    tokens.push_back(token);
+  }
   return tokens;
+}
+
+Phrase wantedOf(const std::vector<Constraint> &given, const Phrase &ids) {
+  const Constraints constraints(given, {});
+  return wantedIn(constraints, constraints.advance(constraints.start(), ids));
 }
 
 std::vector<Constraint> randomConstraints(std::mt19937 &random, uint32_t tokens, uint32_t most) {
@@ -106,8 +117,7 @@ TEST(Constraints, AreWhatTheirDefinitionSays) {
                 neededAfter(ids, given, tokens, most, generation.suppress));
       met += constraints.needed(state) == 0;
       several += std::ranges::count(state, 0, &Constraints::Way::place) > 1;
-      Phrase wanted;
-      constraints.wanted(state, wanted);
+      const Phrase wanted = wantedIn(constraints, state);
       int64_t least = constraints.needed(constraints.advance(state, Constraints::none));
       for (int32_t token : {3, 4, 5, 6, 7}) {
         const Constraints::State next = constraints.advance(state, token);
@@ -147,8 +157,7 @@ TEST(Constraints, ManyWaysAreLimited) {
       limited += state.size() > Constraints::mostWays;
     }
     for (int64_t needed = constraints.needed(state); needed > 0; needed = constraints.needed(state)) {
-      Phrase wanted;
-      constraints.wanted(state, wanted);
+      const Phrase wanted = wantedIn(constraints, state);
       const auto nearer = std::ranges::find_if(
           wanted, [&](int32_t token) { return constraints.needed(constraints.advance(state, token)) == needed - 1; });
       ASSERT_NE(nearer, wanted.end());
@@ -158,6 +167,31 @@ TEST(Constraints, ManyWaysAreLimited) {
     EXPECT_TRUE(meets(ids, given));
   }
   EXPECT_GT(limited, 10);
+}
+
+// Without a limit on what is tried, each step would make 8,192 ways, and compare them all with one another.
+TEST(Constraints, TheWorkOfAStepIsBounded) {
+  constexpr int32_t count = 512, common = 4, first = 100;
+  std::vector<Constraint> given;
+  for (int32_t i = 0; i < count; ++i)
+    given.push_back({{common}, {common, common, first + i}, {first + i}});
+  const Constraints constraints(given, {});
+  Constraints::State state = constraints.start();
+  std::vector<Constraints::Wanted> wanted;
+  for (int32_t i = 0; i < count; ++i) {
+    const int64_t before = allocations;
+    state = constraints.advance(state, common);
+    EXPECT_LT(allocations - before, 1000) << "of these, each way that is tried is one";
+    ASSERT_LE(state.size(), 2 * Constraints::mostWays);
+    EXPECT_EQ(constraints.needed(state), count - 1 - i) << "the one that needs the fewest stays";
+    const int64_t between = allocations;
+    constraints.wanted(state, wanted);
+    EXPECT_LT(allocations - between, 100) << "no state for each token";
+    EXPECT_EQ(wanted.empty(), i + 1 == count);
+  }
+  // The same comes out each time.
+  const Phrase ids = {common, common, first, common, first + 1};
+  EXPECT_EQ(constraints.advance(constraints.start(), ids), Constraints(given, {}).advance(constraints.start(), ids));
 }
 
 TEST(Constraints, WhatIsForbiddenCountsOnlyWhereItIsForced) {
