@@ -31,6 +31,7 @@ Constraints::Constraints(std::span<const Constraint> constraints, const Generati
   for (size_t number = 0; number < constraints.size(); ++number) {
     Constraint phrases = constraints[number];
     std::ranges::sort(phrases);
+    phrases.erase(std::ranges::unique(phrases).begin(), phrases.end());
     const auto [at, isNew] = known.try_emplace(std::move(phrases), static_cast<int32_t>(times.size()));
     const auto &[sorted, constraint] = *at;
     if (!isNew) {

@@ -194,6 +194,15 @@ TEST(Constraints, TheWorkOfAStepIsBounded) {
   EXPECT_EQ(constraints.advance(constraints.start(), ids), Constraints(given, {}).advance(constraints.start(), ids));
 }
 
+TEST(Constraints, APhraseThatIsGivenTwiceInAChoiceIsOne) {
+  const std::vector<Constraint> given = {{{4}}, {{4}, {4}}, {{5}, {4}, {5}}, {{4}, {5}}};
+  const Constraints constraints(given, {});
+  ASSERT_EQ(constraints.start().size(), 1u);
+  EXPECT_EQ(constraints.start().front().left, (std::vector<int32_t>{2, 2})) << "two that differ, each given twice";
+  EXPECT_EQ(neededOf(given, {4, 4, 4}), 1);
+  EXPECT_EQ(neededOf(given, {4, 4, 5, 5}), 0);
+}
+
 TEST(Constraints, WhatIsForbiddenCountsOnlyWhereItIsForced) {
   const std::vector<Constraint> given = {{{5}}, {{4, 5, 6}, {7, 7}}};
   EXPECT_EQ(neededOf(given, {}, {.suppress = {7}}), 4);
