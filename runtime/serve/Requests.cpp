@@ -90,6 +90,9 @@ std::vector<std::string> stringsOf(const Fields &value, const std::string &name)
 }
 
 std::vector<ConstraintText> constraintsOf(const Fields &value) {
+  if (value.is_array() && value.size() > mostConstraintsOfLine)
+    refuse("constraints: at most " + std::to_string(mostConstraintsOfLine) + " for a line, but " +
+           std::to_string(value.size()) + " were given");
   try {
     return constraintsOfJson(value);
   } catch (const Error &error) {

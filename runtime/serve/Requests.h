@@ -34,6 +34,9 @@ struct TranslationRequest {
   std::vector<Document> documents() const;
 };
 
+// How many constraints a line of a request may have. The work of a step grows with them, and other requests wait.
+inline constexpr size_t mostConstraintsOfLine = 64;
+
 // A request to POST /translate: JSON, or a form. Whatever fields LibreTranslate does not have are ignored, as it does.
 // Throws RefusedRequest.
 TranslationRequest readLibreTranslate(std::string_view contentType, std::string_view body, int mostAlternatives);

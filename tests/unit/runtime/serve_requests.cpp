@@ -110,6 +110,14 @@ TEST(Requests, ConstraintsHaveTheShapeOfTheTexts) {
             "400 constraints: expected a list for each of the 1 texts of q, found {}");
   EXPECT_EQ(ours(R"({"q": ["a"], "constraints": ["x"]})"),
             "400 constraints: expected a list of phrases, or of lists of phrases of which one is enough, found \"x\"");
+  const auto many = [](size_t count) {
+    std::string words = R"("x")";
+    for (size_t i = 1; i < count; ++i)
+      words += R"(, "x")";
+    return R"({"q": ["a", "b"], "constraints": [[], [)" + words + "]]}";
+  };
+  EXPECT_EQ(readTranslate(json, many(64)).constraints[1].size(), 64u);
+  EXPECT_EQ(ours(many(65)), "400 constraints: at most 64 for a line, but 65 were given");
   EXPECT_EQ(ours(R"({"q": "a", "constraints": [1]})"),
             "400 constraints: expected a phrase, or a list of phrases, found 1");
   EXPECT_EQ(ours(R"({"q": "a", "constraints": [["x", 1]]})"), "400 constraints: expected phrases, found 1");

@@ -234,6 +234,7 @@ def check_refusals(server):
             ("/v1/translate", {"q": ["x", "y"], "constraints": ["x"]}, 400, "constraints: expected a list for each of the 2"),
             ("/v1/translate", {"q": ["x"], "constraints": ["x"]}, 400, "constraints: expected a list of phrases"),
             ("/v1/translate", {"q": "x", "constraints": "x"}, 400, "constraints: expected a list of phrases"),
+            ("/v1/translate", {"q": "x", "constraints": ["a"] * 65}, 400, "constraints: at most 64 for a line, but 65 were given"),
             ("/v1/translate", {"q": "x", "constraints": [[]]}, 400, "line 1 of constraints: constraint 1 has no phrase"),
             ("/v1/translate", {"q": "x", "constraints": [["a", ""]]}, 400, "line 1 of constraints: constraint 1: one of its phrases is empty"),
             ("/v1/translate", {"q": "x", "constraints": ["a", "\u20ac"]}, 400, "constraint 2: '\u20ac' has a part that the vocabulary does not know"),
