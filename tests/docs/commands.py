@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT / "docs"))
 from website import Site
 
 SHELL = {"sh", "bash", "console", "shell"}
-RUN = {"xfc", "xfc-opt", "translator", "translate", "packed", "small", "base", "tiny", "teacher", "student", "echo", "cat", "awk", "cc", "nm", "objcopy", "sed", "source", "man"}
+RUN = {"xfc", "xfc-opt", "translator", "translate", "packed", "small", "base", "tiny", "teacher", "student", "echo", "printf", "cat", "awk", "cc", "nm", "objcopy", "sed", "source", "man"}
 # These look for what they are asked to do in this build, and do not do it: the tests or targets must exist.
 DRY = {"ninja", "ctest", "lit-22"}
 
