@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Compares `serve` under load with a server of FastAPI over CTranslate2: one trained model, real sentences, one machine.
 
     serve.py --xfc build/bin/xfc --demo FOLDER --text test.en --work FOLDER [--seconds 10] [--clients 1 8 32] [--rounds 3] [--type float32]
