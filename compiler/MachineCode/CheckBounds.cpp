@@ -45,6 +45,7 @@ private:
     case Intrinsic::masked_store:
       return masked(call, call.getArgOperand(0)->getType(), true);
     case Intrinsic::x86_tileloadd64: // tile, address, stride
+    case Intrinsic::x86_tileloaddt164:
       return tile(call, false);
     case Intrinsic::x86_tilestored64:
       return tile(call, true);
