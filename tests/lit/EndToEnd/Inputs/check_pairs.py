@@ -66,8 +66,9 @@ def run(pair):
         if errors or not inputs <= count <= inputs * (2 if several else 1) or ("--attention-svg" in given and not os.path.exists("drawn")):
             return f"status 0, {count} lines for {inputs}", done.stderr
         return None, ""
-    # A file stands for its option.
-    names = {flag: [re.escape(flag)] + [rf"\b{value}\b"] * (value is not None and os.path.exists(value)) for flag, value in pair}
+    # A file stands for its option, and so do constraints, which may also come from lines of JSON.
+    names = {flag: [re.escape(flag)] + [rf"\b{value}\b"] * (value is not None and os.path.exists(value)) + [r"\bconstraints\b"] * (flag == "--constraints")
+             for flag, value in pair}
     unnamed = [flag for flag in given if not re.search(rf"({'|'.join(names[flag])})(?![a-z-])", errors[0] if errors else "")]
     if done.returncode not in (1, 2) or len(errors) != 1 or unnamed:
         return f"status {done.returncode}, {len(errors)} errors, {', '.join(unnamed)} not named", done.stderr
