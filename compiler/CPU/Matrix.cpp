@@ -239,6 +239,9 @@ struct Dropout {
   // The factors of the half group from `feature` on of a row of the chunk. Its words are drawn with the first half.
   SmallVector<Value> factorsOfHalf(Value row, Value at, Value feature, int64_t used) {
     const int64_t lanes = k.lanes(), half = 2 * lanes;
+    SmallVector<Value> result((used + lanes - 1) / lanes, factor);
+    if (kept)
+      return result;
     Value second = k.rem(k.div(feature, half), 2);
     View words = bits + k.mul(at, 2);
     k.when(k.equal(second, 0), [&] {
@@ -258,13 +261,12 @@ struct Dropout {
       }
     });
     Value word = LLVM::LoadOp::create(k.b, k.i32, (words + second).data);
-    SmallVector<Value> result;
     for (int64_t i = 0; i < used; i += lanes) {
       Value shifted = i ? arith::ShRUIOp::create(k.b, word, k.i32Of(16)) : word;
       Value sixteen = vector::BroadcastOp::create(k.b, VectorType::get({1}, k.b.getI16Type()),
                                                   arith::TruncIOp::create(k.b, k.b.getI16Type(), shifted));
       Value mask = vector::BitCastOp::create(k.b, VectorType::get({16}, k.i1), sixteen);
-      result.push_back(k.select(mask, factor, 0));
+      result[i / lanes] = k.select(mask, factor, 0);
     }
     return result;
   }
@@ -300,9 +302,8 @@ Backend::KernelInfo emitProduct(KernelBuilder &k, Operation *op, BufferIndex row
     // Each slab converts the rows again, so there are only as many as it takes to make enough chunks. The chunks after
     // them are empty.
     Value blocks = k.div(k.add(k.rowCount(), t.block - 1), t.block);
-    auto quotient = [&](Value x, Value y) -> Value { return arith::DivUIOp::create(k.b, x, y); };
-    Value used = k.min(slabs, quotient(k.add(blocks, enoughChunks - 1), blocks));
-    Value ofSlab = quotient(k.add(used, all - 1), used), block = quotient(k.chunk, used);
+    Value used = k.min(slabs, k.div(k.add(blocks, enoughChunks - 1), blocks));
+    Value ofSlab = k.div(k.add(used, all - 1), used), block = k.div(k.chunk, used);
     row = k.mul(block, t.block);
     group = k.mul(k.sub(k.chunk, k.mul(block, used)), ofSlab), end = k.min(all, k.add(group, ofSlab));
     isLast = k.less(all - 1, end);
@@ -336,15 +337,14 @@ Backend::KernelInfo emitProduct(KernelBuilder &k, Operation *op, BufferIndex row
       inputs.push_back(k.rowOf(op->getOpOperand(firstExtra + e), at));
     for (OpResult result : op->getResults())
       outputs.push_back(result.use_empty() ? View() : k.rowOf(result, at));
-    std::optional<KernelBuilder::DropoutKey> key;
-    if (dropout && !(inHalves && !dropout->kept))
+    KernelBuilder::DropoutKey key;
+    if (dropout && !inHalves)
       key = dropout->key(at);
     return [=, &k, &epilogue, &dropout](Value feature, const Product::Vector &products, int64_t used, int64_t) {
       SmallVector<Value> factors;
-      if (key)
-        factors = dropout->factors(*key, feature, used);
-      else if (dropout)
-        factors = dropout->factorsOfHalf(at, k.sub(at, row), feature, used);
+      if (dropout)
+        factors =
+            inHalves ? dropout->factorsOfHalf(at, k.sub(at, row), feature, used) : dropout->factors(key, feature, used);
       for (int64_t i = 0; i < used; i += k.lanes()) {
         Value y = products(i);
         if (bias)

@@ -110,7 +110,7 @@ static Backend::KernelInfo emitOptimize(KernelBuilder &k, OptimizeOp op) {
     Value tall = k.mul(columns, panel);
     auto panelsBefore = [&](Value element) {
       Value inside = k.max(k.sub(element, weight), 0);
-      Value count = arith::DivUIOp::create(k.b, k.add(inside, k.sub(tall, 1)), tall);
+      Value count = k.div(k.add(inside, k.sub(tall, 1)), tall);
       return k.min(count, k.div(k.add(rows, panel - 1), panel));
     };
     auto updatePanel = [&](Value tile) {

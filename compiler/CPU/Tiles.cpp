@@ -225,7 +225,7 @@ private:
   Pair at(Value number) {
     if (panels == 1)
       return {number, k.index(0), number, k.mul(number, 2 * tile)};
-    Value panel = arith::DivUIOp::create(k.b, number, k.max(pairs, 1));
+    Value panel = k.div(number, k.max(pairs, 1));
     Value place = k.sub(number, k.mul(panel, pairs));
     return {number, panel, place, k.mul(place, 2 * tile)};
   }

@@ -134,7 +134,8 @@ template <typename Op, typename... Leading> Value CodeBuilder::of(const Term &x,
 Value CodeBuilder::add(const Term &x, const Term &y) { return of<arith::AddIOp>(x, y); }
 Value CodeBuilder::sub(const Term &x, const Term &y) { return of<arith::SubIOp>(x, y); }
 Value CodeBuilder::mul(const Term &x, const Term &y) { return of<arith::MulIOp>(x, y); }
-Value CodeBuilder::div(Value x, int64_t y) { return arith::DivUIOp::create(b, x, integer(y, x.getType())); }
+Value CodeBuilder::div(Value x, int64_t y) { return div(x, integer(y, x.getType())); }
+Value CodeBuilder::div(Value x, Value y) { return arith::DivUIOp::create(b, x, y); }
 Value CodeBuilder::rem(Value x, int64_t y) { return arith::RemUIOp::create(b, x, integer(y, x.getType())); }
 Value CodeBuilder::min(const Term &x, const Term &y) { return of<arith::MinSIOp>(x, y); }
 Value CodeBuilder::max(const Term &x, const Term &y) { return of<arith::MaxSIOp>(x, y); }
