@@ -62,9 +62,7 @@ void run(const ScoreOptions &options) {
         throw Error(lines.first.name() + ":" + std::to_string(before + 1 + static_cast<int64_t>(i)) +
                     ": the model gives no finite log-probability; its weights are broken or too large");
       if (options.json && options.tokenScores) {
-        allTokens.emplace_back();
-        for (size_t token = 0; asked && token < targets[next].size(); ++token)
-          allTokens.back().push_back(model.target->piece(targets[next][token]));
+        allTokens.push_back(asked ? piecesOf(*model.target, targets[next]) : std::vector<std::string>());
         allTokenScores.push_back(ofTokens);
       }
       if (asked) {

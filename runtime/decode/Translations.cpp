@@ -29,19 +29,19 @@ std::string asOneLine(std::string text) {
   return text;
 }
 
-std::vector<std::string> piecesOf(const Vocabulary &vocabulary, std::span<const int32_t> ids) {
-  std::vector<std::string> pieces;
-  for (const int32_t id : ids)
-    pieces.push_back(vocabulary.piece(id));
-  return pieces;
-}
-
 std::vector<double> rowOf(const CrossAttention &attention, int64_t target) {
   const auto begin = attention.weights.begin() + target * attention.sources;
   return {begin, begin + attention.sources};
 }
 
 } // namespace
+
+std::vector<std::string> piecesOf(const Vocabulary &vocabulary, std::span<const int32_t> ids) {
+  std::vector<std::string> pieces;
+  for (const int32_t id : ids)
+    pieces.push_back(vocabulary.piece(id));
+  return pieces;
+}
 
 void requireDetails(const TranslationModel &model, const Details &details, Format format) {
   if (details.replaceUnknowns && format == Format::Ids)

@@ -58,6 +58,8 @@ nlohmann::ordered_json jsonOf(const TranslatedLine &line);
 // The details as text: each after a tab. Token scores are separated by blanks, and so are links i-j, and the rows of
 // the attention, whose probabilities are separated by commas. Null: of an empty line.
 std::string detailsAsText(const Details &details, const Translation *translation);
+// The tokens, as the vocabulary writes them.
+std::vector<std::string> piecesOf(const Vocabulary &vocabulary, std::span<const int32_t> ids);
 // Numbers separated by `separator`.
 std::string numberList(std::span<const double> numbers, char separator);
 
