@@ -116,8 +116,9 @@ void configureTiles(KernelBuilder &k, const Tiling &t, mlir::Value count);
 // Emits prefetches before the micro-kernel processes a tile of its rows and a panel, to hide the latency of memory.
 using Ahead = std::function<void(mlir::Value tile, int64_t panel)>;
 
-// What is done with the sums of AMX's tiles once they are complete. It is emitted such that the vector units do it for
-// one tile of rows while the tiles multiply the next: the code for a tile follows the instructions of the next one.
+// What a kernel does with the sums of AMX's tiles once they are complete. Its code for a pair of tiles comes after the
+// instructions that multiply the next pair, so that the vector units complete one pair while the tiles multiply the
+// next.
 struct Completion {
   // Takes `rows` rows from `row` on of the panel `panel`.
   std::function<void(mlir::Value row, mlir::Value rows, mlir::Value panel, const View &sums)> finish;

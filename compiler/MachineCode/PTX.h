@@ -28,7 +28,7 @@ std::string emitPTX(mlir::ModuleOp kernels, const Architecture &architecture);
 
 // The path of ptxas, found on PATH or in bin/ of $CUDA_HOME. Empty if it is in neither.
 std::optional<std::string> findPtxas();
-// What `ptxas --version` prints. Throws Error if ptxas cannot be run.
+// Runs `ptxas --version` and returns what it prints. Throws Error if ptxas cannot be run.
 std::string versionOf(const std::string &ptxas);
 // Compiles PTX to machine code. Throws Error with the messages of ptxas if it fails.
 std::vector<uint8_t> assemble(const std::string &ptxas, const std::string &ptx, const Architecture &architecture);

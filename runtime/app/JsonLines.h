@@ -18,7 +18,7 @@ struct JsonLine {
 // Reads an object with the string `source`, and perhaps `prefix` and `constraints`, or the string of the source alone.
 // Throws an Error that names `where` and the field.
 JsonLine readJsonLine(std::string_view line, const std::string &where);
-// The object, all of whose fields stay as they were written, with those of `result` behind them.
+// Returns the object with its fields as they were written, followed by the fields of `result`.
 std::string withFields(const JsonLine &line, const nlohmann::ordered_json &result);
 
 } // namespace xfc

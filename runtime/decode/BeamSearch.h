@@ -72,7 +72,8 @@ struct StepResult {
   NumberRows best = {}, wanted = {};
 };
 
-// What the settings and the constraints of a sentence leave is nothing, though the model gives log-probabilities.
+// The settings and the constraints of a sentence allow no further token, although the model gives finite
+// log-probabilities.
 struct NothingLeft : Error {
   using Error::Error;
 };
@@ -144,8 +145,9 @@ struct SearchScratch {
   std::vector<Candidate> best;
   std::vector<int32_t> suppressed;
   std::vector<double> numbers; // log-probabilities
-  // What constraints leave after a hypothesis: the tokens that they want, each with how many are needed after it; and
-  // how many are needed after any other token, if another one may follow.
+  // The tokens that may follow a hypothesis with constraints. `allowed` lists the tokens with which a phrase begins or
+  // goes on, each with the number of tokens that the constraints need after it. `others` is the number that they need
+  // after any other token; it is empty if no other token may follow.
   std::vector<Constraints::Wanted> allowed;
   std::optional<int64_t> others;
 };

@@ -1,4 +1,4 @@
-// What a translation must contain: the constraints of a sentence, and how far the tokens of a hypothesis meet them.
+// The constraints of a sentence, and how far a hypothesis meets them.
 #include "decode/Constraints.h"
 #include "support/Json.h"
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What a translation must contain: the constraints of a sentence, and how far the tokens of a hypothesis meet them.
+// The constraints of a sentence, which say what its translation must contain, and how far a hypothesis meets them.
 // Knows nothing of probabilities; BeamSearch.h states what the search makes of it.
 //
 // A constraint is a choice of one or more phrases, of which one is enough; a phrase is a sequence of tokens. A sequence
