@@ -169,7 +169,7 @@ Size trafficOf(Operation *op) {
     Size read = sizeOf(operand.get().getType());
     // A weight is packed in its product's compute type.
     if (weight == operand.getOperandNumber() && product.getCompute())
-      read.constant /= *product.getCompute() == ComputeType::bf16 ? 2 : 4;
+      read.constant = bytesOfWeight(read.constant, *product.getCompute());
     add(size, read);
   }
   for (Value result : op->getResults())

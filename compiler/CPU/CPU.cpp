@@ -70,7 +70,7 @@ void CPUBackend::addLowering(OpPassManager &manager) const { addLoweringToLLVM(m
 static TargetTraits traitsWith(int64_t attentionProducts) {
   return {.withoutFusions = {},
           .normGradParts = 32,
-          .computeTypes = {ComputeType::bf16, ComputeType::int8},
+          .computeTypes = {ComputeType::bf16, ComputeType::int8, ComputeType::int4},
           .attentionProducts = attentionProducts};
 }
 

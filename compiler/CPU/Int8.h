@@ -19,10 +19,9 @@ constexpr int64_t largestInt8Inner = 65536;
 
 void copyInt8Row(KernelBuilder &k, const Tiling &t, const View &from, const View &to, int64_t elements);
 
-// Fills column `column` of the panel at `to` with a row of a weight [outer, inner], or with zeros.
+// Fills column `column` of the panel at `to` with a row of a weight [outer, inner].
 void packInt8Column(KernelBuilder &k, const Tiling &t, const View &from, int64_t inner, const View &to,
                     mlir::Value column);
-void packInt8Zeros(KernelBuilder &k, const Tiling &t, int64_t inner, const View &to, mlir::Value column);
 
 // sum + the products of a row's unit, broadcast to every lane, with the units of a vector of columns. In the form
 // Quads, `row` holds the signs of the integers and `magnitude` their magnitudes.

@@ -2,6 +2,7 @@
 // scratch.
 #include "Matrix.h"
 #include "Emitters.h"
+#include "Int4.h"
 #include "Int8.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -130,8 +131,10 @@ struct Product {
         auto finishRow = [&](Value r, Value column, const View &sums, const View &panelsOf, int64_t of, int64_t room) {
           auto products = [&](int64_t i) {
             Value sum = k.load(sums + i, k.lanes());
-            if (!isInt8(t.products))
+            if (!isInteger(t.products))
               return sum;
+            if (t.products == Products::Nibbles)
+              return scaleInt4(k, t, sum, a.row(r));
             View panel = panelsOf + i / t.panel * panelWords;
             return scaleInt8(k, t, sum, a.row(r), inner, panel, i % t.panel);
           };
@@ -830,9 +833,9 @@ void emitPackRows(KernelBuilder &k, Backend::Packing packing, const View &weight
   k.invoke(name, {weight.data, k.index(rows), k.index(columns), first, k.index(begin), k.index(end), packed.data});
 }
 
-// Each chunk packs one panel.
-static Backend::PackInfo emitPackInt8(KernelBuilder &k, const Tiling &t, int64_t outer, int64_t inner) {
-  if (inner > largestInt8Inner)
+// Packs a weight as integers. Each chunk packs one panel.
+static Backend::PackInfo emitPackIntegers(KernelBuilder &k, const Tiling &t, int64_t outer, int64_t inner) {
+  if (isInt8(t.products) && inner > largestInt8Inner)
     throw Error("compile: a product over " + std::to_string(inner) +
                 " features cannot be summed exactly in int8; the limit is " + std::to_string(largestInt8Inner) +
                 " features");
@@ -841,8 +844,14 @@ static Backend::PackInfo emitPackInt8(KernelBuilder &k, const Tiling &t, int64_t
   View to = k.buffer({PackBuffers::packed, k.element}) + begin;
   Value first = k.mul(k.chunk, t.panel);
   Value real = k.min(t.panel, k.sub(outer, first));
-  k.loop(0, real, 1, [&](Value j) { packInt8Column(k, t, from + k.mul(k.add(first, j), inner), inner, to, j); });
-  k.loop(real, t.panel, 1, [&](Value j) { packInt8Zeros(k, t, inner, to, j); });
+  k.loop(0, real, 1, [&](Value j) {
+    View row = from + k.mul(k.add(first, j), inner);
+    isInt8(t.products) ? packInt8Column(k, t, row, inner, to, j) : packInt4Column(k, t, row, inner, to, j);
+  });
+  // What is all zeros has a scale of zero.
+  k.loop(real, t.panel, 1, [&](Value j) {
+    k.loop(0, t.panelWords(inner), t.panel, [&](Value word) { k.store(0, (to + k.add(word, j)).as(k.i32)); });
+  });
   return {t.panels(outer) * t.panelWords(inner) * k.bytes(), t.panels(outer)};
 }
 
@@ -850,8 +859,8 @@ Backend::PackInfo emitPackWeight(KernelBuilder &k, RankedTensorType weight, Back
   const int64_t rows = weight.getDimSize(0), columns = weight.getDimSize(1);
   const int64_t outer = packing.transposed ? rows : columns, inner = packing.transposed ? columns : rows;
   const Tiling t(k, inner, productsFor(k, packing.compute));
-  if (isInt8(t.products))
-    return emitPackInt8(k, t, outer, inner);
+  if (isInteger(t.products))
+    return emitPackIntegers(k, t, outer, inner);
   View to = k.buffer({PackBuffers::packed, k.element});
   Value first = k.mul(k.chunk, t.panel);
   emitPackRows(k, packing, k.buffer({PackBuffers::weight, k.element}), rows, columns, first, 0, columns, to);

@@ -3,6 +3,7 @@
 // An element of a result is one chain of sums over the inner dimension in ascending order, regardless of the number of
 // rows and of their tiling, so that a row's result never depends on its neighbors.
 #include "MicroKernel.h"
+#include "Int4.h"
 #include "Int8.h"
 #include "Tiles.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -17,6 +18,8 @@ namespace xfc {
 Products productsFor(const KernelBuilder &k, std::optional<ComputeType> compute) {
   if (!compute)
     return Products::Elements;
+  if (*compute == ComputeType::int4)
+    return Products::Nibbles;
   if (*compute == ComputeType::int8)
     return k.set.amx ? Products::DotTiles : k.set.vnni ? Products::Dots : Products::Quads;
   return k.set.amx ? Products::Tiles : k.set.bf16 ? Products::Pairs : Products::Widened;
@@ -26,8 +29,6 @@ Products gradientProductsFor(const KernelBuilder &k, std::optional<ComputeType> 
   const Products products = productsFor(k, compute);
   return products == Products::Widened ? Products::Elements : products;
 }
-
-static constexpr int64_t tile = Tiling::tile;
 
 // Blocks of products by tiles, in bytes, for the caches that every CPU with AMX so far has (from Sapphire Rapids on):
 // 48 KB and 2 MB a core. A product of tiles takes 16 cycles, so what matters is how often each operand passes a level
@@ -53,23 +54,30 @@ int64_t Tiling::rowsAhead(int64_t rowBytes) const {
 }
 
 Tiling::Tiling(KernelBuilder &k, int64_t inner, Products products)
-    : products(products), pair(products == Products::Elements ? 1
-                               : isInt8(products)             ? 4
-                                                              : 2),
+    : products(products), pair(products == Products::Elements  ? 1
+                               : products == Products::Nibbles ? int4Unit
+                               : isInt8(products)              ? 4
+                                                               : 2),
       rows(6), vectors(k.registers() == 32 ? 4 : 2), block(k.registers() == 32 ? 84 : 72),
       left(products == Products::Widened || products == Products::Quads ? 2 : 1) {
   if (products == Products::Quads) {
     // Both words of a row, a vector of ones and intermediate results take registers as well.
     rows = 4;
+  } else if (products == Products::Nibbles) {
+    // The sums of a group, which are integers, take as many registers as those of floats, and the halves of a vector of
+    // weights one each.
+    rows = k.registers() == 32 ? 6 : 2;
+    vectors = 2;
+    left = int4LeftWords;
   } else if (isTiled(products)) {
-    rows = 2 * tile;
+    rows = 2 * Tiling::tile;
     vectors = 2;
   }
   panel = vectors * k.lanes();
   whole = isTiled(products);
-  // A row of int8 is rounded as a whole, and its panel is small, so the inner dimension is not divided.
+  // A row of integers is rounded as a whole, and its panel is small, so the inner dimension is not divided.
   const int64_t most = whole ? panelInFirstCache / (panel * k.bytes()) : 512 / left;
-  depth = isInt8(products) ? units(inner) : std::min(units(inner), most);
+  depth = isInteger(products) ? units(inner) : std::min(units(inner), most);
   stride = ((whole ? units(inner) : depth * left) + k.lanes() - 1) / k.lanes() * k.lanes() + 16;
   if (whole)
     block = std::clamp(rowsInSecondCache / (stride * k.bytes()) / rows * rows, rows, mostTiledRows);
@@ -84,16 +92,18 @@ void Tiling::readInPlace() {
 
 int64_t Tiling::units(int64_t inner) const {
   const int64_t units = (inner + pair - 1) / pair;
-  return isTiled(products) ? (units + tile - 1) / tile * tile : units;
+  return isTiled(products) ? (units + Tiling::tile - 1) / Tiling::tile * Tiling::tile : units;
 }
 
 int64_t Tiling::panelWords(int64_t inner) const {
+  if (products == Products::Nibbles)
+    return units(inner) * int4RightWords * panel;
   return (units(inner) + (products == Products::Quads ? 1 : isInt8(products) ? 2 : 0)) * panel;
 }
 
 Value Tiling::units(KernelBuilder &k, Value inner) const {
   Value units = k.div(k.add(inner, pair - 1), pair);
-  return isTiled(products) ? k.mul(k.div(k.add(units, tile - 1), tile), tile) : units;
+  return isTiled(products) ? k.mul(k.div(k.add(units, Tiling::tile - 1), Tiling::tile), Tiling::tile) : units;
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -183,6 +193,8 @@ View asWords(KernelBuilder &k, const View &rows) {
 void copyLeft(KernelBuilder &k, const Tiling &t, const View &from, const View &to, int64_t elements) {
   if (isInt8(t.products))
     return copyInt8Row(k, t, from, to, elements);
+  if (t.products == Products::Nibbles)
+    return copyInt4Row(k, t, from, to, elements);
   auto store = [&](Value x, Value i) {
     if (t.products != Products::Widened)
       return k.store(x, to.as(k.b.getBF16Type()) + i);
@@ -246,26 +258,26 @@ void transposeLeft(KernelBuilder &k, const Tiling &t, const View &from, Value ro
       if (sums) {
         View at = k.at(a[6]) + column;
         Value sum = k.load(at, k.lanes());
-        for (int64_t r = 0; r < 2 * tile; ++r)
+        for (int64_t r = 0; r < 2 * Tiling::tile; ++r)
           sum = add(sum, r);
         k.store(sum, at);
       }
       Value unit = k.div(row, t.pair);
       View first = to(column, unit);
-      for (int64_t half = 0; half < tile; half += 8)
+      for (int64_t half = 0; half < Tiling::tile; half += 8)
         for (auto [i, pairs] : llvm::enumerate(transposedPairs(k, [&](int64_t r) { return load(r, half); })))
           k.store(pairs, first.row(half + static_cast<int64_t>(i)));
     };
-    Value whole = k.mul(k.div(rows, 2 * tile), 2 * tile);
+    Value whole = k.mul(k.div(rows, 2 * Tiling::tile), 2 * Tiling::tile);
     using RowOf = llvm::function_ref<View(int64_t)>;
     auto eachColumns = [&](Value row, llvm::function_ref<void(Value column, RowOf at)> body) {
       View start = rowsFrom.row(row);
-      k.loop(0, columns, tile, [&](Value column) {
+      k.loop(0, columns, Tiling::tile, [&](Value column) {
         View first = start + column;
         body(column, [&](int64_t r) { return first.row(r); });
       });
     };
-    k.loop(0, whole, 2 * tile, [&](Value row) {
+    k.loop(0, whole, 2 * Tiling::tile, [&](Value row) {
       eachColumns(row, [&](Value column, RowOf at) {
         transpose(
             row, column, [&](int64_t r, int64_t half) { return k.load(stored(k, at(r)) + half, 8); },
@@ -361,7 +373,7 @@ FetchedRows::FetchedRows(KernelBuilder &k, const Tiling &t, const View &from, in
   // of lines a step would wait for each other; what is left out by that is fetched when it is read.
   if (isTiled(t.products))
     rows = std::min((all + turns * most - 1) / (turns * most),
-                    std::max<int64_t>(4 * std::max<int64_t>(depth / tile, 1) / across, 1));
+                    std::max<int64_t>(4 * std::max<int64_t>(depth / Tiling::tile, 1) / across, 1));
   tiles = k.min(k.max(k.sub((all + rows - 1) / rows, begin), 0), most);
   first = [=, &k, words = asWords(k, from), rows = rows](Value tile) {
     return words.row(k.mul(k.add(begin, tile), rows));
@@ -494,6 +506,8 @@ void multiplyPanels(KernelBuilder &k, const Tiling &t, const Left &a, const Righ
                     ArrayRef<FetchedRows> fetched, const Completion *completion) {
   if (isTiled(t.products))
     return multiplyTiles(k, t, a, b, panels, depth, c, count, accumulate, ahead, fetchNext, fetched, completion);
+  if (t.products == Products::Nibbles)
+    return multiplyInt4(k, t, a, b, panels, depth, c, count, ahead);
   Value tiles = k.div(count, t.rows), whole = k.mul(tiles, t.rows), rest = k.sub(count, whole);
   using Rows = SmallVector<Value>; // the first row to prefetch or pack, and the stride
   auto rowsOf = [&](const View &rows) { return Rows{rows.data, k.index(rows.stride)}; };

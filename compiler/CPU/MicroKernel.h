@@ -18,12 +18,15 @@ enum class Products {
   Quads,    // int8 by AVX2 or AVX-512: a left unit is a word of signs and one of magnitudes
   Dots,     // int8 by VNNI, unsigned bytes times signed ones: left integers are stored as q + 128
   DotTiles, // int8 by AMX: the same, in whole tiles of 16 units
+  Nibbles,  // int4 by any of these sets but AMX: units are 64 elements, in two groups (Int4.h)
 };
 
 // The best form of products that the instruction set has for a compute type. A gradient of a weight rounds its left
 // operand while copying it, so gradientProductsFor returns the simpler Elements for Widened.
 Products productsFor(const KernelBuilder &k, std::optional<ComputeType> compute);
-constexpr bool isInt8(Products products) { return products >= Products::Quads; }
+constexpr bool isInt8(Products products) { return products >= Products::Quads && products <= Products::DotTiles; }
+// Whether products are of integers, whose rows are rounded as a whole.
+constexpr bool isInteger(Products products) { return products >= Products::Quads; }
 constexpr bool isTiled(Products products) { return products == Products::Tiles || products == Products::DotTiles; }
 Products gradientProductsFor(const KernelBuilder &k, std::optional<ComputeType> compute);
 
@@ -57,13 +60,13 @@ struct Tiling {
   // Rows per chunk where their results stay in scratch; with more of them, the results would leave the cache.
   int64_t blockOfResults() const { return std::min(block, 6 * tile); }
   // Units that a micro-kernel processes per iteration.
-  int64_t around() const { return 4 / left; }
+  int64_t around() const { return std::max<int64_t>(4 / left, 1); }
   // The most tiles of a block's rows that prefetch. Four for each vector of a panel suffice for the next panel, at one
   // vector for every four units.
   int64_t fetchingTiles() const { return std::min(block / rows, 4 * vectors); }
   // How many of the next rows, of `rowBytes` bytes each, are prefetched while a block is multiplied.
   int64_t rowsAhead(int64_t rowBytes) const;
-  // Words of a packed panel, and the offset of the scale in a row in scratch (Int8.h).
+  // Words of a packed panel, and the offset of the scale in a row in scratch (Int8.h, Int4.h).
   int64_t panelWords(int64_t inner) const;
   int64_t scaleAt() const { return stride - 16; }
 };

@@ -24,6 +24,18 @@ LogicalResult verifyOneElementType(Operation *op) {
   return success();
 }
 
+int64_t bytesOfWeight(int64_t bytes, ComputeType type) {
+  switch (type) {
+  case ComputeType::bf16:
+    return bytes / 2;
+  case ComputeType::int8:
+    return bytes / 4;
+  case ComputeType::int4: // half a byte an element, and a bf16 a group
+    return bytes / 8 + bytes / 4 / int4Group * 2;
+  }
+  llvm_unreachable("unknown type");
+}
+
 LogicalResult verifyComputeType(Operation *op) {
   auto product = cast<ProductOpInterface>(op);
   std::optional<ComputeType> type = product.getCompute();

@@ -56,6 +56,12 @@ struct PackedWeights : mlir::SideEffects::Resource::Base<PackedWeights> {
 #include "XFCAttributes.h.inc"
 
 namespace xfc {
+// Whether products of the type multiply integers, which have no gradient.
+constexpr bool isInteger(ComputeType type) { return type != ComputeType::bf16; }
+// The elements of a row of a weight that have a scale of their own in int4.
+inline constexpr int64_t int4Group = 32;
+// The bytes that a weight of f32 with `bytes` bytes takes in the type, but for what is one number a row.
+int64_t bytesOfWeight(int64_t bytes, ComputeType type);
 // Checks that a product is defined in its compute type, if it has one, and has f32 operands then.
 llvm::LogicalResult verifyComputeType(mlir::Operation *op);
 

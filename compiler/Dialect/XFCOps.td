@@ -94,9 +94,9 @@ include "XFCModel.td"
 def Differentiable : DeclareOpInterfaceMethods<DifferentiableOpInterface>;
 def Kernel : DeclareOpInterfaceMethods<KernelOpInterface>;
 
-// Extra declarations of products that compute gradients, which are not defined in int8.
-defvar NoInt8 = [{
-  bool computesIn(::xfc::ComputeType type) { return type != ::xfc::ComputeType::int8; }
+// Extra declarations of products that are not defined in integers: those that compute gradients, or that read no weight.
+defvar NoIntegers = [{
+  bool computesIn(::xfc::ComputeType type) { return !::xfc::isInteger(type); }
 }];
 // Extra declarations of ops none of whose rows become narrower.
 defvar StaysWide = [{
@@ -125,8 +125,13 @@ def XFC_Activation_Kind : I32EnumAttr<"ActivationKind", "an activation", [
 // magnitude in v (at least 2^-100), s = m / 127, and q are the integers in -127 .. 127 nearest to v f32(127 / m), ties
 // to even: y = s_x s_w (sum of q_x q_w) + b, where the sum is exact. Each row of x has its own s, so its result never
 // depends on other rows. int8 is for decoding only: it has no gradient.
+// int4: x becomes s q as in int8. Each group of 32 successive elements of a row of W (the last one may have fewer) becomes
+// t q: t is the bf16 nearest to -m / 8, where m is the element of the group with the largest magnitude (the positive one
+// of two; 2^-100 if all are smaller), and q are the integers in -8 .. 7 nearest to w f32(1 / t), ties to even:
+// y = s_x (sum over groups, in order, of t (sum of q_x q_w)) + b, where the inner sums are exact, and the outer one is a
+// chain of multiply-adds. int4 is for decoding only, too.
 def XFC_ComputeType : I32EnumAttr<"ComputeType", "what the operands of a product are rounded to", [
-    I32EnumAttrCase<"bf16", 0>, I32EnumAttrCase<"int8", 1>]> { let cppNamespace = "::xfc"; }
+    I32EnumAttrCase<"bf16", 0>, I32EnumAttrCase<"int8", 1>, I32EnumAttrCase<"int4", 2>]> { let cppNamespace = "::xfc"; }
 
 // How a norm normalizes. layer: y = w (x - mean) r + b. rms: y = w x r.
 // r = 1/sqrt(var + eps), or 1/(std + eps) with eps_in_std; var over n, or n - 1 if unbiased; rms: var = mean(x^2).
@@ -220,7 +225,7 @@ def XFC_LinearInputGradOp : XFC_Op<"linear_input_grad", [NoGradient, Kernel, Pro
   let regions = (region AnyRegion:$epilogue);
   let assemblyFormat = "$dy `,` $weight (`with` $extras^)? (`in` $compute^)? ($epilogue^)? attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
-  let extraClassDeclaration = !strconcat(NoInt8, ReadsWeight, [{
+  let extraClassDeclaration = !strconcat(NoIntegers, ReadsWeight, [{
     unsigned getContractedDimension() { return 0; }
   }]);
 }
@@ -238,7 +243,7 @@ def XFC_LinearWeightGradOp : XFC_Op<"linear_weight_grad", [NoGradient, Kernel, P
   let results = (outs XFC_Tensor:$dweight, Optional<XFC_Tensor>:$dbias);
   let assemblyFormat = "operands (`in` $compute^)? attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
-  let extraClassDeclaration = NoInt8 # [{
+  let extraClassDeclaration = NoIntegers # [{
     ::std::string getKernelSuffix() { return getDbias() ? "_bias" : ""; }
     ::std::optional<int64_t> getFlops() { return 2 * getDweight().getType().getNumElements(); }
   }];
@@ -560,7 +565,7 @@ defvar AttentionDeclarations = [{
   int64_t getKeyDim() { return getQ().getType().getFeatures() / static_cast<int64_t>(getHeads()); }
   int64_t getKeyHeads() { return getK().getType().getFeatures() / getKeyDim(); }
   int64_t getValueDim() { return getV().getType().getFeatures() / getKeyHeads(); }
-  bool computesIn(::xfc::ComputeType type) { return type != ::xfc::ComputeType::int8; }
+  bool computesIn(::xfc::ComputeType type) { return !::xfc::isInteger(type); }
   ::xfc::LaunchDomain getLaunchDomain() {
     return {getQ().getType().getSet(), getK().getType().getSet(), getStructure()};
   }
@@ -740,7 +745,7 @@ def XFC_LinearCrossEntropyWithGradOp : XFC_Op<"linear_cross_entropy_with_grad", 
   let results = (outs XFC_FloatRows:$loss, XFC_FloatRows:$nll, XFC_FloatRows:$dlogits);
   let assemblyFormat = "operands (`in` $compute^)? attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
-  let extraClassDeclaration = !strconcat(NoInt8, ReadsWeight, [{
+  let extraClassDeclaration = !strconcat(NoIntegers, ReadsWeight, [{
     bool staysWide(unsigned buffer) {
       return buffer != getXMutable().getOperandNumber() && buffer != (*this)->getNumOperands() + 2;
     }

@@ -41,7 +41,7 @@ static Tensor linear(const Tensor &x, const Tensor &weight, const Tensor *bias) 
 
 static LogicalResult evaluateOp(LinearOp op, const xfc_shape &shape, ArrayRef<Tensor> operands,
                                 SmallVectorImpl<Tensor> &results) {
-  Tensor y = linear(rounded(operands[0], op.getCompute()), rounded(operands[1], op.getCompute()),
+  Tensor y = linear(rounded(operands[0], op.getCompute()), roundedWeight(operands[1], op.getCompute()),
                     op.getBias() ? &operands[2] : nullptr);
   return finish(shape, std::move(y), operands.drop_front(op.getBias() ? 3 : 2), op.getEpilogue(), results);
 }
@@ -141,7 +141,7 @@ static LogicalResult evaluateOp(SliceOp op, const xfc_shape &shape, ArrayRef<Ten
 static LogicalResult evaluateOp(LinearCrossEntropyOp op, const xfc_shape &, ArrayRef<Tensor> operands,
                                 SmallVectorImpl<Tensor> &results) {
   int64_t rest = op.getBias() ? 3 : 2;
-  Tensor logits = linear(rounded(operands[0], op.getCompute()), rounded(operands[1], op.getCompute()),
+  Tensor logits = linear(rounded(operands[0], op.getCompute()), roundedWeight(operands[1], op.getCompute()),
                          op.getBias() ? &operands[2] : nullptr);
   SmallVector<Tensor> losses;
   crossEntropy(logits, operands[rest], operands[rest + 1], losses);
@@ -153,7 +153,7 @@ static LogicalResult evaluateOp(LinearCrossEntropyWithGradOp op, const xfc_shape
                                 SmallVectorImpl<Tensor> &results) {
   int64_t rest = op.getBias() ? 3 : 2;
   const Tensor &labels = operands[rest], &smoothing = operands[rest + 1], &dloss = operands[rest + 2];
-  Tensor logits = linear(rounded(operands[0], op.getCompute()), rounded(operands[1], op.getCompute()),
+  Tensor logits = linear(rounded(operands[0], op.getCompute()), roundedWeight(operands[1], op.getCompute()),
                          op.getBias() ? &operands[2] : nullptr);
   // The logits are stored in the place of their gradient, and all that follows is computed from what is stored.
   if (op.getDlogits().getType().getElementType().isBF16())
@@ -171,7 +171,7 @@ static LogicalResult evaluateOp(LinearCrossEntropyWithGradOp op, const xfc_shape
 
 static LogicalResult evaluateOp(LinearCandidatesOp op, const xfc_shape &shape, ArrayRef<Tensor> operands,
                                 SmallVectorImpl<Tensor> &results) {
-  Tensor logits = linear(rounded(operands[0], op.getCompute()), rounded(operands[1], op.getCompute()),
+  Tensor logits = linear(rounded(operands[0], op.getCompute()), roundedWeight(operands[1], op.getCompute()),
                          op.getBias() ? &operands[2] : nullptr);
   const Tensor &wanted = operands.back();
   Tensor tokens = zeros(shape, op.getTokens().getType()), largest = zeros(shape, op.getLargest().getType()),

@@ -35,7 +35,7 @@ static double roundToBF16(double x) {
 }
 
 double rounded(double x, std::optional<ComputeType> type) {
-  assert(type != ComputeType::int8 && "int8 has a factor for each row");
+  assert((!type || !isInteger(*type)) && "integers have factors");
   return type ? roundToBF16(x) : x;
 }
 
@@ -43,7 +43,7 @@ Tensor rounded(Tensor operand, std::optional<ComputeType> type) {
   if (type == ComputeType::bf16)
     for (double &x : operand.data)
       x = roundToBF16(x);
-  if (type == ComputeType::int8)
+  if (type && isInteger(*type))
     for (int64_t i = 0; i < operand.shape[0]; ++i) {
       double largest = 0x1p-100;
       for (int64_t f = 0; f < operand.features(); ++f)
@@ -54,6 +54,21 @@ Tensor rounded(Tensor operand, std::optional<ComputeType> type) {
         operand.row(i)[f] = std::nearbyint(operand.row(i)[f] * factor) * (largest / 127);
     }
   return operand;
+}
+
+Tensor roundedWeight(Tensor weight, std::optional<ComputeType> type) {
+  if (type != ComputeType::int4)
+    return rounded(std::move(weight), type);
+  for (int64_t i = 0; i < weight.shape[0]; ++i)
+    for (int64_t begin = 0; begin < weight.features(); begin += int4Group) {
+      MutableArrayRef<double> group(weight.row(i) + begin, std::min(int4Group, weight.features() - begin));
+      const double highest = std::max(0x1p-100, *llvm::max_element(group)), lowest = *llvm::min_element(group);
+      const double scale = roundToBF16((highest >= -lowest ? highest : lowest) / -8);
+      const double factor = static_cast<float>(1 / scale);
+      for (double &x : group)
+        x = std::clamp(std::nearbyint(x * factor), -8.0, 7.0) * scale;
+    }
+  return weight;
 }
 
 double dropoutFactor(const xfc_shape &shape, double rate, int64_t id, uint32_t sentence, int64_t position,

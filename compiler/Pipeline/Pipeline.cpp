@@ -7,6 +7,7 @@
 #include "Plan/PlanDialect.h"
 #include "Schedule/Passes.h"
 #include "Targets.h"
+#include "Transforms/ComputeTypes.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
@@ -50,6 +51,8 @@ public:
     for (Target target : options.targets)
       if (const TargetTraits &traits = traitsOf(passTarget(target)); options.dtype == traits.refusedDtype)
         throw Error("--dtype " + options.dtype + ": " + traits.refusal.str());
+    for (const std::string &type : options.computeTypes)
+      checkComputeType(type);
     if (has(Target::CUDA))
       for (const std::string &arch : options.cudaArchs)
         gpuImage(arch); // throws for an unknown one, before work begins
@@ -69,6 +72,8 @@ public:
     StageOptions stage;
     stage.target = passTarget(target);
     stage.dtype = options.dtype == "f64" ? DataType::f64 : options.dtype == "bf16" ? DataType::bf16 : DataType::f32;
+    if (!options.computeTypes.empty())
+      stage.computeTypes = options.computeTypes;
     stage.recompute = options.recompute.empty()                        ? Recomputation::none
                       : options.recompute == recomputeLevels().front() ? Recomputation::cheap
                                                                        : Recomputation::most;
@@ -139,6 +144,26 @@ public:
 private:
   static bool isPlain(const std::string &cpu) { return InstructionSet::named(cpu).plain; }
   static bool hasTiles(const std::string &cpu) { return InstructionSet::named(cpu).amx; }
+  // That a type of --compute-type is one, and that a target has it.
+  void checkComputeType(const std::string &type) const {
+    if (options.dtype != "f32")
+      throw Error("--compute-type " + type + ": an executable of " + options.dtype +
+                  " decodes in nothing else; use --dtype f32");
+    llvm::Expected<ComputeTypes> types = ComputeTypes::parse(type);
+    if (!types)
+      throw Error("--compute-type " + type + ": " + llvm::toString(types.takeError()));
+    if (llvm::count(options.computeTypes, type) > 1)
+      throw Error("--compute-type " + type + ": given twice; leave one out");
+    if (types->areAll({}))
+      throw Error("--compute-type " + type + ": an executable can always decode in f32; leave this out");
+    if (llvm::none_of(options.targets,
+                      [&](Target target) { return types->areAmong(traitsOf(passTarget(target)).computeTypes); })) {
+      std::string known = "f32";
+      for (ComputeType other : traitsOf(passTarget(options.targets.front())).computeTypes)
+        known += ", " + stringifyComputeType(other).str();
+      throw Error("--compute-type " + type + ": the target multiplies in " + known + " only");
+    }
+  }
   PassTarget passTarget(Target target) const {
     if (target == Target::CUDA)
       return PassTarget::cuda;

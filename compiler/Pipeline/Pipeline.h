@@ -33,6 +33,9 @@ enum class Target { CPU, CUDA };
 
 struct PipelineOptions {
   std::string dtype = "f32";      // one of dtypes()
+  // Types that decoding in f32 can choose besides (Transforms/ComputeTypes.h); empty: defaultComputeTypes(), as far as
+  // the targets have them.
+  std::vector<std::string> computeTypes;
   std::set<std::string> disabled; // names from fusions()
   std::string recompute;          // one of recomputeLevels(); empty: every value is kept for the gradients
   std::vector<Target> targets = {Target::CPU};

@@ -5,6 +5,7 @@
 #include "Plain/Plain.h"
 #include "Schedule/Passes.h"
 #include "Targets.h"
+#include "Transforms/ComputeTypes.h"
 #include "Transforms/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassRegistry.h"
@@ -42,18 +43,28 @@ void recompute(OpPassManager &manager, const StageOptions &options) {
         createRecompute({options.recompute == Recomputation::cheap ? RecomputeLevel::cheap : RecomputeLevel::most}));
 }
 
-// With bf16, sets the compute type of all products. With f32, adds copies of the decoding programs for each compute
-// type that can be chosen when decoding starts.
+// Whether a target lacks a type. One that is no type is left to the pass, which refuses it.
+bool lacks(const TargetTraits &target, const std::string &type) {
+  llvm::Expected<ComputeTypes> types = ComputeTypes::parse(type);
+  if (types)
+    return !types->areAmong(target.computeTypes);
+  llvm::consumeError(types.takeError());
+  return false;
+}
+
+// With bf16, sets the compute type of all products. With f32, adds copies of the decoding programs for each type that
+// can be chosen when decoding starts, and that the target has.
 void setComputeTypes(OpPassManager &manager, const StageOptions &options) {
   const TargetTraits &target = traitsOf(options.target);
   if (options.dtype == DataType::bf16)
-    manager.addPass(createSetComputeType({ComputeType::bf16, {}, target.attentionProducts}));
+    manager.addPass(createSetComputeType({"bf16", {}, target.attentionProducts}));
   else if (options.dtype == DataType::f32)
-    for (ComputeType type : target.computeTypes)
-      manager.addPass(createSetComputeType(
-          {type,
-           {programs::encode, programs::decodeStep, programs::decodeCandidates, programs::decodeRenormalized},
-           target.attentionProducts}));
+    for (const std::string &type : options.computeTypes)
+      if (!lacks(target, type))
+        manager.addPass(createSetComputeType(
+            {type,
+             {programs::encode, programs::decodeStep, programs::decodeCandidates, programs::decodeRenormalized},
+             target.attentionProducts}));
 }
 
 const PassEntry passes[] = {

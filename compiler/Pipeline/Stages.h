@@ -17,6 +17,12 @@ const TargetTraits &traitsOf(PassTarget target);
 // The values of --dtype: the type of matrix products; f64 is the type of everything.
 enum class DataType { f32, bf16, f64 };
 
+// The types that decoding can choose besides f32 if --compute-type does not say which.
+inline const std::vector<std::string> &defaultComputeTypes() {
+  static const std::vector<std::string> types = {"bf16", "int8"};
+  return types;
+}
+
 // The values of --recompute.
 enum class Recomputation { none, cheap, most };
 
@@ -34,6 +40,9 @@ struct StageOptions : mlir::PassPipelineOptions<StageOptions> {
       llvm::cl::values(clEnumValN(DataType::f32, "f32", "f32; decoding variants round their operands"),
                        clEnumValN(DataType::bf16, "bf16", "operands rounded to bf16"),
                        clEnumValN(DataType::f64, "f64", "f64, like everything else"))};
+  ListOption<std::string> computeTypes{*this, "compute-types",
+                                       llvm::cl::desc("types that decoding can choose, where the target has them"),
+                                       llvm::cl::list_init<std::string>(defaultComputeTypes())};
   Option<Recomputation> recompute{
       *this, "recompute", llvm::cl::desc("what is recomputed for the gradients"), llvm::cl::init(Recomputation::none),
       llvm::cl::values(clEnumValN(Recomputation::none, "none", "nothing"),

@@ -22,6 +22,7 @@ struct CompileOptions {
   ModelArguments model;
   std::string output, target = "cpu", cpu = "native", cudaArch = "sm_80", dtype = "f32", mode = "train,decode",
                       emit = "exe";
+  ComputeTypeArguments computeTypes;
   FusionArguments noFuse;
   RecomputeArgument recompute;
   PipelineOptions pipeline;
@@ -41,6 +42,7 @@ PipelineOptions pipelineOptions(const CompileOptions &options) {
     throw UsageError("--target", "expected cpu, cuda, or cpu,cuda");
   check("--dtype", options.dtype, dtypes());
   pipeline.dtype = options.dtype;
+  pipeline.computeTypes = options.computeTypes.types();
   pipeline.cpus = splitList(options.cpu);
   pipeline.cudaArchs = splitList(options.cudaArch);
   pipeline.disabled = options.noFuse.disabled();
@@ -97,7 +99,7 @@ void reportWritten(const std::string &file) {
 
 // A plan was made for one target, with everything that these options choose.
 void refuseChoices(const Command &command) {
-  for (const char *flag : {"--target", "--cpu", "--cuda-arch", "--dtype", "--mode", "--distillation",
+  for (const char *flag : {"--target", "--cpu", "--cuda-arch", "--dtype", "--compute-type", "--mode", "--distillation",
                            "--guided-alignment", "--no-fuse", "--recompute"})
     if (command.given(flag))
       throw Error(std::string(flag) +
@@ -193,6 +195,7 @@ void addCompile(Command app) {
                  "type of matrix products: f32; bf16, where parameters, sums and everything else stay f32; or f64, "
                  "for checking gradients")
       .showDefault();
+  options->computeTypes.addTo(command);
   command.setSubject("Programs");
   command.addOption("--mode", options->mode, "programs to include: train, decode").showDefault();
   command

@@ -24,6 +24,7 @@ namespace {
 
 struct InspectOptions {
   ModelArguments model;
+  ComputeTypeArguments computeTypes;
   FusionArguments noFuse;
   RecomputeArgument recompute;
   std::string svg, html, target = "cpu", cpu = "native", cudaArch = "sm_80", dtype = "f32";
@@ -117,6 +118,7 @@ void inspect(const InspectOptions &options) {
   pipeline.cudaArchs = {options.cudaArch};
   check("--dtype", options.dtype, dtypes());
   pipeline.dtype = options.dtype;
+  pipeline.computeTypes = options.computeTypes.types();
   pipeline.disabled = options.noFuse.disabled();
   pipeline.recompute = options.recompute.level();
   PassHistory history;
@@ -237,6 +239,7 @@ void addInspect(Command app) {
   command.addOption("--cpu", options->cpu, "the instruction set to plan for").showDefault();
   command.addOption("--cuda-arch", options->cudaArch, "the GPU architecture to plan for").showDefault();
   command.addOption("--dtype", options->dtype, "type of matrix products, as for `xfc compile`").showDefault();
+  options->computeTypes.addTo(command);
   command.setSubject("Batches");
   command.addOption("--batch-tokens", options->batchTokens, "tokens in a training batch, on each side")
       .showDefault()

@@ -129,6 +129,15 @@ void check(const std::string &flag, const std::string &value, const std::vector<
     throw UsageError(flag, "unknown '" + value + "'; known: " + listed(known));
 }
 
+void ComputeTypeArguments::addTo(Command command) {
+  command
+      .addOption("--compute-type", given,
+                 "type that decoding can multiply in besides f32 (`translate --compute-type`), for each time it is "
+                 "given: bf16, int8 or int4; or types by the names of weights, as int8,decoder.*=int4 (default: bf16 "
+                 "and int8)")
+      .valueName("TYPE[,PATTERN=TYPE]...");
+}
+
 void FusionArguments::addTo(Command command) {
   option = command.addOption("--no-fuse", names, "turn off every fusion, or only those named: " + listed(fusions()))
                .values(0, 1);

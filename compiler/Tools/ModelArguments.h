@@ -1,4 +1,5 @@
-// The arguments that subcommands reading a model share: the file, --set, vocabularies, --no-fuse and --recompute.
+// The arguments that subcommands reading a model share: the file, --set, vocabularies, --compute-type, --no-fuse and
+// --recompute.
 #pragma once
 
 #include "Import/Import.h"
@@ -19,6 +20,16 @@ struct ModelArguments {
   // --vocab overrides source_vocab, target_vocab and the token ids before --set is applied, or a module printed by
   // `--emit imported` or, as a plan, by `--emit scheduled` (.mlir). Throws Error, for a module after diagnostics.
   mlir::OwningOpRef<mlir::ModuleOp> load(const ImportOptions &options, mlir::MLIRContext &context) const;
+};
+
+// --compute-type, once for each type that decoding can choose (Transforms/ComputeTypes.h).
+class ComputeTypeArguments {
+public:
+  void addTo(Command command);
+  const std::vector<std::string> &types() const { return given; } // empty without the option
+
+private:
+  std::vector<std::string> given;
 };
 
 // --no-fuse alone turns every fusion off, --no-fuse=NAME,NAME only the named ones.

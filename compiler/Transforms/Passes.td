@@ -243,6 +243,10 @@ def SetComputeType : Pass<"xfc-set-compute-type", "::mlir::ModuleOp"> {
     With `variants`, it changes only copies of those functions, where they exist; a copy's name is the function's name, a dot, and the
     type. It is an error if another product is not defined in the type: gradients in int8, products of f64.
 
+    The type can depend on the name of a product's weight: with `int8,decoder.*=int4,output=bf16`, weights of the decoder are multiplied
+    in int4, that of the output layer in bf16, and all others in int8. Of several patterns that match a name, the last one counts; without
+    a type in front, all others stay as they are. Weights that are multiplied together (`-xfc-merge-projections`) need the same type.
+
     ```mlir
     func.func @encode(%x, %w) { %y = xfc.linear %x, %w }
     // becomes with type=bf16
@@ -253,9 +257,8 @@ def SetComputeType : Pass<"xfc-set-compute-type", "::mlir::ModuleOp"> {
     ```
   }];
   let options = [
-    Option<"type", "type", "::xfc::ComputeType", /*default=*/"::xfc::ComputeType::bf16", "what operands are rounded to",
-           [{::llvm::cl::values(clEnumValN(::xfc::ComputeType::bf16, "bf16", "the nearest bf16"),
-                                clEnumValN(::xfc::ComputeType::int8, "int8", "integers, with a factor for each row"))}]>,
+    Option<"type", "type", "std::string", /*default=*/"\"bf16\"",
+           "what operands are rounded to: bf16, int8, int4 or, by the names of weights, TYPE,PATTERN=TYPE,...">,
     ListOption<"variants", "variants", "std::string", "functions of which a copy is changed instead; if there are none, all functions are changed">,
     Option<"attention", "attention", "int64_t", /*default=*/"0",
            "change products of attention, too, if heads have at least this many features; 0: never">];

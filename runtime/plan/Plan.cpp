@@ -3,6 +3,7 @@
 #include "plan/Description.h"
 #include "plan/Memory.h"
 #include "plan/Programs.h"
+#include "support/CommandLine.h"
 #include "support/Error.h"
 #include <algorithm>
 #include <cmath>
@@ -127,8 +128,11 @@ std::string Module::variant(const std::string &program, const std::string &type)
   std::string known;
   for (const std::string &other : types)
     known += (known.empty() ? "" : " or ") + other;
-  throw Error("--compute-type " + type + ": this executable decodes in " + known +
-              " only; use that, or compile the model with --dtype f32 to have a choice");
+  const std::string near = nearest(type, types);
+  throw Error("--compute-type " + type + ": this executable decodes in " + known + " only; " +
+              (near.empty() ? "" : "did you mean " + near + "? ") +
+              (compute == "f32" ? "`xfc compile --compute-type` adds others"
+                                : "a model that is compiled with --dtype f32 has a choice"));
 }
 
 const Program *Module::stepProgram(int64_t best, const std::string &type, bool renormalized) const {

@@ -10,8 +10,8 @@ from common import HERE, BenchError, Contestant, fastest_peer, python_peer, take
 from report import megabytes, percent, ratio, table
 
 LENGTH = 32
-OPUS_MT = {"family": "marian", "d_model": 512, "layers": 6, "d_ff": 2048, "heads": 8, "vocabulary": 58101, "types": ["float32", "int8"]}
-NLLB = {"family": "nllb", "d_model": 1024, "layers": 12, "d_ff": 4096, "heads": 16, "vocabulary": 256206, "types": ["int8"]}
+OPUS_MT = {"family": "marian", "d_model": 512, "layers": 6, "d_ff": 2048, "heads": 8, "vocabulary": 58101, "types": ["float32", "int8", "int4"]}
+NLLB = {"family": "nllb", "d_model": 1024, "layers": 12, "d_ff": 4096, "heads": 16, "vocabulary": 256206, "types": ["int8", "int4"]}
 QUICK = {"d_model": 64, "layers": 1, "d_ff": 96, "heads": 8, "vocabulary": 1000}
 BEAMS = {"marian": {1: (1, 4, 6), 8: (1, 4, 6), 64: (1, 4, 6)}, "nllb": {1: (1, 4)}}  # by how many sentences are translated together
 SENTENCES = {1: 16, 8: 64, 64: 192}
@@ -36,7 +36,8 @@ def measure_shape(options, shape):
     run([sys.executable, os.path.join(HERE, "imported_model.py"), json.dumps(shape), folder])
     imported = os.path.join(folder, "imported")
     run([options.xfc, "import", os.path.join(folder, "huggingface"), "-o", imported])
-    run([options.xfc, "compile", imported, "--mode", "decode", "-o", os.path.join(folder, "translator")])
+    integers = [word for kind in shape["types"] if kind.startswith("int") for word in ("--compute-type", kind)]
+    run([options.xfc, "compile", imported, "--mode", "decode", *integers, "-o", os.path.join(folder, "translator")])
     programs = ["xfc"] if options.quick and not importlib.util.find_spec("ctranslate2") else ["xfc", "CTranslate2"]
     rows, threads = [], max(options.threads)
     for kind in shape["types"]:
@@ -45,7 +46,9 @@ def measure_shape(options, shape):
                 options.log(f"imported, {family}, {kind}, beam {beam}, batch {batch}")
                 job = {"folder": folder, "type": kind, "beam": beam, "batch": batch, "length": LENGTH, "vocabulary": shape["vocabulary"] - 1,
                        "eos": {"marian": 0, "nllb": 2}[family], "sentences": 400 if options.quick else SENTENCES[batch]}
-                contestants = [Contestant(name, {f"{threads} threads": python_peer("peer_imported.py", threads, {**job, "program": name})})
+                # CTranslate2's fewest bits on a CPU are 8.
+                types = {"xfc": kind, "CTranslate2": "int8" if kind == "int4" else kind}
+                contestants = [Contestant(name, {f"{threads} threads": python_peer("peer_imported.py", threads, {**job, "type": types[name], "program": name})})
                                for name in programs]
                 rows.append({"family": family, "type": kind, "beam": beam, "batch": batch,
                              "results": take_turns(contestants, options.rounds, options.log)})
@@ -65,6 +68,6 @@ def markdown(rows, machine):
     return "\n\n".join([
         "Models with random weights (--quick: small ones), imported, and converted by CTranslate2: of OPUS-MT's shape (Marian, 6 + 6 layers, d 512, "
         "2,048 inside, 58,101 tokens) and of NLLB-200-distilled-600M's (12 + 12, d 1,024, 4,096 inside, 256,206 tokens). Sources of 11 to 30 tokens, "
-        f"translations of {LENGTH}; {rows[0]['results']['xfc']['mode']} on both sides. Memory is the process's peak, with the pages of files that "
+        f"translations of {LENGTH}; {rows[0]['results']['xfc']['mode']} on both sides. Beside int4, CTranslate2 has int8. Memory is the process's peak, with the pages of files that "
         "it has in memory, and with Python's for CTranslate2.",
         table(["shape", "type", "beam", "batch", "xfc, tokens/s", "CTranslate2", "ratio", "xfc MB", "CTranslate2 MB", "ratio"], lines)])

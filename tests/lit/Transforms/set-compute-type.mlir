@@ -4,6 +4,10 @@
 // RUN: %xfc-opt %s --xfc-set-compute-type="type=bf16 attention=4" | FileCheck %s --check-prefix=ATTENTION
 // RUN: %xfc-opt %s --xfc-set-compute-type="type=bf16 attention=5" | FileCheck %s --check-prefix=ALL
 // RUN: %xfc-opt %s --xfc-set-compute-type="type=int8 variants=attention attention=1" | FileCheck %s --check-prefix=INTEGERS
+// RUN: %xfc-opt %s --xfc-set-compute-type="type=int8,w=int4 variants=encode" | FileCheck %s --check-prefix=MIXED
+// RUN: %xfc-opt %s --xfc-set-compute-type="type=w=f32,w?=bf16 variants=encode,concatenated" | FileCheck %s --check-prefix=RULES
+
+// RUN: %xfc-opt %s --xfc-set-compute-type="type=int8,tied.?=bf16 variants=concatenated" | FileCheck %s --check-prefix=TIED
 
 !rows = !xfc.rows<source, 8xf32>
 !weight = tensor<8x8xf32>
@@ -60,6 +64,24 @@ func.func @gradients(%dy: !rows, %x: !rows, %w: !weight) -> (!rows, !weight, ten
   %dx = xfc.linear_input_grad %dy, %w : (!rows, !weight) -> !rows
   %dw, %db = xfc.linear_weight_grad %dy, %x : (!rows, !rows) -> (!weight, tensor<8xf32>)
   return %dx, %dw, %db : !rows, !weight, tensor<8xf32>
+}
+
+// The type depends on the weight's name, also where it is made of several. Without a type for all, others stay as they are.
+// MIXED-LABEL: func.func @"encode.int8,w=int4"(
+// MIXED: xfc.linear %{{.*}}, %{{.*}} in int4 {
+// RULES-LABEL: func.func @"encode.w=f32,w?=bf16"(
+// RULES: xfc.linear %{{[a-z0-9]+}}, %{{[a-z0-9]+}} {
+// RULES-LABEL: func.func @"concatenated.w=f32,w?=bf16"(
+// RULES: xfc.linear %{{.*}}, %{{.*}} in bf16 :
+// A weight also has the names that are tied to it.
+// TIED-LABEL: func.func @"concatenated.int8,tied.?=bf16"(
+// TIED: xfc.linear %{{.*}}, %{{.*}} in bf16 :
+xfc.parameter @w1 : !weight init xavier_uniform fan_in 8 fan_out 8 aliases ["tied.1"]
+xfc.parameter @w2 : !weight init xavier_uniform fan_in 8 fan_out 8 aliases ["other", "tied.2"]
+func.func @concatenated(%x: !rows, %w1: !weight {xfc.name = "w1", xfc.role = "parameter"}, %w2: !weight {xfc.name = "w2", xfc.role = "parameter"}) -> !xfc.rows<source, 16xf32> {
+  %w = xfc.concat %w1, %w2 : (!weight, !weight) -> tensor<16x8xf32>
+  %y = xfc.linear %x, %w : (!rows, tensor<16x8xf32>) -> !xfc.rows<source, 16xf32>
+  return %y : !xfc.rows<source, 16xf32>
 }
 
 func.func @attention(%x: !rows) -> !rows {

@@ -123,6 +123,29 @@ TEST(ComputeTypes, int8IsARowsOwnScale) {
   EXPECT_EQ(roundedBy("int8", {0, 0}), (std::vector<double>{0, 0}));
 }
 
+// x is rounded as in int8, which leaves the identity alone, and the weight's groups each have a scale: 1 and 0.25.
+TEST(ComputeTypes, int4HasAScaleForEachGroup) {
+  std::vector<double> weight(40, 0.0), expected(40, 0.0);
+  for (auto [at, w, nearest] : std::initializer_list<std::tuple<int, double, double>>{
+           {0, -8, -8}, {1, 7.6, 7}, {2, 0.5, 0}, {3, 1.5, 2}, {32, 2, 2}, {33, -1.9, -1.75}, {34, -0.13, -0.25}}) {
+    weight[at] = w;
+    expected[at] = nearest;
+  }
+  const std::string rows = "!xfc.rows<source, 40xf32>", tensor = "tensor<1x40xf32>", y = "!xfc.rows<source, 1xf32>";
+  for (int at = 0; at < 40; ++at) {
+    std::vector<double> x(40, 0.0);
+    x[at] = 127;
+    EXPECT_EQ(evaluateOn(1,
+                         "func.func @f(%x: " + rows + ", %w: " + tensor + ") -> " + y +
+                             " { %y = xfc.linear %x, %w in int4 : (" + rows + ", " + tensor + ") -> " + y +
+                             "\nreturn %y : " + y + " }",
+                         {Tensor{{1, 40}, x}, Tensor{{1, 40}, weight}})[0]
+                  .data[0],
+              127 * expected[at])
+        << at;
+  }
+}
+
 // The positional encoding of the book, with doubled exponents: PE(2), PE(10) and their cosine.
 TEST(Book, positionalEncoding) {
   Tensor table = evaluateOn(1,

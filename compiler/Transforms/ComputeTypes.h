@@ -1,0 +1,31 @@
+// The types that the products of a program multiply in: one for all, or by the names of their weights.
+#pragma once
+
+#include "Dialect/XFC.h"
+#include "llvm/Support/Error.h"
+#include <string>
+#include <vector>
+
+namespace xfc {
+
+struct ComputeTypes {
+  using Type = std::optional<ComputeType>; // without one, f32
+  // A pattern is a glob over the names of weights, including tied ones: `*`, `?`, `[...]`; a dot is an ordinary
+  // character. If several match a name, the last one wins.
+  struct Rule {
+    std::string pattern;
+    Type type;
+    // Whether the rule is for a weight with these names.
+    bool matches(llvm::ArrayRef<llvm::StringRef> names) const;
+  };
+  Type others; // of products whose weights no rule is for, or that have none
+  std::vector<Rule> rules;
+
+  // "TYPE,PATTERN=TYPE,..." or, with f32 for all others, "PATTERN=TYPE,...", where a TYPE is f32, bf16, int8 or int4.
+  // Fails with a message that says what is wrong with the text.
+  static llvm::Expected<ComputeTypes> parse(llvm::StringRef text);
+  bool areAll(Type type) const { return rules.empty() && others == type; }
+  bool areAmong(llvm::ArrayRef<ComputeType> types) const;
+};
+
+} // namespace xfc
