@@ -106,22 +106,19 @@ Value scaleInt4(KernelBuilder &k, const Tiling &t, Value sum, const View &row) {
 
 namespace {
 
-// c[rows][width x panel] = a[rows][0..depth) b[0..depth)[width x panel], as a function. One that `fetches` has an
-// additional argument, the address of the next panel, which it prefetches.
+// c[rows][panel] = a[rows][0..depth) b[0..depth)[panel], as a function.
 struct NibbleKernel {
   KernelBuilder &k;
   const Tiling &t;
-  const int64_t rows, vectors;
-  SmallVector<View> left, panels;
+  const int64_t rows, vectors = t.vectors;
+  SmallVector<View> left;
+  View panel;
 
-  NibbleKernel(KernelBuilder &k, const Tiling &t, int64_t rows, int64_t width)
-      : k(k), t(t), rows(rows), vectors(width * t.vectors) {}
+  NibbleKernel(KernelBuilder &k, const Tiling &t, int64_t rows) : k(k), t(t), rows(rows) {}
 
   Value bits(Value word, int32_t mask) const { return arith::AndIOp::create(k.b, word, xfc::word(k, mask)); }
   Value shifted(Value word, int32_t count) const { return arith::ShRUIOp::create(k.b, word, xfc::word(k, count)); }
-  View rightAt(Value at, int64_t word, int64_t v) const {
-    return panels[v / t.vectors] + at + (word * t.panel + v % t.vectors * k.lanes());
-  }
+  View rightAt(Value at, int64_t word, int64_t v) const { return panel + at + (word * t.panel + v * k.lanes()); }
 
   // The sums of a group's products, for each row and vector.
   Values group(int64_t g, Value leftAt, Value rightBegin) const {
@@ -195,26 +192,24 @@ struct NibbleKernel {
 
 } // namespace
 
-static std::string nibbleKernel(KernelBuilder &k, const Tiling &t, int64_t rows, int64_t width, bool fetches) {
-  const std::string name =
-      llvm::formatv("product_nibbles_{0}x{1}{2}", rows, width * t.panel, fetches ? "_fetching" : "");
-  SmallVector<Type> types = {k.ptr, k.i64, k.ptr, k.i64, k.i64, k.ptr, k.i64, k.i1};
-  if (fetches)
-    types.push_back(k.ptr);
-  k.helper(name, types, [&](ValueRange arguments) {
-    View a = k.at(arguments[0]).inRows(arguments[1]), b = k.at(arguments[2]).inRows(arguments[3]);
-    View c = k.at(arguments[5]).inRows(arguments[6]);
-    NibbleKernel kernel(k, t, rows, width);
+// How many units ahead weights are prefetched. A single row is multiplied as fast as weights can be read, and then the
+// hardware prefetches better alone; with more rows, it does not keep up.
+static constexpr int64_t unitsAhead = 4;
+
+static std::string nibbleKernel(KernelBuilder &k, const Tiling &t, int64_t rows, bool fetches) {
+  const std::string name = llvm::formatv("product_nibbles_{0}x{1}{2}", rows, t.panel, fetches ? "_fetching" : "");
+  k.helper(name, {k.ptr, k.i64, k.ptr, k.i64, k.i64, k.ptr, k.i64, k.i1}, [&](ValueRange arguments) {
+    View a = k.at(arguments[0]).inRows(arguments[1]), c = k.at(arguments[5]).inRows(arguments[6]);
+    NibbleKernel kernel(k, t, rows);
+    kernel.panel = k.at(arguments[2]);
     for (int64_t r = 0; r < rows; ++r)
       kernel.left.push_back(a.row(r));
-    for (int64_t w = 0; w < width; ++w)
-      kernel.panels.push_back(b.row(w));
     const Values zeros(rows * kernel.vectors, k.splat(0));
     Values sums = k.loop(0, arguments[4], 1, zeros, [&](Value unit, const Values &state) {
       if (fetches) {
-        View next = k.at(arguments[8]) + k.mul(unit, int4RightWords * t.panel);
+        View ahead = kernel.panel + k.mul(k.add(unit, unitsAhead), int4RightWords * t.panel);
         for (int64_t word = 0; word < int4RightWords * t.panel; word += 64 / k.bytes())
-          k.prefetch(next + word);
+          k.prefetch(ahead + word);
       }
       return kernel.unit(unit, state);
     });
@@ -227,45 +222,24 @@ static std::string nibbleKernel(KernelBuilder &k, const Tiling &t, int64_t rows,
 
 void multiplyInt4(KernelBuilder &k, const Tiling &t, const Left &a, const Right &b, int64_t panels, const Term &depth,
                   const View &c, Value count, const Ahead &ahead) {
-  Value tiles = k.div(count, t.rows), rest = k.sub(count, k.mul(tiles, t.rows));
-  auto call = [&](Value tile, int64_t rows, int64_t panel, int64_t width, bool fetches) {
-    View sums = c + k.add(k.mul(k.mul(tile, t.rows), c.stride), panel * t.panel);
-    View left = a.rows + k.mul(tile, a.tile), right = b.panels.row(panel);
-    SmallVector<Value> arguments = argumentsOf(k, left, right, depth, sums, k.boolean(false));
-    if (fetches)
-      arguments.push_back(b.panels.row(panel + 1).data);
-    k.invoke(nibbleKernel(k, t, rows, width, fetches), arguments);
-  };
-  // The first rows prefetch the next panel, and the others find theirs in the cache.
-  Value first = k.min(tiles, 1);
+  Value tiles = k.div(count, t.rows), rest = k.sub(count, k.mul(tiles, t.rows)), first = k.min(tiles, 1);
   for (int64_t panel = 0; panel < panels; ++panel) {
+    auto call = [&](Value tile, int64_t rows, bool fetches) {
+      View sums = c + k.add(k.mul(k.mul(tile, t.rows), c.stride), panel * t.panel);
+      View left = a.rows + k.mul(tile, a.tile), right = b.panels.row(panel);
+      k.invoke(nibbleKernel(k, t, rows, fetches), argumentsOf(k, left, right, depth, sums, k.boolean(false)));
+    };
     auto multiply = [&](const Term &begin, Value end, bool fetches) {
       k.loop(begin, end, 1, [&](Value tile) {
         ahead(tile, panel);
-        call(tile, t.rows, panel, 1, fetches);
+        call(tile, t.rows, fetches);
       });
     };
     multiply(0, first, true);
-    multiply(first, tiles, false);
+    multiply(first, tiles, false); // the panel is in the cache now
+    for (int64_t rows = 1; rows < t.rows; ++rows)
+      k.when(k.equal(rest, rows), [&] { call(tiles, rows, rows > 1); });
   }
-  for (int64_t rows = 1; rows < t.rows; ++rows)
-    k.when(k.equal(rest, rows), [&] {
-      // As wide as the registers allow, so that latency does not bound the few sums.
-      auto registers = [&](int64_t width) {
-        const int64_t vectors = width * t.vectors;
-        return 2 * rows * vectors + (rows == 1 ? 4 : 2 * vectors + 2);
-      };
-      int64_t most = 4;
-      while (most > 1 && registers(most) > k.registers())
-        most /= 2;
-      for (int64_t panel = 0; panel < panels;) {
-        int64_t width = most;
-        while (width > panels - panel)
-          width /= 2;
-        call(tiles, rows, panel, width, false);
-        panel += width;
-      }
-    });
 }
 
 } // namespace xfc
