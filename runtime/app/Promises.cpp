@@ -286,7 +286,7 @@ private:
     RunFolder wholeRun(whole.path), halvesRun(halves.path);
     wholeRun.identity = halvesRun.identity = identityOf(module);
     Progress progress; // any progress that a run could write
-    progress.batchTokens = 1;
+    progress.facts.batchTokens = 1;
     const std::unique_ptr<Ranks> alone = oneRank();
     const auto save = [&](Engine &engine, const RunFolder &folder) {
       States states(engine, optimizers().front(), *alone);

@@ -5,8 +5,8 @@
 #include "decode/ModelOptions.h"
 #include "support/CommandLine.h"
 #include "support/Files.h"
-#include "train/Trainer.h"
 #include "train/UpdateFlags.h"
+#include "train/run/Trainer.h"
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -73,27 +73,27 @@ void takeTraceSteps(const std::string &text, TrainOptions &options) {
     throw UsageError("--trace-steps",
                      "expected A:B, the first and the last step, with 1 <= A <= B, such as 100:102, but '" + text +
                          "' was given");
-  if (options.steps >= 0 && first > options.steps)
-    throw UsageError("--trace-steps", "the run ends at step " + std::to_string(options.steps) + ", before step " +
-                                          std::to_string(first));
-  options.traceFirst = first;
-  options.traceLast = last;
+  if (options.length.steps >= 0 && first > options.length.steps)
+    throw UsageError("--trace-steps", "the run ends at step " + std::to_string(options.length.steps) +
+                                          ", before step " + std::to_string(first));
+  options.trace.first = first;
+  options.trace.last = last;
 }
 
 // --corpus-weight and --corpus-temperature need several files, each of which is a corpus.
 void checkCorpora(const TrainOptions &options) {
-  const bool weighted = !options.corpusWeights.empty();
-  if (!weighted && options.corpusTemperature == 0)
+  const bool weighted = !options.data.corpusWeights.empty();
+  if (!weighted && options.data.corpusTemperature == 0)
     return;
-  if (weighted && options.corpusTemperature > 0)
+  if (weighted && options.data.corpusTemperature > 0)
     throw ExcludesError("--corpus-temperature", "--corpus-weight");
   const char *flag = weighted ? "--corpus-weight" : "--corpus-temperature";
-  const PairFiles &text = options.text;
+  const PairFiles &text = options.data.text;
   if (text.sources.size() != text.targets.size())
     throw UsageError(flag, "each file is a corpus: expected a --target for each --source, but " +
                                std::to_string(text.sources.size()) + " and " + std::to_string(text.targets.size()) +
                                " were given");
-  const size_t corpora = options.data.size() + text.tables.size() + text.sources.size();
+  const size_t corpora = options.data.pairs.size() + text.tables.size() + text.sources.size();
   if (corpora < 2)
     throw UsageError(flag, "there is only one corpus; give several files to --source and --target, --tsv or --data");
   if (!text.weights.empty() && text.weights.size() != corpora)
@@ -104,25 +104,25 @@ void checkCorpora(const TrainOptions &options) {
     throw UsageError(
         flag, "each file is a corpus: expected a file of --guided-alignment for each: " + std::to_string(corpora) +
                   ", but " + std::to_string(text.alignments.size()) + " were given");
-  if (weighted && options.corpusWeights.size() != corpora)
+  if (weighted && options.data.corpusWeights.size() != corpora)
     throw UsageError(flag, "expected a number for each file: " + std::to_string(corpora) + ", but " +
-                               std::to_string(options.corpusWeights.size()) + " were given");
+                               std::to_string(options.data.corpusWeights.size()) + " were given");
 }
 
 // --sentencepiece-alphas segments text, and only text, in another way each time.
 void checkSampling(const TrainOptions &options) {
-  const std::vector<double> &alphas = options.segmentationAlphas;
+  const std::vector<double> &alphas = options.data.segmentationAlphas;
   if (std::ranges::all_of(alphas, [](double alpha) { return alpha == 0; }))
     return;
-  if (options.teacher.distribution > 0)
+  if (options.data.teacher.distribution > 0)
     throw ExcludesError("--teacher-distribution", "--sentencepiece-alphas");
-  if (options.format != Format::Text)
+  if (options.data.format != Format::Text)
     throw UsageError("--sentencepiece-alphas", "lines of pieces or ids are segmented already; it needs --format text");
-  if (!options.text.alignments.empty())
+  if (!options.data.text.alignments.empty())
     throw UsageError("--sentencepiece-alphas",
                      "the links of --guided-alignment belong to the tokens of one segmentation; give no "
                      "alignments");
-  if (alphas.back() > 0 && options.text.weighting() == Weighting::Word)
+  if (alphas.back() > 0 && options.data.text.weighting() == Weighting::Word)
     throw UsageError("--sentencepiece-alphas",
                      "the weights of --data-weighting-type word belong to the tokens of one segmentation; "
                      "give 0 as the second number, or a weight for each sentence");
@@ -130,7 +130,7 @@ void checkSampling(const TrainOptions &options) {
 
 // A teacher makes the data from text, which it translates, or for which it computes distributions.
 void checkTeacher(Command command, const TrainOptions &options) {
-  const TeacherOptions &teacher = options.teacher;
+  const TeacherOptions &teacher = options.data.teacher;
   const auto given = [&](const char *flag) { return command.given(flag); };
   for (const char *flag : {"--teacher-model", "--teacher-n-best", "--teacher-distribution"})
     if (given(flag) && !teacher.any())
@@ -144,7 +144,7 @@ void checkTeacher(Command command, const TrainOptions &options) {
   for (const char *other : {"--data", "--corpus-weight", "--corpus-temperature", "--guided-alignment"})
     if (given(other))
       throw ExcludesError("--teacher", other);
-  if (teacher.distribution > 0 && options.distillation == 0)
+  if (teacher.distribution > 0 && options.update.distillation == 0)
     throw RequiredError("--distillation (with --teacher-distribution)");
   if (teacher.nBest == 0)
     return;
@@ -153,7 +153,7 @@ void checkTeacher(Command command, const TrainOptions &options) {
                             "--data-weighting-type", "--tsv-weighting"})
     if (given(other))
       throw ExcludesError("--teacher-n-best", other);
-  if (options.text.sources.empty())
+  if (options.data.text.sources.empty())
     throw RequiredError("--source (with --teacher-n-best)");
 }
 
@@ -164,32 +164,32 @@ void run(Command command, TrainFlags &flags) {
     applyConfiguration(command, readFile(flags.configuration), flags.configuration);
   if (options.resume && !options.out.empty() && exists(options.out + "/config.json"))
     applyConfiguration(command, readFile(options.out + "/config.json"), options.out + "/config.json");
-  options.schedule = schedules.at(flags.schedule);
-  const bool prepared = !options.data.empty();
+  options.rate.schedule = schedules.at(flags.schedule);
+  const bool prepared = !options.data.pairs.empty();
   for (const char *other : {"--source", "--target", "--tsv", "--data-weighting", "--data-weighting-type",
                             "--tsv-weighting", "--guided-alignment", "--guided-alignment-type", "--source-prefix",
                             "--target-prefix", "--filter-length", "--filter-ratio"})
     if (prepared && command.given(other))
       throw ExcludesError("--data", other);
   if (!flags.textMemory.empty())
-    options.textMemory = bytesNamed("--text-memory", flags.textMemory);
+    options.data.textMemory = bytesNamed("--text-memory", flags.textMemory);
   checkTeacher(command, options);
-  if (!prepared && options.teacher.nBest == 0)
-    requirePairs(options.text, ", or --data");
-  if (options.distillation > 0 && !prepared && options.teacher.distribution == 0)
+  if (!prepared && options.data.teacher.nBest == 0)
+    requirePairs(options.data.text, ", or --data");
+  if (options.update.distillation > 0 && !prepared && options.data.teacher.distribution == 0)
     throw UsageError("--distillation", "the distributions of a teacher are in files that its `prepare "
                                        "--distribution` has written; give them to --data, or have "
                                        "--teacher write them, with --teacher-distribution");
-  checkAlignmentType(command, options.text, options.format);
+  checkAlignmentType(command, options.data.text, options.data.format);
   // Files of --data may have links, which is seen when they are opened.
-  options.guided = given.onCommandLine("--guided-alignment-weight");
-  if (options.guided && options.text.alignments.empty() && !prepared)
+  options.data.guided = given.onCommandLine("--guided-alignment-weight");
+  if (options.data.guided && options.data.text.alignments.empty() && !prepared)
     throw RequiredError("--guided-alignment, or --data (with --guided-alignment-weight)");
   checkCorpora(options);
   checkSampling(options);
   if (options.out.empty())
     throw RequiredError("--out");
-  const PairFiles &held = options.validation;
+  const PairFiles &held = options.validation.text;
   if (held.sources.empty() && held.targets.empty() && held.tables.empty())
     for (const char *ofValidations : {"--valid-every", "--early-stop", "--keep-best"})
       if (given(ofValidations))
@@ -200,97 +200,92 @@ void run(Command command, TrainFlags &flags) {
                                              : "--valid-target (with --valid-source)");
   if (!held.sources.empty() && !held.tables.empty())
     throw ExcludesError("--valid-tsv", "--valid-source");
-  if (options.format != Format::Ids && options.vocabulary.empty())
+  if (options.data.format != Format::Ids && options.data.vocabulary.empty())
     throw RequiredError("--vocab (or --format ids)");
   // The settings of a file belong to its optimizer, of which the command line may take precedence.
   flags.update.resolve([&](const std::string &flag) {
     return given.onCommandLine(flag) || (!given.onCommandLine("--optimizer") && given(flag));
   });
-  options.settings = flags.update.options.settings;
-  options.settings.averageDecay = flags.averageDecay;
-  options.optimizer = findOptimizer(flags.update.options.optimizer->name, flags.averageDecay > 0);
-  options.clipNorm = flags.update.options.clipNorm;
-  options.smoothing = flags.update.options.smoothing;
+  options.update.settings = flags.update.options.settings;
+  options.update.settings.averageDecay = flags.averageDecay;
+  options.update.optimizer = findOptimizer(flags.update.options.optimizer->name, flags.averageDecay > 0);
+  options.update.clipNorm = flags.update.options.clipNorm;
+  options.update.smoothing = flags.update.options.smoothing;
   options.halveRate = flags.onNan == "halve";
   if (!flags.memory.empty()) {
     if (options.resume && exists(options.out + "/config.json"))
       throw UsageError("--memory", "a resumed run keeps its --batch-tokens");
     if (command.given("--batch-tokens"))
       throw ExcludesError("--memory", "--batch-tokens");
-    options.memory = bytesNamed("--memory", flags.memory);
+    options.batches.memory = bytesNamed("--memory", flags.memory);
   }
-  if (options.trace.empty() != flags.traceSteps.empty())
-    throw RequiredError(options.trace.empty() ? "--trace (with --trace-steps)" : "--trace-steps (with --trace)");
-  if (!options.trace.empty())
+  if (options.trace.file.empty() != flags.traceSteps.empty())
+    throw RequiredError(options.trace.file.empty() ? "--trace (with --trace-steps)" : "--trace-steps (with --trace)");
+  if (!options.trace.file.empty())
     takeTraceSteps(flags.traceSteps, options);
   options.groups.rates = numbersOf("--rate", flags.rates, std::numeric_limits<double>::min());
   options.groups.decays = numbersOf("--decay", flags.decays, 0);
-  if (options.steps < 0 && options.epochs < 0 && options.minutes < 0)
-    options.epochs = 10;
-  const bool endsWithRun = Schedule{.kind = options.schedule}.endsWithRun();
-  if (options.restarts > 0 && !endsWithRun)
+  if (options.length.steps < 0 && options.length.epochs < 0 && options.length.minutes < 0)
+    options.length.epochs = 10;
+  const bool endsWithRun = Schedule{.kind = options.rate.schedule}.endsWithRun();
+  if (options.rate.restarts > 0 && !endsWithRun)
     throw UsageError("--restarts", "only cosine and linear restart; give one of them to --schedule");
-  if (endsWithRun && options.steps < 0 && options.epochs < 0)
+  if (endsWithRun && options.length.steps < 0 && options.length.epochs < 0)
     throw UsageError("--schedule",
                      "cosine and linear end with the run; give its length with --steps or --epochs, not --minutes");
   train(options, usedConfiguration(command));
 }
 
-} // namespace
-
-void addTrain(Command app) {
-  Command command =
-      app.addVerb("train", "train the model on parallel text",
-                  "translator train --source my.en --target my.fr --vocab spm.model --out run --minutes 60");
-  auto flags = std::make_shared<TrainFlags>();
-  TrainOptions &options = flags->train;
+// Adds the flags of what is trained on.
+void addDataFlags(Command command, TrainFlags &flags) {
+  TrainOptions &options = flags.train;
   command.setSubject("Data");
-  addPairs(command, options.text, options.filter);
-  command.addOption("--data", options.data,
+  addPairs(command, options.data.text, options.data.filter);
+  command.addOption("--data", options.data.pairs,
                     "files written by prepare, in place of text; several are read one after the other");
   command
-      .addOption("--teacher", options.teacher.executable,
+      .addOption("--teacher", options.data.teacher.executable,
                  "executable of a teacher, which makes the data from the text before the training")
       .valueName("EXE");
-  command.addOption("--teacher-model", options.teacher.model, "folder of its model, as its --model takes it")
+  command.addOption("--teacher-model", options.data.teacher.model, "folder of its model, as its --model takes it")
       .valueName("DIR");
   command
-      .addOption("--teacher-n-best", options.teacher.nBest,
+      .addOption("--teacher-n-best", options.data.teacher.nBest,
                  "train on the K best translations of --source by the teacher, weighted by their probabilities")
       .within(int64_t(1), int64_t(mostHypotheses))
       .valueName("K");
   command
-      .addOption("--teacher-distribution", options.teacher.distribution,
+      .addOption("--teacher-distribution", options.data.teacher.distribution,
                  "train with the teacher's K most probable tokens for each label, for --distillation")
       .within(int64_t(1), mostProbableTokens)
       .valueName("K");
   command
-      .addOption("--text-memory", flags->textMemory,
+      .addOption("--text-memory", flags.textMemory,
                  "text that is larger than this is prepared in --out, and read from there")
       .showDefault("256MiB")
       .valueName("SIZE");
   command
-      .addOption("--corpus-weight", options.corpusWeights,
+      .addOption("--corpus-weight", options.data.corpusWeights,
                  "treat each file as a corpus of its own: one number per file, in proportion to its share of an epoch")
       .finitePositive();
   command
-      .addOption("--corpus-temperature", options.corpusTemperature,
+      .addOption("--corpus-temperature", options.data.corpusTemperature,
                  "the same, with shares in proportion to the files' numbers of pairs to the power of 1/T: 1 keeps "
                  "their sizes, larger values take more of the small ones")
       .finitePositive()
       .valueName("T");
   command.setSubject("Loss");
   command
-      .addOption("--guided-alignment-weight", options.alignmentWeight,
+      .addOption("--guided-alignment-weight", options.update.alignment,
                  "what the cross-entropy between links and attention is multiplied by, before it is added to the loss")
       .notNegative()
       .finite()
       .showDefault()
       .valueName("W");
   command.setSubject("Vocabularies");
-  addVocabularies(command, options.vocabulary, options.targetVocabulary);
+  addVocabularies(command, options.data.vocabulary, options.data.targetVocabulary);
   command
-      .addOption("--sentencepiece-alphas", options.segmentationAlphas,
+      .addOption("--sentencepiece-alphas", options.data.segmentationAlphas,
                  "segment the training text at random, differently in each epoch: a unigram vocabulary draws from all "
                  "segmentations, by their probability to the power of A; byte pair encoding leaves out each merge "
                  "with probability A; one number for both sides, or two, for source and target; 0: the best "
@@ -299,6 +294,11 @@ void addTrain(Command app) {
       .finite()
       .values(1, 2)
       .valueName("A");
+}
+
+// Adds the flags of where the run writes, and what it starts from.
+void addParameterFlags(Command command, TrainFlags &flags) {
+  TrainOptions &options = flags.train;
   command.setSubject("Run");
   command.addOption("--out", options.out, "folder to train into: weights, state, log, configuration, vocabulary");
   command.setSubject("Parameters");
@@ -309,52 +309,64 @@ void addTrain(Command app) {
       .addOption("--freeze", options.groups.freeze,
                  "do not train these parameters; PATTERN is a glob over names, such as 'encoder.*'")
       .valueName("PATTERN");
-  command.addOption("--rate", flags->rates, "multiply the learning rate of these parameters by X")
+  command.addOption("--rate", flags.rates, "multiply the learning rate of these parameters by X")
       .valueName("PATTERN=X");
-  command.addOption("--decay", flags->decays, "weight decay of these parameters, in place of --weight-decay")
+  command.addOption("--decay", flags.decays, "weight decay of these parameters, in place of --weight-decay")
       .valueName("PATTERN=X");
   command.setSubject("Run");
-  command.addOption("--config", flags->configuration,
+  command.addOption("--config", flags.configuration,
                     "JSON file of flags (without --) and values; the command line takes precedence");
+}
+
+// Adds the flags of held-out text, the length of the run, its batches and its rate.
+void addLengthFlags(Command command, TrainFlags &flags) {
+  TrainOptions &options = flags.train;
   command.setSubject("Validation");
-  command.addOption("--valid-source", options.validation.sources, "held-out source text");
-  command.addOption("--valid-target", options.validation.targets, "its translations");
-  command.addOption("--valid-tsv", options.validation.tables, "both in one file, as for --tsv");
-  command.addOption("--valid-every", options.validEvery, "steps between validations").positive().showDefault();
+  command.addOption("--valid-source", options.validation.text.sources, "held-out source text");
+  command.addOption("--valid-target", options.validation.text.targets, "its translations");
+  command.addOption("--valid-tsv", options.validation.text.tables, "both in one file, as for --tsv");
+  command.addOption("--valid-every", options.validation.every, "steps between validations").positive().showDefault();
   command.setSubject("Run");
-  CommandOption steps = command.addOption("--steps", options.steps, "number of steps to train").notNegative();
+  CommandOption steps = command.addOption("--steps", options.length.steps, "number of steps to train").notNegative();
   CommandOption epochs = command
-                             .addOption("--epochs", options.epochs,
+                             .addOption("--epochs", options.length.epochs,
                                         "or number of passes over the data (default, if no limit is given: 10)")
                              .notNegative();
-  command.addOption("--minutes", options.minutes, "or number of minutes")
+  command.addOption("--minutes", options.length.minutes, "or number of minutes")
       .notNegative()
       .finite()
       .excludes(steps)
       .excludes(epochs);
   steps.excludes(epochs);
   command.setSubject("Batches");
-  addBatchTokens(command, options.batchTokens, "target tokens, per batch; eos counts");
+  addBatchTokens(command, options.batches.tokens, "target tokens, per batch; eos counts");
   command
-      .addOption("--memory", flags->memory,
+      .addOption("--memory", flags.memory,
                  "in place of --batch-tokens: use the largest batches with which training takes at most this much "
                  "memory, such as 24GiB")
       .valueName("SIZE");
-  command.addOption("--accumulate", options.accumulate, "batches per step").within(1, 1 << 20).showDefault();
+  command.addOption("--accumulate", options.batches.accumulate, "batches per step").within(1, 1 << 20).showDefault();
   command.setSubject("Learning rate");
-  command.addOption("--lr", options.rate, "peak learning rate (default: 5e-4); noam: a factor (default: 1)")
+  command.addOption("--lr", options.rate.rate, "peak learning rate (default: 5e-4); noam: a factor (default: 1)")
       .finitePositive();
-  command.addOption("--schedule", flags->schedule, "noam, inverse-sqrt, cosine, linear or constant")
+  command.addOption("--schedule", flags.schedule, "noam, inverse-sqrt, cosine, linear or constant")
       .oneOf({"noam", "inverse-sqrt", "cosine", "linear", "constant"})
       .showDefault();
-  command.addOption("--restarts", options.restarts, "cosine, linear: number of restarts, in parts of equal length")
+  command.addOption("--restarts", options.rate.restarts, "cosine, linear: number of restarts, in parts of equal length")
       .within(0, 1 << 20)
       .showDefault();
-  command.addOption("--warmup", options.warmup, "steps over which the learning rate grows").notNegative().showDefault();
-  flags->update.addTo(command);
+  command.addOption("--warmup", options.rate.warmup, "steps over which the learning rate grows")
+      .notNegative()
+      .showDefault();
+}
+
+// Adds the flags of the optimizer and the loss, what is kept, and which validation is the best.
+void addUpdateFlags(Command command, TrainFlags &flags) {
+  TrainOptions &options = flags.train;
+  flags.update.addTo(command);
   command.setSubject("Loss");
   command
-      .addOption("--distillation", options.distillation,
+      .addOption("--distillation", options.update.distillation,
                  "share of the loss that follows the distributions of a teacher in the files of --data (prepare "
                  "--distribution), for labels that have one; the rest is the label's; 0: none")
       .within(0.0, 1.0)
@@ -363,28 +375,28 @@ void addTrain(Command app) {
       .valueName("W");
   command.setSubject("Run");
   command
-      .addOption("--on-nan", flags->onNan,
+      .addOption("--on-nan", flags.onNan,
                  "if the loss or the gradient is NaN or infinite: stop, or halve the learning rate and continue from "
                  "the last save")
       .oneOf({"stop", "halve"})
       .showDefault();
   command.setSubject("Weights that are kept");
-  command.addOption("--save-every", options.saveEvery, "steps between saves").positive().showDefault();
-  command.addOption("--keep", options.keep, "keep the weights of the last K saves as step-N.safetensors")
+  command.addOption("--save-every", options.saves.every, "steps between saves").positive().showDefault();
+  command.addOption("--keep", options.saves.keep, "keep the weights of the last K saves as step-N.safetensors")
       .notNegative()
       .showDefault();
   command
-      .addOption("--keep-best", options.keepBest,
+      .addOption("--keep-best", options.saves.keepBest,
                  "keep the weights of the K best validations as best-N.safetensors, where N is the step")
       .notNegative()
       .showDefault();
   command
-      .addOption("--average", options.average,
+      .addOption("--average", options.saves.average,
                  "at the end, average the weights of the last K saves (average.safetensors)")
       .notNegative()
       .showDefault();
   command
-      .addOption("--ema", flags->averageDecay,
+      .addOption("--ema", flags.averageDecay,
                  "also keep a moving average of the weights, of which each step keeps this share, such as 0.999: it "
                  "is what is validated and saved as best.safetensors, and as ema.safetensors at each save; 0: none")
       .within(0.0, 1.0)
@@ -392,13 +404,20 @@ void addTrain(Command app) {
       .showDefault();
   command.setSubject("Validation");
   command
-      .addOption("--best", options.best,
+      .addOption("--best", options.validation.best,
                  "what makes a validation better: a smaller loss or TER, or a larger BLEU or chrF")
       .oneOf({"loss", "bleu", "chrf", "ter"})
       .showDefault();
-  command.addOption("--early-stop", options.earlyStop, "stop after N validations without a better one; 0: never")
+  command
+      .addOption("--early-stop", options.validation.earlyStop,
+                 "stop after N validations without a better one; 0: never")
       .notNegative()
       .showDefault();
+}
+
+// Adds the flags of the seed, what computes, and what is written down.
+void addMachineFlags(Command command, TrainFlags &flags) {
+  TrainOptions &options = flags.train;
   command.setSubject("Run");
   command.addOption("--seed", options.seed, "seed of the initial weights, the order of the data and dropout")
       .showDefault();
@@ -410,13 +429,25 @@ void addTrain(Command app) {
                     "MPI library for several processes (default: that of the mpirun that started this one), or none");
   command.setSubject("Run");
   command.addOption("--log", options.log, "log file (default: train.jsonl in --out)");
-  command.addFlag("--log-tensorboard", options.tensorBoard,
+  command.addFlag("--log-tensorboard", options.saves.tensorBoard,
                   "also write the numbers of the log for TensorBoard (events.out.tfevents.xfc in --out)");
-  addTrace(command, options.trace);
+  addTrace(command, options.trace.file);
   command.setSubject("Machine");
-  command.addOption("--trace-steps", flags->traceSteps, "the first and the last step of the timeline").valueName("A:B");
-  addFormat(command, options.format);
+  command.addOption("--trace-steps", flags.traceSteps, "the first and the last step of the timeline").valueName("A:B");
+  addFormat(command, options.data.format);
   addQuiet(command, options.quiet);
+}
+
+} // namespace
+
+// config.json has the flags in the order in which they are added.
+void addTrain(Command app) {
+  Command command =
+      app.addVerb("train", "train the model on parallel text",
+                  "translator train --source my.en --target my.fr --vocab spm.model --out run --minutes 60");
+  auto flags = std::make_shared<TrainFlags>();
+  for (const auto add : {addDataFlags, addParameterFlags, addLengthFlags, addUpdateFlags, addMachineFlags})
+    add(command, *flags);
   command.setWork([command, flags] { run(command, *flags); });
 }
 

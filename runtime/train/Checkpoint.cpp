@@ -29,32 +29,32 @@ std::string textOf(const Progress &p) {
                                  {"epoch", p.position.epoch},
                                  {"batch", p.position.batch},
                                  {"pool", p.position.pool},
-                                 {"seed", p.seed},
-                                 {"data", p.data},
-                                 {"batch_tokens", p.batchTokens},
-                                 {"accumulate", p.accumulate},
+                                 {"seed", p.facts.seed},
+                                 {"data", p.facts.data},
+                                 {"batch_tokens", p.facts.batchTokens},
+                                 {"accumulate", p.facts.accumulate},
                                  {"seconds", p.seconds},
                                  {"best_step", p.bestStep},
                                  {"validated_step", p.validatedStep},
                                  {"without_improvement", p.withoutImprovement},
                                  {"averaged_step", p.averagedStep},
                                  {"records", p.records}};
-  if (p.metric != "loss")
-    json["metric"] = p.metric;
+  if (p.facts.metric != "loss")
+    json["metric"] = p.facts.metric;
   if (p.bestStep > 0)
-    json["best_" + p.metric] = signOf(p.metric) * p.best;
+    json["best_" + p.facts.metric] = signOf(p.facts.metric) * p.best;
   for (const KeptBest &kept : p.keptBest)
-    json["kept_best"].push_back({kept.step, signOf(p.metric) * kept.value});
-  if (!p.groups.empty())
-    json["groups"] = p.groups;
+    json["kept_best"].push_back({kept.step, signOf(p.facts.metric) * kept.value});
+  if (!p.facts.groups.empty())
+    json["groups"] = p.facts.groups;
   if (p.rateScale != 1)
     json["rate_scale"] = p.rateScale;
-  if (!p.mixture.empty())
-    json["mixture"] = p.mixture;
-  if (!p.sampling.empty())
-    json["sampling"] = p.sampling;
-  if (p.validation != 0)
-    json["validation"] = p.validation;
+  if (!p.facts.mixture.empty())
+    json["mixture"] = p.facts.mixture;
+  if (!p.facts.sampling.empty())
+    json["sampling"] = p.facts.sampling;
+  if (p.facts.validation != 0)
+    json["validation"] = p.facts.validation;
   return json.dump();
 }
 
@@ -77,30 +77,30 @@ Progress progressOf(const std::string &text) try {
   p.step = integer("step", 0);
   constexpr int64_t mostEpochs = int64_t(1) << 31; // times an epoch's pairs, which may be that many too
   p.position = {integer("epoch", 0), integer("batch", 0), json.contains("pool") ? integer("pool", 0) : -1};
-  p.seed = bits("seed");
-  p.data = bits("data");
-  p.batchTokens = integer("batch_tokens", 1);
-  p.accumulate = integer("accumulate", 1);
+  p.facts.seed = bits("seed");
+  p.facts.data = bits("data");
+  p.facts.batchTokens = integer("batch_tokens", 1);
+  p.facts.accumulate = integer("accumulate", 1);
   p.seconds = json.at("seconds").get<double>();
   p.bestStep = integer("best_step", 0);
   p.validatedStep = integer("validated_step", -1);
-  p.metric = json.value("metric", p.metric);
-  if (p.metric != "loss" && p.metric != "bleu" && p.metric != "chrf" && p.metric != "ter")
+  p.facts.metric = json.value("metric", p.facts.metric);
+  if (p.facts.metric != "loss" && p.facts.metric != "bleu" && p.facts.metric != "chrf" && p.facts.metric != "ter")
     throw std::out_of_range("metric");
-  p.best = signOf(p.metric) * json.value("best_" + p.metric, signOf(p.metric) * p.best);
+  p.best = signOf(p.facts.metric) * json.value("best_" + p.facts.metric, signOf(p.facts.metric) * p.best);
   if (json.contains("kept_best"))
     for (const nlohmann::json &kept : json["kept_best"]) {
-      p.keptBest.push_back({integerOf(kept.at(0), "kept_best", 0), signOf(p.metric) * kept.at(1).get<double>()});
+      p.keptBest.push_back({integerOf(kept.at(0), "kept_best", 0), signOf(p.facts.metric) * kept.at(1).get<double>()});
       if (p.keptBest.back().step > p.step)
         throw std::out_of_range("kept_best");
     }
   p.withoutImprovement = integer("without_improvement", 0);
   p.averagedStep = json.contains("averaged_step") ? integer("averaged_step", -1) : -1;
   p.records = json.contains("records") ? integer("records", -1) : -1;
-  p.groups = json.value("groups", "");
-  p.mixture = json.value("mixture", "");
-  p.sampling = json.value("sampling", "");
-  p.validation = json.contains("validation") ? bits("validation") : 0;
+  p.facts.groups = json.value("groups", "");
+  p.facts.mixture = json.value("mixture", "");
+  p.facts.sampling = json.value("sampling", "");
+  p.facts.validation = json.contains("validation") ? bits("validation") : 0;
   p.rateScale = json.value("rate_scale", 1.0);
   if (p.position.epoch > mostEpochs)
     throw std::out_of_range("epoch");
@@ -167,6 +167,16 @@ bool RunFolder::keeps(const std::string &other) const {
                                              "taught.pairs", folderVocabulary, folderTargetVocabulary,
                                              lockFile,       eventsFile};
   return *within.begin() == "state" || name.ends_with(".safetensors") || kept.contains(name);
+}
+
+void RunFolder::checkFor(bool resume) const {
+  if (!resume && !empty())
+    throw Error(path + ": the folder is not empty; continue its run with --resume, or train into a new folder");
+  if (resume && !hasState())
+    if (const std::string name = anyWeights(); !name.empty())
+      throw Error(path + ": " + name +
+                  " is there, but no state/ to continue from; train into a new folder, or move the weights away to "
+                  "start over in this one");
 }
 
 void RunFolder::removePartial() const {

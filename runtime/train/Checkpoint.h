@@ -23,15 +23,24 @@ struct KeptBest {
   double value = 0; // signed as Progress::best
 };
 
+// What a run was begun with, which a resumed run must repeat.
+struct RunFacts {
+  uint64_t seed = 0, data = 0; // the corpus' hash
+  int64_t batchTokens = 0, accumulate = 1;
+  std::string metric = "loss"; // by which validations are compared: loss, bleu, chrf or ter
+  std::string groups;          // GroupRules::text()
+  std::string mixture;         // the flags that mix the corpora, and the corpora's sizes
+  std::string sampling;        // the flags by which text is segmented at random
+  uint64_t validation = 0;     // a hash of the held-out text; 0: none, or a state of an earlier version
+};
+
 // The progress of a run. Together with the parameters and the optimizer's states it determines the next step
 // completely: random numbers are keyed by seed, step and sentence, and carry no state.
 struct Progress {
   int64_t step = 0;
   Batches::Position position;
-  uint64_t seed = 0, data = 0; // the corpus' hash
-  int64_t batchTokens = 0, accumulate = 1;
-  double seconds = 0;          // of training, over all parts of a resumed run
-  std::string metric = "loss"; // by which validations are compared: loss, bleu, chrf or ter
+  RunFacts facts;
+  double seconds = 0; // of training, over all parts of a resumed run
   double best =
       std::numeric_limits<double>::infinity(); // the smallest loss per label or TER, or minus the largest score
   int64_t bestStep = 0;
@@ -40,11 +49,7 @@ struct Progress {
   int64_t withoutImprovement = 0; // validations since the best
   int64_t averagedStep = -1;      // of the last average.safetensors
   int64_t records = -1;           // in the log; -1: unknown, as in states of earlier versions
-  std::string groups;             // GroupRules::text()
   double rateScale = 1;           // factor of the schedule's rate: halved whenever the loss was not finite
-  std::string mixture;            // the flags that mix the corpora, and the corpora's sizes
-  std::string sampling;           // the flags by which text is segmented at random
-  uint64_t validation = 0;        // a hash of the held-out text; 0: none, or a state of an earlier version
 };
 
 std::string textOf(const Progress &progress);
@@ -73,6 +78,9 @@ public:
   // lock.
   void lock();
   bool locked() const { return held.has_value(); }
+  // Throws Error if a new run would mix its files with those that are here, or a resumed one finds weights without a
+  // state to continue from.
+  void checkFor(bool resume) const;
   // Whether the path is that of a file that runs keep here besides their log, so that no other output may have it.
   bool keeps(const std::string &path) const;
   void removePartial() const; // removes the unfinished files of a run that was killed

@@ -9,7 +9,7 @@
 #include "train/Checkpoint.h"
 #include "train/Log.h"
 #include "train/Prepare.h"
-#include "train/Trainer.h"
+#include "train/run/Trainer.h"
 #include <cmath>
 #include <csignal>
 #include <filesystem>
@@ -225,22 +225,22 @@ protected:
   }
   TrainOptions options(const std::string &out, int64_t steps) {
     TrainOptions options;
-    options.text = {{file("a")}, {file("b")}, {}};
+    options.data.text = {{file("a")}, {file("b")}, {}};
     options.out = file(out);
-    options.format = Format::Ids;
-    options.steps = steps;
-    options.batchTokens = 100;
-    options.schedule = Schedule::Kind::Constant;
-    options.rate = 0.01;
-    options.warmup = 10;
-    options.saveEvery = 20;
+    options.data.format = Format::Ids;
+    options.length.steps = steps;
+    options.batches.tokens = 100;
+    options.rate.schedule = Schedule::Kind::Constant;
+    options.rate.rate = 0.01;
+    options.rate.warmup = 10;
+    options.saves.every = 20;
     options.threads = 1;
     options.quiet = true;
     return options;
   }
   TrainOptions validated(TrainOptions options) {
-    options.validation = {{file("va")}, {file("vb")}, {}};
-    options.validEvery = 10;
+    options.validation.text = {{file("va")}, {file("vb")}, {}};
+    options.validation.every = 10;
     return options;
   }
   std::string run(const TrainOptions &options) {
@@ -300,12 +300,12 @@ TEST_F(TrainRun, ResumedEqualsNeverStopped) {
   for (int64_t accumulate : {1, 3}) {
     std::string whole = "whole" + std::to_string(accumulate), halves = "halves" + std::to_string(accumulate);
     TrainOptions first = validated(options(whole, 70));
-    first.accumulate = accumulate;
+    first.batches.accumulate = accumulate;
     ASSERT_EQ(run(first), "");
     first.out = file(halves);
-    first.steps = 33; // in the middle of an epoch, and not where a save is due
+    first.length.steps = 33; // in the middle of an epoch, and not where a save is due
     ASSERT_EQ(run(first), "");
-    first.steps = 70;
+    first.length.steps = 70;
     first.resume = true;
     ASSERT_EQ(run(first), "");
     EXPECT_EQ(weightsOf(whole), weightsOf(halves));
@@ -318,7 +318,7 @@ TEST_F(TrainRun, KilledAndResumedEqualsNeverStopped) {
   for (int delay : {20, 60, 120}) { // milliseconds
     std::string out = "killed" + std::to_string(delay);
     TrainOptions killed = options(out, 3000);
-    killed.saveEvery = 1;
+    killed.saves.every = 1;
     pid_t child = fork();
     if (child == 0) {
       try {
@@ -332,7 +332,7 @@ TEST_F(TrainRun, KilledAndResumedEqualsNeverStopped) {
     int status = 0;
     waitpid(child, &status, 0);
     EXPECT_TRUE(WIFSIGNALED(status)) << "the run ended before it could be killed";
-    killed.saveEvery = 1000;
+    killed.saves.every = 1000;
     killed.resume = true;
     std::ofstream(file(out) + "/state/training.safetensors.partial.1") << "cut off";
     ASSERT_EQ(run(killed), "");
@@ -352,12 +352,12 @@ TEST_F(TrainRun, StepsDoNotAllocate) {
   }
   for (auto [accumulate, traced] : {std::pair<int64_t, bool>(1, false), {3, false}, {3, true}}) {
     TrainOptions steady = options("steady" + std::to_string(accumulate) + (traced ? "traced" : ""), 30);
-    steady.saveEvery = 1000;
-    steady.accumulate = accumulate;
+    steady.saves.every = 1000;
+    steady.batches.accumulate = accumulate;
     if (traced)
-      steady.trace = file("trace.json");
-    steady.traceFirst = 2;
-    steady.traceLast = 30;
+      steady.trace.file = file("trace.json");
+    steady.trace.first = 2;
+    steady.trace.last = 30;
     allocationsAtLoss.clear();
     allocationsAtLoss.reserve(30 * accumulate);
     ASSERT_EQ(run(steady), "");
@@ -374,10 +374,10 @@ TEST_F(TrainRun, StepsDoNotAllocate) {
 TEST_F(TrainRun, TracesItsSteps) {
   TrainOptions plain = validated(options("plain", 12)), traced = validated(options("traced", 12));
   for (TrainOptions *both : {&plain, &traced})
-    both->accumulate = both->threads = 2;
-  traced.trace = file("traced/trace.json"); // in the folder that the run creates
-  traced.traceFirst = 9;
-  traced.traceLast = 10;
+    both->batches.accumulate = both->threads = 2;
+  traced.trace.file = file("traced/trace.json"); // in the folder that the run creates
+  traced.trace.first = 9;
+  traced.trace.last = 10;
   ASSERT_EQ(run(plain), "");
   ASSERT_EQ(run(traced), "");
   EXPECT_EQ(weightsOf("plain"), weightsOf("traced"));
@@ -390,7 +390,7 @@ TEST_F(TrainRun, TracesItsSteps) {
   };
   std::vector<Interval> main;
   std::map<std::string, int> counts;
-  const nlohmann::json timeline = nlohmann::json::parse(readFile(traced.trace));
+  const nlohmann::json timeline = nlohmann::json::parse(readFile(traced.trace.file));
   for (const nlohmann::json &event : timeline["traceEvents"]) {
     if (event["ph"] != "X")
       continue;
@@ -421,28 +421,28 @@ TEST_F(TrainRun, TracesItsSteps) {
 TEST_F(TrainRun, TracesWhatThereIs) {
   // A run that ends early writes the steps that were reached, or warns that none was.
   TrainOptions early = options("early", -1);
-  early.epochs = 1;
-  early.trace = file("early.json");
-  early.traceFirst = 2;
-  early.traceLast = 1000;
+  early.length.epochs = 1;
+  early.trace.file = file("early.json");
+  early.trace.first = 2;
+  early.trace.last = 1000;
   ASSERT_EQ(run(early), "");
-  EXPECT_NE(readFile(early.trace).find("\"step 2\""), std::string::npos);
+  EXPECT_NE(readFile(early.trace.file).find("\"step 2\""), std::string::npos);
   early.out = file("later");
-  early.trace = file("later.json");
-  early.traceFirst = 1000;
+  early.trace.file = file("later.json");
+  early.trace.first = 1000;
   testing::internal::CaptureStderr();
   ASSERT_EQ(run(early), "");
   EXPECT_NE(testing::internal::GetCapturedStderr().find("later.json: the run ended before step 1000"),
             std::string::npos);
-  EXPECT_FALSE(exists(early.trace));
+  EXPECT_FALSE(exists(early.trace.file));
 
   TrainOptions late = options("early", 20);
   late.resume = true;
-  late.trace = file("late.json");
-  late.traceFirst = late.traceLast = 2;
+  late.trace.file = file("late.json");
+  late.trace.first = late.trace.last = 2;
   EXPECT_NE(run(late).find("--trace-steps 2:2: the run continues after step "), std::string::npos);
-  late.traceFirst = late.traceLast = 1000;
-  late.trace = file("nowhere/late.json");
+  late.trace.first = late.trace.last = 1000;
+  late.trace.file = file("nowhere/late.json");
   EXPECT_NE(run(late).find("nowhere/late.json"), std::string::npos);
 
   std::string message;
@@ -474,12 +474,13 @@ TEST_F(TrainRun, SeedsAndDataMatter) {
 TEST_F(TrainRun, AccumulatingEqualsOneLargeBatch) {
   // All pairs as one batch, or as several batches of one step: the same gradient up to rounding and the order of sums.
   TrainOptions large = options("large", 1), small = options("small", 1);
-  large.batchTokens = 100000;
-  large.clipNorm = small.clipNorm = 0;
-  small.batchTokens = 200;
-  small.accumulate =
-      epochBatches(Corpus(small.text, {Vocabulary(V), Vocabulary(V)}, tableModel(), Format::Ids), 200, 1, 0).size();
-  ASSERT_GT(small.accumulate, 2);
+  large.batches.tokens = 100000;
+  large.update.clipNorm = small.update.clipNorm = 0;
+  small.batches.tokens = 200;
+  small.batches.accumulate =
+      epochBatches(Corpus(small.data.text, {Vocabulary(V), Vocabulary(V)}, tableModel(), Format::Ids), 200, 1, 0)
+          .size();
+  ASSERT_GT(small.batches.accumulate, 2);
   ASSERT_EQ(run(large), "");
   ASSERT_EQ(run(small), "");
   auto moments = [&](const std::string &out) {
@@ -494,9 +495,9 @@ TEST_F(TrainRun, AccumulatingEqualsOneLargeBatch) {
 
 TEST_F(TrainRun, PreparedDataTrainsToTheSameBytes) {
   auto prepared = [&](TrainOptions options, const std::string &name) {
-    prepareIds(options.text, file(name), 2);
-    options.data = {file(name)};
-    options.text = {};
+    prepareIds(options.data.text, file(name), 2);
+    options.data.pairs = {file(name)};
+    options.data.text = {};
     return options;
   };
   ASSERT_EQ(run(validated(options("text", 60))), "");
@@ -529,7 +530,7 @@ TEST_F(TrainRun, PreparedDataTrainsToTheSameBytes) {
 
 TEST_F(TrainRun, LossesAreWeighted) {
   auto weighted = [&](TrainOptions options, const std::function<double(int)> &weight) {
-    options.text.weights = {options.out + ".weights"};
+    options.data.text.weights = {options.out + ".weights"};
     std::ofstream stream(options.out + ".weights");
     for (int i = 0; i < 150; ++i)
       stream << weight(i) << '\n';
@@ -553,15 +554,15 @@ TEST_F(TrainRun, LossesAreWeighted) {
   EXPECT_NE(weightsOf("whole"), weightsOf("none"));
   TrainOptions parts = whole;
   parts.out = file("parts");
-  parts.steps = 33;
+  parts.length.steps = 33;
   ASSERT_EQ(run(parts), "");
-  parts.steps = 60;
+  parts.length.steps = 60;
   parts.resume = true;
   TrainOptions other = weighted(parts, [&](int i) { return some(i + 1); });
   EXPECT_NE(run(other).find("other training data"), std::string::npos);
-  prepareIds(whole.text, file("pairs"), 2);
-  parts.text = {};
-  parts.data = {file("pairs")};
+  prepareIds(whole.data.text, file("pairs"), 2);
+  parts.data.text = {};
+  parts.data.pairs = {file("pairs")};
   ASSERT_EQ(run(parts), "");
   EXPECT_EQ(weightsOf("whole"), weightsOf("parts"));
 
@@ -573,7 +574,7 @@ TEST_F(TrainRun, LossesAreWeighted) {
 
   // The loss of training is weighted; its nll and validations are not.
   auto logged = [&](TrainOptions options) {
-    options.rate = 1e-30;
+    options.rate.rate = 1e-30;
     EXPECT_EQ(run(validated(options)), "");
     return readLog(options.out + "/train.jsonl");
   };
@@ -601,14 +602,14 @@ TEST_F(TrainRun, GoesOnInTheMiddleOfLargeData) {
   prepareIds({{file("la")}, {file("lb")}, {}}, file("pairs"), 1);
   auto large = [&](const std::string &out, int64_t steps) {
     TrainOptions result = options(out, steps);
-    result.text = {};
-    result.data = {file("pairs")};
-    result.batchTokens = 30000;
-    result.saveEvery = 1000;
+    result.data.text = {};
+    result.data.pairs = {file("pairs")};
+    result.batches.tokens = 30000;
+    result.saves.every = 1000;
     return result;
   };
   TrainOptions epoch = large("epoch", -1);
-  epoch.epochs = 1;
+  epoch.length.epochs = 1;
   ASSERT_EQ(run(epoch), "");
   const Vocabulary ids(V);
   const Corpus corpus({file("pairs")}, {ids, ids}, tableModel());
@@ -632,22 +633,22 @@ TEST_F(TrainRun, CorporaAreMixed) {
   write("d", 6, 20);
   auto mixed = [&](const std::string &out, int64_t steps) {
     TrainOptions result = options(out, steps);
-    result.text = {{file("a"), file("c")}, {file("b"), file("d")}, {}};
-    result.corpusWeights = {1, 3};
+    result.data.text = {{file("a"), file("c")}, {file("b"), file("d")}, {}};
+    result.data.corpusWeights = {1, 3};
     return result;
   };
   ASSERT_EQ(run(mixed("whole", 60)), "");
   TrainOptions other = mixed("plain", 60);
-  other.corpusWeights.clear();
+  other.data.corpusWeights.clear();
   ASSERT_EQ(run(other), "");
   EXPECT_NE(weightsOf("plain"), weightsOf("whole"));
   other = mixed("other", 60);
-  other.corpusWeights = {1, 4};
+  other.data.corpusWeights = {1, 4};
   ASSERT_EQ(run(other), "");
   EXPECT_NE(weightsOf("other"), weightsOf("whole"));
   other = mixed("warm", 60);
-  other.corpusWeights.clear();
-  other.corpusTemperature = 5;
+  other.data.corpusWeights.clear();
+  other.data.corpusTemperature = 5;
   ASSERT_EQ(run(other), "");
   EXPECT_NE(weightsOf("warm"), weightsOf("whole"));
 
@@ -656,14 +657,14 @@ TEST_F(TrainRun, CorporaAreMixed) {
     prepareIds({{file(side)}, {file(side == std::string("a") ? "b" : "d")}, {}}, file(std::string("pairs.") + side), 1);
   ASSERT_EQ(run(mixed("halves", 23)), "");
   TrainOptions rest = mixed("halves", 60);
-  rest.text = {};
-  rest.data = {file("pairs.a"), file("pairs.c")};
+  rest.data.text = {};
+  rest.data.pairs = {file("pairs.a"), file("pairs.c")};
   rest.resume = true;
   TrainOptions wrong = rest;
-  wrong.corpusWeights = {1, 4};
+  wrong.data.corpusWeights = {1, 4};
   EXPECT_NE(run(wrong).find("was begun with --corpus-weight 1 3 of corpora of 150 20 pairs; give the same"),
             std::string::npos);
-  wrong.corpusWeights.clear();
+  wrong.data.corpusWeights.clear();
   EXPECT_NE(run(wrong).find("was begun with --corpus-weight 1 3 of"), std::string::npos);
   ASSERT_EQ(run(rest), "");
   EXPECT_EQ(weightsOf("halves"), weightsOf("whole"));
@@ -699,8 +700,8 @@ TEST_F(TrainRun, ZeroStepsLeaveTheFirstWeights) {
 
 TEST_F(TrainRun, KeepsAndAverages) {
   TrainOptions averaged = options("out", 100);
-  averaged.keep = 2;
-  averaged.average = 3;
+  averaged.saves.keep = 2;
+  averaged.saves.average = 3;
   ASSERT_EQ(run(averaged), "");
   EXPECT_EQ(RunFolder(file("out")).keptSteps(), (std::vector<int64_t>{60, 80, 100}));
   auto value = [&](const std::string &name) {
@@ -717,10 +718,10 @@ TEST_F(TrainRun, KeepsAndAverages) {
 TEST_F(TrainRun, KeepsTheBest) {
   auto wavering = [&](const std::string &out, int64_t steps) {
     TrainOptions result = validated(options(out, steps));
-    result.validEvery = 7;
-    result.rate = 1; // so that some validations are worse than the one before
-    result.warmup = 0;
-    result.keepBest = 3;
+    result.validation.every = 7;
+    result.rate.rate = 1; // so that some validations are worse than the one before
+    result.rate.warmup = 0;
+    result.saves.keepBest = 3;
     return result;
   };
   auto bestOf = [&](const std::string &out) {
@@ -753,7 +754,7 @@ TEST_F(TrainRun, KeepsTheBest) {
     ASSERT_EQ(run(part), "");
     const std::map<std::string, std::string> saved = bestOf(out);
     fs::copy(file(out) + "/state", file("state"), fs::copy_options::recursive);
-    part.steps = 100;
+    part.length.steps = 100;
     part.resume = true;
     ASSERT_EQ(run(part), "");
     EXPECT_EQ(bestOf(out), whole) << stop;
@@ -768,7 +769,7 @@ TEST_F(TrainRun, KeepsTheBest) {
   // A smaller --keep-best deletes files.
   TrainOptions fewer = wavering("whole", 101);
   fewer.resume = true;
-  fewer.keepBest = 1;
+  fewer.saves.keepBest = 1;
   ASSERT_EQ(run(fewer), "");
   EXPECT_EQ(bestOf("whole").size(), 1u);
 }
@@ -777,11 +778,11 @@ TEST_F(TrainRun, KeepsTheBest) {
 TEST_F(TrainRun, AveragesWhileItTrains) {
   auto averaging = [&](const std::string &out, int64_t steps) {
     TrainOptions result = validated(options(out, steps));
-    result.saveEvery = 1;
-    result.keep = 1000;
-    result.keepBest = 2;
-    result.optimizer = findOptimizer("adam", true);
-    result.settings.averageDecay = 0.7;
+    result.saves.every = 1;
+    result.saves.keep = 1000;
+    result.saves.keepBest = 2;
+    result.update.optimizer = findOptimizer("adam", true);
+    result.update.settings.averageDecay = 0.7;
     return result;
   };
   auto floats = [&](const std::string &name, const std::string &tensor = "table.weight") {
@@ -791,7 +792,7 @@ TEST_F(TrainRun, AveragesWhileItTrains) {
   };
   ASSERT_EQ(run(averaging("whole", 50)), "");
   TrainOptions plain = averaging("plain", 50);
-  plain.optimizer = findOptimizer("adam");
+  plain.update.optimizer = findOptimizer("adam");
   ASSERT_EQ(run(plain), "");
   EXPECT_EQ(weightsOf("whole"), weightsOf("plain"));
   EXPECT_FALSE(fs::exists(file("plain/ema.safetensors")));
@@ -829,43 +830,43 @@ TEST_F(TrainRun, AveragesWhileItTrains) {
   ASSERT_EQ(run(rest), "");
   for (const char *name : {"last.safetensors", "ema.safetensors", "best.safetensors", "best-40.safetensors"})
     EXPECT_EQ(weightsOf("whole", name), weightsOf("halves", name)) << name;
-  rest.steps = 60;
-  rest.optimizer = findOptimizer("adam");
+  rest.length.steps = 60;
+  rest.update.optimizer = findOptimizer("adam");
   EXPECT_NE(run(rest).find("(--optimizer adam with --ema)"), std::string::npos) << run(rest);
-  plain.steps = 60;
+  plain.length.steps = 60;
   plain.resume = true;
-  plain.optimizer = findOptimizer("adam", true);
+  plain.update.optimizer = findOptimizer("adam", true);
   EXPECT_NE(run(plain).find("(--optimizer adam without --ema)"), std::string::npos) << run(plain);
 
   // Without validation, best.safetensors is the average.
   TrainOptions unseen = averaging("unseen", 50);
-  unseen.validation = {};
-  unseen.keepBest = 0;
+  unseen.validation.text = {};
+  unseen.saves.keepBest = 0;
   ASSERT_EQ(run(unseen), "");
   EXPECT_EQ(floats("unseen/best.safetensors"), average);
 }
 
 TEST_F(TrainRun, EpochsEndWhereTheDataEnds) {
   TrainOptions epochs = options("out", -1);
-  epochs.epochs = 2;
+  epochs.length.epochs = 2;
   ASSERT_EQ(run(epochs), "");
-  Corpus corpus(epochs.text, {Vocabulary(V), Vocabulary(V)}, tableModel(), Format::Ids);
+  Corpus corpus(epochs.data.text, {Vocabulary(V), Vocabulary(V)}, tableModel(), Format::Ids);
   int64_t expected = epochBatches(corpus, 100, 1, 0).size() + epochBatches(corpus, 100, 1, 1).size();
   EXPECT_EQ(readLog(file("out/train.jsonl")).back()["step"], expected);
 }
 
 TEST_F(TrainRun, StopsEarly) {
   TrainOptions stopping = validated(options("out", 5000));
-  stopping.rate = 0.5; // overshoots
-  stopping.earlyStop = 3;
+  stopping.rate.rate = 0.5; // overshoots
+  stopping.validation.earlyStop = 3;
   ASSERT_EQ(run(stopping), "");
   EXPECT_LT(readLog(file("out/train.jsonl")).back()["step"], 5000);
 }
 
 TEST_F(TrainRun, NonFiniteLossNamesStepAndParameter) {
   TrainOptions exploding = options("out", 50);
-  exploding.rate = 1e30;
-  exploding.warmup = 0;
+  exploding.rate.rate = 1e30;
+  exploding.rate.warmup = 0;
   std::string error = run(exploding);
   EXPECT_NE(error.find("step 2"), std::string::npos) << error;
   EXPECT_NE(error.find("the gradient of table.weight (decoder.head of model.json) is "), std::string::npos) << error;
@@ -874,8 +875,8 @@ TEST_F(TrainRun, NonFiniteLossNamesStepAndParameter) {
 TEST_F(TrainRun, HalvesTheRateWhereTheLossIsNoNumber) {
   auto exploding = [&](const std::string &out, int64_t steps) {
     TrainOptions result = validated(options(out, steps));
-    result.rate = 300; // logits whose exponentials overflow
-    result.warmup = 0;
+    result.rate.rate = 300; // logits whose exponentials overflow
+    result.rate.warmup = 0;
     result.halveRate = true;
     return result;
   };
@@ -913,7 +914,7 @@ TEST_F(TrainRun, HalvesTheRateWhereTheLossIsNoNumber) {
   }
 
   TrainOptions hopeless = exploding("hopeless", 60);
-  hopeless.rate = 1e30;
+  hopeless.rate.rate = 1e30;
   EXPECT_NE(run(hopeless).find("after the rate was halved ten times; what was saved at step 0 is intact"),
             std::string::npos)
       << run(hopeless);
@@ -1063,8 +1064,8 @@ TEST_F(TrainRun, WeightsWithoutAStateAreNotTrainedOver) {
 // Weights are never saved before the state that they belong to: a run that is killed can always be resumed.
 TEST_F(TrainRun, ValidationBeforeTheFirstSaveLeavesAState) {
   TrainOptions killed = validated(options("out", 100000));
-  killed.validEvery = 5;
-  killed.saveEvery = 1000000;
+  killed.validation.every = 5;
+  killed.saves.every = 1000000;
   const pid_t child = fork();
   if (child == 0) {
     try {
@@ -1079,7 +1080,7 @@ TEST_F(TrainRun, ValidationBeforeTheFirstSaveLeavesAState) {
   waitpid(child, nullptr, 0);
   ASSERT_TRUE(exists(file("out/best.safetensors")));
   killed.resume = true;
-  killed.steps = 20;
+  killed.length.steps = 20;
   EXPECT_EQ(run(killed), "");
 }
 
@@ -1104,7 +1105,7 @@ TEST_F(TrainRun, OneRunAFolder) {
   EXPECT_EQ(waitpid(child, &status, WNOHANG), 0) << "the first run ended";
   kill(child, SIGKILL);
   waitpid(child, &status, 0);
-  second.steps = 20;
+  second.length.steps = 20;
   EXPECT_EQ(run(second), "");
   EXPECT_FALSE(exists(file("out/train.lock")));
 }
@@ -1138,8 +1139,8 @@ TEST_F(TrainRun, LogsReplaceNoFile) {
 // A state that cannot be trained from is not saved, and one that leads to divergence is replaced by the previous one.
 TEST_F(TrainRun, DivergedStatesDoNotReplaceGoodOnes) {
   TrainOptions zero = options("zero", 1);
-  zero.settings.epsilon = 0; // 0/0 if a gradient is 0
-  zero.smoothing = 0;
+  zero.update.settings.epsilon = 0; // 0/0 if a gradient is 0
+  zero.update.smoothing = 0;
   std::string error = run(zero);
   EXPECT_NE(error.find("step 1: 'weights.table.weight' holds NaN or infinity"), std::string::npos) << error;
   EXPECT_FALSE(exists(file("zero/last.safetensors")));
@@ -1148,9 +1149,9 @@ TEST_F(TrainRun, DivergedStatesDoNotReplaceGoodOnes) {
   ASSERT_EQ(run(options("out", 20)), "");
   TrainOptions diverging = options("out", 40);
   diverging.resume = true;
-  diverging.rate = 1e30;
-  diverging.warmup = 0;
-  diverging.saveEvery = 1;
+  diverging.rate.rate = 1e30;
+  diverging.rate.warmup = 0;
+  diverging.saves.every = 1;
   error = run(diverging);
   EXPECT_NE(error.find("step 22: the loss is "), std::string::npos) << error;
   EXPECT_NE(error.find("saved at step 21 led to this and is discarded; what was saved at step 20 is intact"),
@@ -1246,8 +1247,8 @@ TEST_F(TrainRun, TheBestStaysTheBest) {
   for (int64_t average : {0, 3}) {
     const std::string out = "out" + std::to_string(average);
     TrainOptions first = validated(options(out, 40));
-    first.validEvery = 30;
-    first.average = average;
+    first.validation.every = 30;
+    first.saves.average = average;
     ASSERT_EQ(run(first), "");
     const double before = loss(out);
     const std::string best = weightsOf(out, "best.safetensors"), log = readFile(file(out + "/train.jsonl"));
@@ -1258,9 +1259,9 @@ TEST_F(TrainRun, TheBestStaysTheBest) {
     EXPECT_EQ(readFile(file(out + "/train.jsonl")), log);
     EXPECT_EQ(weightsOf(out, "best.safetensors"), best);
     // Worse weights do not replace it.
-    first.steps = 60;
-    first.optimizer = findOptimizer("adamw");
-    first.settings.weightDecay = 100; // the weights decay to nothing
+    first.length.steps = 60;
+    first.update.optimizer = findOptimizer("adamw");
+    first.update.settings.weightDecay = 100; // the weights decay to nothing
     ASSERT_EQ(run(first), "");
     EXPECT_EQ(weightsOf(out, "best.safetensors"), best);
     EXPECT_EQ(loss(out), before);
@@ -1271,10 +1272,10 @@ TEST_F(TrainRun, TheBestStaysTheBest) {
 // averaging.
 TEST_F(TrainRun, SignalsLeaveTheRunAsItWas) {
   TrainOptions whole = validated(options("whole", 3000));
-  whole.validEvery = 500;
-  whole.earlyStop = 4;
-  whole.average = 3;
-  whole.saveEvery = 250;
+  whole.validation.every = 500;
+  whole.validation.earlyStop = 4;
+  whole.saves.average = 3;
+  whole.saves.every = 250;
   ASSERT_EQ(run(whole), "");
   TrainOptions stopped = whole;
   stopped.out = file("stopped");
