@@ -2,6 +2,7 @@
 #include "Object.h"
 #include "MachineCode/MachineCode.h"
 #include "MachineCode/X86.h"
+#include "plan/Serialization.h"
 #include "support/Error.h"
 #include "support/Files.h"
 #include "xfc/abi.h"

@@ -11,6 +11,7 @@
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
+#include "plan/Serialization.h"
 #include "support/Error.h"
 #include "support/Files.h"
 #include "llvm/BinaryFormat/Magic.h"

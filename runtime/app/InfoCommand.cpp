@@ -10,6 +10,7 @@
 #include "plan/Memory.h"
 #include "plan/Optimizers.h"
 #include "plan/Programs.h"
+#include "plan/Serialization.h"
 #include "text/WordAlignment.h"
 #include "train/UpdateFlags.h"
 #include <algorithm>

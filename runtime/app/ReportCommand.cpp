@@ -9,6 +9,7 @@
 #include "plan/Memory.h"
 #include "plan/Optimizers.h"
 #include "plan/Programs.h"
+#include "plan/Serialization.h"
 #include "support/Files.h"
 #include "support/Format.h"
 #include "support/Inputs.h"

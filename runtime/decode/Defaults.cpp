@@ -1,6 +1,6 @@
 // The settings of searches and of training that apply unless an option overrides them.
 #include "decode/Defaults.h"
-#include "plan/Description.h"
+#include "plan/Serialization.h"
 #include "plan/GenerationSettings.h"
 #include "support/Error.h"
 #include "support/Files.h"

@@ -4,6 +4,7 @@
 
 #include "device/ThreadPool.h"
 #include "plan/Launch.h"
+#include "plan/Layout.h"
 #include "trace/Trace.h"
 #include <functional>
 #include <memory>

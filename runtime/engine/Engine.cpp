@@ -2,8 +2,10 @@
 #include "engine/Engine.h"
 #include "device/HostMemory.h"
 #include "device/factory/DeviceFactory.h"
+#include "plan/Layout.h"
 #include "plan/Memory.h"
 #include "plan/Programs.h"
+#include "plan/Serialization.h"
 #include <algorithm>
 #include <cmath>
 #include <cstring>

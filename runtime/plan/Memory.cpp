@@ -1,5 +1,6 @@
 // Computes counts, and the memory that programs need for them.
 #include "plan/Memory.h"
+#include "plan/Layout.h"
 #include "plan/Programs.h"
 #include "plan/StagingLayout.h"
 #include "support/Error.h"

@@ -4,46 +4,14 @@
 
 #include "plan/Elements.h"
 #include "plan/PartedTensor.h"
-#include "xfc/abi.h"
+#include "plan/ProgramList.h"
+#include "plan/Sizes.h"
 #include <cstdint>
-#include <initializer_list>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace xfc {
-
-// Raised whenever the serialized plan changes its form or meaning.
-constexpr int planVersion = 9;
-
-// Sums over rows may be split into chunks of this many rows, counted from row 0 of any batch, whose partial sums are
-// then added in order.
-constexpr int64_t chunkRows = 2048;
-
-// A size that depends on the batch: constant + sum of coefficient x count. In bytes unless stated otherwise.
-struct Size {
-  int64_t constant = 0;
-  int64_t rows[XFC_ROW_SETS] = {};
-  int64_t pairs[XFC_KEY_STRUCTURES] = {};
-  int64_t sequences[XFC_ROW_SETS] = {};
-  int64_t chunks[XFC_ROW_SETS] = {}; // of chunkRows rows, the last of which may be shorter; 0 if there is only one
-};
-
-// The counts a Size is evaluated with: of one batch, or of the largest batch a run will see.
-struct Counts {
-  int64_t rows[XFC_ROW_SETS] = {};
-  int64_t sequences[XFC_ROW_SETS] = {};
-  int64_t pairs[XFC_KEY_STRUCTURES] = {};
-  int64_t longest = 0; // rows of the longest sequence, which tables of positions must cover
-};
-Counts countsOf(const xfc_shape &shape);
-Counts larger(const Counts &a, const Counts &b);        // the larger of each count
-bool within(const Counts &counts, const Counts &limit); // except `longest`, which takes no room in an arena
-int64_t evaluate(const Size &size, const Counts &counts);
-
-// Elements of a tensor of this shape; one for a scalar.
-int64_t elementsOf(const std::vector<int64_t> &shape);
 
 // The place where a kernel finds an operand.
 struct Place {
@@ -153,34 +121,6 @@ struct Program {
   std::vector<Step> steps;
 };
 
-// The programs of a module. One that comes from a serialized plan is read when it is first accessed, since a run needs
-// only a few; the access throws Error if the program's part of the plan is damaged. Any thread may access a program
-// while no program is added. A reference to a program stays valid when others are added; its name must not change.
-class ProgramList {
-public:
-  ProgramList();
-  ProgramList(std::initializer_list<Program> programs);
-  ProgramList(const ProgramList &other); // reads all programs
-  ProgramList(ProgramList &&) noexcept;
-  ProgramList &operator=(ProgramList other) noexcept;
-  ~ProgramList();
-  void push_back(Program program);
-  size_t size() const;
-  bool has(std::string_view name) const;
-  std::vector<std::string> names() const; // in order
-  void readAll() const;                   // so that damage shows at once
-  // Null if there is no such program.
-  const Program *find(std::string_view name) const;
-  Program *find(std::string_view name);
-  const Program &operator[](size_t index) const;
-  Program &operator[](size_t index);
-
-private:
-  friend class ProgramReader;
-  struct Entry;
-  std::vector<std::unique_ptr<Entry>> entries;
-};
-
 struct Parameter {
   std::string name;
   std::vector<std::string> aliases; // tied names, also accepted when loading
@@ -264,25 +204,5 @@ struct Module {
   // those of the last one.
   bool readsHistory() const;
 };
-
-// Exact inverses. `deserialize` throws xfc::Error if the bytes are not a plan of version planVersion, or if anything
-// but its programs is damaged. The bytes must outlive the module and all its copies.
-std::vector<uint8_t> serialize(const Module &module);
-Module deserialize(const uint8_t *bytes, uint64_t size);
-
-// Packs a program's buffers into one arena: buffers whose live ranges intersect do not overlap. Pure: the same program
-// and counts always give the same layout. Offsets are multiples of 64.
-//
-// If the program is row by row, threads that are at different steps must not meet either. So the layout is that of one
-// row, times the rows, and any share of the rows has the same layout in a part of its own; only the buffers of results,
-// whose rows are read together, lie behind it as a whole.
-struct Layout {
-  std::vector<int64_t> offsets; // parallel to program.buffers
-  int64_t bytes = 0;
-  int64_t rows = 0, rowBytes = 0; // of the target, if the program is row by row: how many, and the bytes of one
-  // Where a buffer begins for the share of `count` rows from row `first` on, if a row of the buffer has `width` bytes.
-  int64_t offsetOf(int64_t buffer, int64_t width, int64_t first, int64_t count) const;
-};
-Layout plan(const Program &program, const Counts &counts);
 
 } // namespace xfc

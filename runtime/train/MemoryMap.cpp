@@ -1,5 +1,6 @@
 // Draws which buffers of a step lie where in the arena, and when.
 #include "train/MemoryMap.h"
+#include "plan/Layout.h"
 #include "support/Error.h"
 #include "support/Format.h"
 #include "support/Markup.h"

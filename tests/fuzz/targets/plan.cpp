@@ -1,7 +1,9 @@
 // Fuzzes the plan that the compiler stores in an executable. The seed input is the model of the commands' tests.
 #include "plan/Plan.h"
 #include "../Fuzz.h"
+#include "plan/Layout.h"
 #include "plan/Memory.h"
+#include "plan/Serialization.h"
 #include <algorithm>
 #include <span>
 #include <utility>

@@ -4,6 +4,7 @@
 #include "device/cpu/CpuDevice.h"
 #include "engine/Identity.h"
 #include "model.h"
+#include "plan/Serialization.h"
 #include "support/CommandLine.h"
 #include "support/Files.h"
 #include <cstring>

@@ -6,6 +6,7 @@
 #include "engine/Engine.h"
 #include "engine/Safetensors.h"
 #include "plan/Memory.h"
+#include "plan/Serialization.h"
 #include <cmath>
 #include <cstdlib>
 #include <cstring>

@@ -9,6 +9,7 @@
 #include "device/cpu/CpuDevice.h"
 #include "engine/Safetensors.h"
 #include "plan/Plan.h"
+#include "plan/Serialization.h"
 #include "support/CommandLine.h"
 #include "support/Files.h"
 #include <atomic>

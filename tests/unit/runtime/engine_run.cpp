@@ -8,6 +8,7 @@
 #include "engine/Safetensors.h"
 #include "model.h"
 #include "plan/Memory.h"
+#include "plan/Serialization.h"
 #include "support/TemporaryFolder.h"
 #include <atomic>
 #include <gtest/gtest.h>

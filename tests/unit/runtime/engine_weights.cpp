@@ -4,6 +4,7 @@
 #include "engine/Identity.h"
 #include "folder.h"
 #include "model.h"
+#include "plan/Serialization.h"
 #include <cstring>
 #include <fstream>
 #include <gtest/gtest.h>

@@ -1,7 +1,8 @@
 // Tests plans: buffer allocation, sizes, serialization, and damaged bytes.
 #include "model.h"
-#include "plan/Description.h"
+#include "plan/Layout.h"
 #include "plan/Memory.h"
+#include "plan/Serialization.h"
 #include "support/Error.h"
 #include <algorithm>
 #include <array>

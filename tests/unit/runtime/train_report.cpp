@@ -1,4 +1,5 @@
 // Tests the page of `report` and its figures: curves, memory and time.
+#include "plan/Layout.h"
 #include "plan/Memory.h"
 #include "support/Error.h"
 #include "support/Markup.h"

@@ -3,6 +3,7 @@
 #include "allocations.h"
 #include "app/Commands.h"
 #include "engine/Safetensors.h"
+#include "plan/Serialization.h"
 #include "support/CommandLine.h"
 #include "support/Files.h"
 #include "support/Progress.h"

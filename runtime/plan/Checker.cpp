@@ -1,0 +1,228 @@
+// Checks what was read of a plan: a damaged one must not make the runtime read or write where it may not.
+#include "plan/Checker.h"
+#include "plan/Memory.h"
+#include "support/Error.h"
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+namespace xfc {
+
+void damagedPlan() { throw Error("the plan inside this executable is damaged; compile the model again"); }
+
+namespace {
+
+// Checks that every index refers to something, and that every size and offset is within bounds.
+class Checker {
+public:
+  explicit Checker(const IndexLimits &limits) : limits(limits) {}
+
+  // Checks the numbers that limits are computed from, so that nothing overflows.
+  static void beforeLimits(const Module &module) {
+    type(module.type);
+    number(module.parameterElements);
+    for (const OptimizerState &state : module.states)
+      number(state.elements);
+  }
+
+  // Checks everything but the programs.
+  void run(const Module &module) const {
+    for (int64_t value : {module.sourceVocab, module.targetVocab, module.sourceDim, module.targetDim, module.maxLength,
+                          module.maxTargetLength})
+      within(value, 0, std::numeric_limits<int32_t>::max());
+    for (int64_t id : {module.pad, module.unk, module.bos, module.eos, module.start})
+      within(id, -1, std::numeric_limits<int32_t>::max());
+    for (const Parameter &parameter : module.parameters) {
+      within(parameter.offset, 0, module.parameterElements);
+      within(elements(parameter.shape), 0, module.parameterElements - parameter.offset);
+      number(parameter.fanIn);
+      number(parameter.fanOut);
+    }
+    for (const OptimizerState &state : module.states)
+      for (const OptimizerState::Part &part : state.parts) {
+        index(part.parameter, module.parameters.size());
+        within(part.offset, 0, state.elements);
+        within(elements(part.shape), 0, state.elements - part.offset);
+      }
+    for (const Kernel &kernel : module.kernels) {
+      within(kernel.partition.unit, Partition::Unit::Elements);
+      within(kernel.partition.per, 1, largestSize);
+      within(kernel.partition.times, 1, largestSize);
+      number(kernel.scratch);
+      within(kernel.threads, 0, 1024);
+      other(kernel.few, module);
+      number(kernel.fewRows);
+      other(kernel.merge, module);
+    }
+    for (const Packed &packed : module.packed) {
+      index(packed.kernel, limits.kernels);
+      place(packed.source, Program());
+      number(packed.bytes);
+      number(packed.chunks);
+    }
+    for (const Table &table : module.tables) {
+      within(table.rows, 0, std::numeric_limits<int32_t>::max());
+      within(table.dim, 0, std::numeric_limits<int32_t>::max());
+      require(std::isfinite(table.base) && table.base > 0 && std::isfinite(table.exponentMultiplier) &&
+              std::isfinite(table.cosineOffset));
+    }
+  }
+
+  void program(const Program &program) const {
+    const int64_t steps = static_cast<int64_t>(program.steps.size());
+    for (const Argument &argument : program.arguments) {
+      within(argument.role, Argument::Role::State);
+      type(argument.type);
+      within(argument.set, -1, XFC_ROW_SETS - 1);
+      elements(argument.shape);
+    }
+    for (const Buffer &buffer : program.buffers) {
+      size(buffer.size);
+      require(!program.rowByRow || ofTargetRows(buffer.size));
+      within(buffer.last, 0, steps);
+      within(buffer.first, 0, buffer.last);
+    }
+    for (const Output &output : program.outputs) {
+      place(output.place, program);
+      type(output.type);
+      within(output.set, -1, XFC_ROW_SETS - 1);
+      within(output.keys, -1, XFC_KEY_STRUCTURES - 1);
+      elements(output.shape);
+      number(output.stride);
+    }
+    for (const Step &step : program.steps) {
+      index(step.kernel, limits.kernels);
+      within(step.set, 0, XFC_ROW_SETS - 1);
+      within(step.keySet, 0, XFC_ROW_SETS - 1);
+      within(step.keys, -1, XFC_KEY_STRUCTURES - 1);
+      require(step.buffers.size() == step.strides.size());
+      for (const Place &each : step.buffers)
+        place(each, program);
+      for (int64_t stride : step.strides)
+        number(stride);
+      for (const LaunchResult &result : step.results) {
+        index(result.buffer, step.buffers.size());
+        within(result.type, DType::BF16);
+        within(result.set, -1, XFC_ROW_SETS - 1);
+        within(result.keys, -1, XFC_KEY_STRUCTURES - 1);
+        number(result.width);
+      }
+      number(step.elements);
+      within(step.tensors, 0, static_cast<int64_t>(step.immediates.size()) / numbersOfTensor);
+      size(step.flops);
+      size(step.traffic);
+    }
+  }
+
+private:
+  static void require(bool holds) {
+    if (!holds)
+      damagedPlan();
+  }
+  static void within(int64_t value, int64_t low, int64_t high) { require(low <= value && value <= high); }
+  template <typename Enum> static std::enable_if_t<std::is_enum_v<Enum>> within(Enum value, Enum last) {
+    require(value <= last);
+  }
+  static void number(int64_t value) { within(value, 0, largestSize); }
+  static void type(DType type) { within(type, DType::I32); } // only what stays inside a program is bf16
+  static void index(int64_t i, size_t size) { require(0 <= i && static_cast<size_t>(i) < size); }
+  // Checks a kernel that belongs to another and must have none of its own; -1: there is none.
+  static void other(int32_t kernel, const Module &module) {
+    if (kernel == -1)
+      return;
+    index(kernel, module.kernels.size());
+    require(module.kernels[kernel].few == -1 && module.kernels[kernel].merge == -1);
+  }
+  static void size(const Size &size) {
+    number(size.constant);
+    for (int i = 0; i < XFC_ROW_SETS; ++i) {
+      number(size.rows[i]);
+      number(size.sequences[i]);
+      number(size.chunks[i]);
+    }
+    for (int64_t pairs : size.pairs)
+      number(pairs);
+  }
+  // Whether it counts nothing but the target's rows.
+  static bool ofTargetRows(Size size) {
+    size.rows[XFC_TARGET] = 0;
+    auto none = [](const auto &counts) {
+      return std::ranges::all_of(counts, [](int64_t count) { return count == 0; });
+    };
+    return size.constant == 0 && none(size.rows) && none(size.sequences) && none(size.chunks) && none(size.pairs);
+  }
+  static int64_t elements(const std::vector<int64_t> &shape) {
+    int64_t product = 1;
+    for (int64_t extent : shape) {
+      within(extent, 0, largestSize / std::max<int64_t>(product, 1));
+      product *= extent;
+    }
+    return product;
+  }
+
+  // Checks a place: an offset must lie within its block, or within a row.
+  void place(const Place &place, const Program &program) const {
+    using Kind = Place::Kind;
+    within(place.kind, Kind::None);
+    int64_t bytes = 0;
+    switch (place.kind) {
+    case Kind::Arena: {
+      index(place.index, program.buffers.size());
+      Counts one; // of everything: gives the bytes of one row if the buffer has rows
+      for (int64_t *counts : {one.rows, one.sequences})
+        std::fill_n(counts, XFC_ROW_SETS, 1);
+      std::fill_n(one.pairs, XFC_KEY_STRUCTURES, 1);
+      bytes = evaluate(program.buffers[place.index].size, one);
+      break;
+    }
+    case Kind::Parameters:
+    case Kind::Gradients:
+      require(place.index == 0);
+      bytes = limits.parameterBytes;
+      break;
+    case Kind::State:
+      index(place.index, limits.stateBytes.size());
+      bytes = limits.stateBytes[place.index];
+      break;
+    case Kind::Packed:
+      index(place.index, limits.packed);
+      break;
+    case Kind::Table:
+      index(place.index, limits.tables);
+      break;
+    case Kind::Argument: {
+      index(place.index, program.arguments.size());
+      const Argument &argument = program.arguments[place.index];
+      bytes = elements(argument.shape) * bytesOf(argument.type);
+      break;
+    }
+    case Kind::None:
+      require(place.index == 0);
+      break;
+    }
+    within(place.offset, 0, std::max<int64_t>(bytes - 1, 0));
+  }
+
+  const IndexLimits &limits;
+};
+
+} // namespace
+
+IndexLimits limitsOf(const Module &module) {
+  Checker::beforeLimits(module);
+  IndexLimits limits{module.kernels.size(),
+                     module.packed.size(),
+                     module.tables.size(),
+                     module.parameterElements * bytesOf(module.type),
+                     {}};
+  for (const OptimizerState &state : module.states)
+    limits.stateBytes.push_back(module.elementsOf(state) * bytesOf(module.type));
+  return limits;
+}
+
+void checkModule(const Module &module, const IndexLimits &limits) { Checker(limits).run(module); }
+
+void checkProgram(const Program &program, const IndexLimits &limits) { Checker(limits).program(program); }
+
+} // namespace xfc

@@ -1,0 +1,29 @@
+// Checks what was read of a plan: a damaged one must not make the runtime read or write where it may not.
+#pragma once
+
+#include "plan/Plan.h"
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace xfc {
+
+// Throws the Error for a plan that no compiler has written.
+[[noreturn]] void damagedPlan();
+
+// Limits for the indices and offsets in a program: how many kernels, packed weights and tables its module has, and how
+// many bytes the blocks of parameters and states hold.
+struct IndexLimits {
+  size_t kernels, packed, tables;
+  int64_t parameterBytes;
+  std::vector<int64_t> stateBytes; // of each state's block
+};
+
+// These check that every index refers to something, and that every size and offset is within bounds; they throw as
+// damagedPlan() does. First the limits for the programs of a module, then all of the module but its programs, then each
+// program.
+IndexLimits limitsOf(const Module &module);
+void checkModule(const Module &module, const IndexLimits &limits);
+void checkProgram(const Program &program, const IndexLimits &limits);
+
+} // namespace xfc
