@@ -12,9 +12,9 @@
 #include "support/Files.h"
 #include "support/Quoted.h"
 #include "tensors/Numbers.h"
-#include "text/TokenizerFiles.h"
 #include "tokenizers/MappedSentencePiece.h"
 #include "tokenizers/Tokenizer.h"
+#include "vocabularies/TokenizerFiles.h"
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

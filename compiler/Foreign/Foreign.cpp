@@ -9,9 +9,9 @@
 #include "support/Files.h"
 #include "support/Quoted.h"
 #include "tensors/Numbers.h"
-#include "text/Vocabulary.h"
-#include "text/VocabularyIdentity.h"
 #include "tokenizers/MappedSentencePiece.h"
+#include "vocabularies/Vocabulary.h"
+#include "vocabularies/VocabularyIdentity.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/SHA256.h"
 #include <algorithm>

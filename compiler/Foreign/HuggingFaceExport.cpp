@@ -8,7 +8,7 @@
 #include "OurModel.h"
 #include "support/Error.h"
 #include "support/Files.h"
-#include "text/TokenizerFiles.h"
+#include "vocabularies/TokenizerFiles.h"
 #include <algorithm>
 #include <map>
 #include <optional>

@@ -3,7 +3,7 @@
 
 #include "Families.h"
 #include "Foreign.h"
-#include "text/FolderVocabularies.h"
+#include "vocabularies/FolderVocabularies.h"
 
 namespace xfc {
 

@@ -7,9 +7,9 @@
 #include "support/Quoted.h"
 #include "tensors/Identity.h"
 #include "tensors/Numbers.h"
-#include "text/Vocabulary.h"
-#include "text/VocabularyIdentity.h"
 #include "tokenizers/MappedSentencePiece.h"
+#include "vocabularies/Vocabulary.h"
+#include "vocabularies/VocabularyIdentity.h"
 #include <algorithm>
 #include <filesystem>
 

@@ -4,7 +4,7 @@
 #include "Import/Description.h"
 #include "plan/Generation.h"
 #include "tensors/Safetensors.h"
-#include "text/FolderVocabularies.h"
+#include "vocabularies/FolderVocabularies.h"
 
 namespace xfc {
 

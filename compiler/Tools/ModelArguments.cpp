@@ -7,8 +7,8 @@
 #include "support/Error.h"
 #include "support/Files.h"
 #include "support/Quoted.h"
-#include "text/Vocabulary.h"
 #include "tokenizers/Tokenizer.h"
+#include "vocabularies/Vocabulary.h"
 #include <algorithm>
 #include <filesystem>
 #include <sstream>

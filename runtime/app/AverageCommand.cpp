@@ -7,8 +7,8 @@
 #include "support/Confinement.h"
 #include "support/Error.h"
 #include "support/Files.h"
-#include "text/VocabularyIdentity.h"
 #include "train/Checkpoint.h"
+#include "vocabularies/VocabularyIdentity.h"
 #include <cstdio>
 
 namespace xfc {

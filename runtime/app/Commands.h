@@ -1,5 +1,5 @@
-// The verbs of a generated executable. Each function adds one verb to the command line; its callback does the work and
-// throws Error.
+// The verbs of a generated executable, but for those that measure it (measure/Commands.h). Each function adds one verb
+// to the command line; its callback does the work and throws Error.
 #pragma once
 
 #include "support/Options.h"
@@ -18,8 +18,6 @@ void addScore(Command app);
 void addServe(Command app);
 void addPack(Command app);
 void addForward(Command app);
-void addSelfcheck(Command app);
-void addBench(Command app);
 void addInfo(Command app);
 
 } // namespace xfc

@@ -1,12 +1,12 @@
 // `encode` and `decode`: convert text into ids and back with the model's own tokenizer.
 #include "app/Commands.h"
 #include "app/ResultWriter.h"
+#include "corpora/LinePairs.h"
 #include "decode/Flags.h"
 #include "decode/ModelOptions.h"
 #include "engine/Engine.h"
 #include "support/Confinement.h"
 #include "support/Files.h"
-#include "text/LinePairs.h"
 #include <algorithm>
 #include <functional>
 

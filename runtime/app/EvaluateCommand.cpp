@@ -1,12 +1,12 @@
 // `evaluate`: BLEU, chrF and TER of a model's translations, or of a file of them.
 #include "app/Commands.h"
+#include "corpora/LinePairs.h"
 #include "decode/Defaults.h"
 #include "decode/Flags.h"
 #include "decode/ModelOptions.h"
+#include "metrics/Metrics.h"
 #include "support/Confinement.h"
 #include "support/Progress.h"
-#include "text/LinePairs.h"
-#include "text/Metrics.h"
 #include "train/Validation.h"
 #include <cstdio>
 #include <memory>

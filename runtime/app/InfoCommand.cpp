@@ -1,17 +1,17 @@
 // `info`: what this executable is, and the memory a batch will take.
 #include "app/Commands.h"
-#include "app/Peak.h"
+#include "corpora/WordAlignment.h"
 #include "decode/Defaults.h"
 #include "decode/Flags.h"
 #include "decode/LabelLists.h"
 #include "decode/ModelOptions.h"
 #include "decode/Packed.h"
+#include "measure/Peak.h"
 #include "plan/GenerationSettings.h"
 #include "plan/Memory.h"
 #include "plan/Optimizers.h"
 #include "plan/Programs.h"
 #include "plan/Serialization.h"
-#include "text/WordAlignment.h"
 #include "train/UpdateFlags.h"
 #include <algorithm>
 #include <cstdio>

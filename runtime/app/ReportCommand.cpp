@@ -1,8 +1,10 @@
 // `report`: turns the logs of training runs into one HTML page with curves, translations, and figures of attention,
 // memory and time.
 #include "app/Commands.h"
+#include "corpora/LinePairs.h"
 #include "decode/Alignment.h"
 #include "decode/Defaults.h"
+#include "decode/HeatMap.h"
 #include "decode/ModelOptions.h"
 #include "decode/Search.h"
 #include "engine/Identity.h"
@@ -16,8 +18,6 @@
 #include "support/Json.h"
 #include "support/Markup.h"
 #include "support/Quoted.h"
-#include "text/HeatMap.h"
-#include "text/LinePairs.h"
 #include "train/FlameGraph.h"
 #include "train/Log.h"
 #include "train/MemoryMap.h"

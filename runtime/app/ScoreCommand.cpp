@@ -1,12 +1,12 @@
 // `score`: log-probabilities of given target lines, and their perplexity.
 #include "app/Commands.h"
+#include "corpora/LinePairs.h"
 #include "decode/Flags.h"
 #include "decode/ModelOptions.h"
 #include "decode/Score.h"
 #include "decode/Translations.h"
 #include "support/CommandLine.h"
 #include "support/Confinement.h"
-#include "text/LinePairs.h"
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

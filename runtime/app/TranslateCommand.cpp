@@ -2,8 +2,10 @@
 #include "app/Commands.h"
 #include "app/JsonLines.h"
 #include "app/ResultWriter.h"
+#include "corpora/LinePairs.h"
 #include "decode/Defaults.h"
 #include "decode/Flags.h"
+#include "decode/HeatMap.h"
 #include "decode/ModelOptions.h"
 #include "decode/Search.h"
 #include "decode/Translations.h"
@@ -12,8 +14,6 @@
 #include "support/Files.h"
 #include "support/Format.h"
 #include "support/Progress.h"
-#include "text/HeatMap.h"
-#include "text/LinePairs.h"
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "app/Commands.h"
+#include "measure/Commands.h"
 #include "support/Verb.h"
 
 namespace xfc {

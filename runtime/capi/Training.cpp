@@ -1,8 +1,8 @@
 // Training in the C interface: steps over pairs that the caller gives, and saving weights.
 #include "capi/Handles.h"
+#include "corpora/Corpus.h"
 #include "engine/Safetensors.h"
 #include "support/CommandLine.h"
-#include "text/Corpus.h"
 #include "train/Checkpoint.h"
 #include "train/Update.h"
 #include "train/UpdateFlags.h"

@@ -1,6 +1,6 @@
 // The links of a batch as a training program reads them that was compiled with --guided-alignment.
 #include "decode/AlignmentLinks.h"
-#include "text/WordAlignment.h"
+#include "corpora/WordAlignment.h"
 
 namespace xfc {
 

@@ -1,9 +1,9 @@
 // The links of a batch as a training program reads them that was compiled with --guided-alignment.
 #pragma once
 
+#include "corpora/PairBlock.h"
 #include "engine/Engine.h"
 #include "plan/Programs.h"
-#include "text/PairBlock.h"
 #include <vector>
 
 namespace xfc {

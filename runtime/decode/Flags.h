@@ -1,11 +1,11 @@
 // Flags that several verbs share: the name, values and help text of each are defined once.
 #pragma once
 
+#include "corpora/PairReader.h"
 #include "decode/Search.h"
 #include "plan/GenerationSettings.h"
 #include "support/Options.h"
-#include "text/PairReader.h"
-#include "text/Vocabulary.h"
+#include "vocabularies/Vocabulary.h"
 #include <map>
 #include <string>
 #include <utility>

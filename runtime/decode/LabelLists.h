@@ -1,9 +1,9 @@
 // The labels of a batch as a training program reads them that was compiled with --distillation.
 #pragma once
 
+#include "corpora/PairBlock.h"
 #include "engine/Engine.h"
 #include "plan/Programs.h"
-#include "text/PairBlock.h"
 #include <vector>
 
 namespace xfc {

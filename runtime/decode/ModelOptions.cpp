@@ -8,7 +8,7 @@
 #include "support/Files.h"
 #include "support/Quoted.h"
 #include "support/Terminal.h"
-#include "text/VocabularyIdentity.h"
+#include "vocabularies/VocabularyIdentity.h"
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>

@@ -4,7 +4,7 @@
 #include "decode/Search.h"
 #include "engine/Engine.h"
 #include "support/Options.h"
-#include "text/Vocabulary.h"
+#include "vocabularies/Vocabulary.h"
 #include <functional>
 #include <memory>
 #include <span>

@@ -4,8 +4,8 @@
 #include "engine/Safetensors.h"
 #include "support/Files.h"
 #include "support/Json.h"
-#include "text/Vocabulary.h"
-#include "text/VocabularyIdentity.h"
+#include "vocabularies/Vocabulary.h"
+#include "vocabularies/VocabularyIdentity.h"
 #include <algorithm>
 #include <cstring>
 #include <filesystem>

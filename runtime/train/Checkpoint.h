@@ -1,12 +1,12 @@
 // Saves a training run's state and weights in its folder, and resumes from there.
 #pragma once
 
+#include "corpora/Batches.h"
 #include "decode/ModelOptions.h"
 #include "engine/Engine.h"
 #include "engine/Safetensors.h"
 #include "plan/Optimizers.h"
 #include "ranks/Ranks.h"
-#include "text/Batches.h"
 #include "train/States.h"
 #include <limits>
 #include <map>

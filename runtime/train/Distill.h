@@ -1,7 +1,7 @@
 // Makes the data of a student with its teacher, which is another executable with a model of its own.
 #pragma once
 
-#include "text/PairReader.h"
+#include "corpora/PairReader.h"
 #include <string>
 
 namespace xfc {

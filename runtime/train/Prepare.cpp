@@ -1,9 +1,9 @@
 // Converts text to a file of pairs of ids, which training maps into memory.
 #include "train/Prepare.h"
+#include "corpora/Shard.h"
 #include "device/ThreadPool.h"
 #include "support/Files.h"
 #include "support/Format.h"
-#include "text/Shard.h"
 #include <filesystem>
 #include <optional>
 

@@ -1,10 +1,10 @@
 // Converts text to a file of pairs of ids, which training maps into memory.
 #pragma once
 
+#include "corpora/PairReader.h"
 #include "decode/ModelOptions.h"
 #include "engine/Engine.h"
 #include "support/Progress.h"
-#include "text/PairReader.h"
 #include "train/Teacher.h"
 #include <string>
 #include <vector>

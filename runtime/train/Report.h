@@ -1,7 +1,7 @@
 // Renders the logs of runs as one self-contained HTML page.
 #pragma once
 
-#include "text/Vocabulary.h"
+#include "vocabularies/Vocabulary.h"
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>

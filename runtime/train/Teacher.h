@@ -1,8 +1,8 @@
 // The distributions of a teacher, from which a student learns (word-level distillation; Kim and Rush, 2016).
 #pragma once
 
+#include "corpora/PairReader.h"
 #include "engine/Engine.h"
-#include "text/PairReader.h"
 
 namespace xfc {
 

@@ -1,8 +1,8 @@
 // Runs one training step: the loss and gradients of one or several batches, then the optimizer.
 #include "train/Update.h"
+#include "corpora/WordAlignment.h"
 #include "plan/Programs.h"
 #include "plan/SplitUpdate.h"
-#include "text/WordAlignment.h"
 #include "train/DeviceSum.h"
 #include "train/GradientSum.h"
 #include <algorithm>

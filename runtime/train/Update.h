@@ -2,6 +2,7 @@
 // once a batch of that size has been seen.
 #pragma once
 
+#include "corpora/Batches.h"
 #include "decode/AlignmentLinks.h"
 #include "decode/LabelLists.h"
 #include "engine/Batch.h"
@@ -11,7 +12,6 @@
 #include "plan/Sharding.h"
 #include "plan/Training.h"
 #include "ranks/Ranks.h"
-#include "text/Batches.h"
 #include "train/FiniteCheck.h"
 #include "train/Groups.h"
 #include "train/SumOfRanks.h"

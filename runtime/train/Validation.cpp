@@ -1,8 +1,8 @@
 // Measures a model on text it was not trained on: its loss, and its translations.
 #include "train/Validation.h"
+#include "corpora/Batches.h"
 #include "plan/Programs.h"
 #include "support/Signals.h"
-#include "text/Batches.h"
 #include "train/Update.h"
 #include <cstring>
 

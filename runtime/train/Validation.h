@@ -1,10 +1,10 @@
 // Measures a model on text it was not trained on: its loss, and its translations.
 #pragma once
 
+#include "corpora/Corpus.h"
 #include "decode/ModelOptions.h"
 #include "decode/Search.h"
 #include "ranks/Ranks.h"
-#include "text/Corpus.h"
 #include <functional>
 
 namespace xfc {

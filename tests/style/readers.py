@@ -34,7 +34,7 @@ OPENERS = {
     "compiler/Tools/xfc-ptx.cpp": "reads a module of ours, for tests",
     "runtime/device/cpu/AvailableMemory.cpp": "reads /proc and /sys line by line",
     "runtime/device/cpu/Features.cpp": "reads /proc line by line",
-    "runtime/app/BenchCommand.cpp": "reads /proc line by line",
+    "runtime/measure/BenchCommand.cpp": "reads /proc line by line",
 }
 
 # LLVM's streams write files, as the C++ library's do; a rename replaces a file, and so does a copy.

@@ -1,11 +1,11 @@
 // The files that a run trains on: those that it was given, or what a teacher or a preparation makes of them.
 #include "train/run/DataFiles.h"
+#include "corpora/Shard.h"
 #include "decode/LabelLists.h"
 #include "support/Files.h"
 #include "support/Format.h"
 #include "support/Inputs.h"
 #include "support/Json.h"
-#include "text/Shard.h"
 #include "train/Prepare.h"
 #include <filesystem>
 #include <nlohmann/json.hpp>

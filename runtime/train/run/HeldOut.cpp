@@ -1,11 +1,11 @@
 // Text that a run is not trained on, and what validations measure on it.
 #include "train/run/HeldOut.h"
 #include "decode/Defaults.h"
+#include "metrics/Metrics.h"
 #include "plan/Programs.h"
 #include "support/Checksum.h"
 #include "support/Format.h"
 #include "support/Inputs.h"
-#include "text/Metrics.h"
 #include "train/Prepare.h"
 #include <algorithm>
 #include <cmath>

@@ -1,9 +1,9 @@
 // Text that a run is not trained on, and what validations measure on it.
 #pragma once
 
+#include "corpora/Corpus.h"
 #include "decode/Search.h"
 #include "ranks/Ranks.h"
-#include "text/Corpus.h"
 #include "train/Checkpoint.h"
 #include "train/Validation.h"
 #include "train/run/TrainOptions.h"

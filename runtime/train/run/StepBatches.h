@@ -1,8 +1,8 @@
 // Takes the batches of each step from the epochs of a run, one step ahead of it.
 #pragma once
 
+#include "corpora/Batches.h"
 #include "engine/Engine.h"
-#include "text/Batches.h"
 #include "train/run/TrainOptions.h"
 #include "train/run/TrainingData.h"
 #include <cstdint>

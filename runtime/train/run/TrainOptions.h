@@ -1,14 +1,14 @@
 // What a training run is told: one struct for each of its parts.
 #pragma once
 
+#include "corpora/PairReader.h"
+#include "corpora/TextSampler.h"
 #include "engine/Engine.h"
-#include "text/PairReader.h"
-#include "text/TextSampler.h"
-#include "text/Vocabulary.h"
 #include "train/Distill.h"
 #include "train/Groups.h"
 #include "train/Schedule.h"
 #include "train/Update.h"
+#include "vocabularies/Vocabulary.h"
 #include <cstdint>
 #include <string>
 #include <vector>

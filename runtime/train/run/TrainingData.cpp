@@ -1,8 +1,8 @@
 // The corpus of a run, read, checked against what the executable takes, and mixed.
 #include "train/run/TrainingData.h"
+#include "corpora/WordAlignment.h"
 #include "decode/LabelLists.h"
 #include "support/Format.h"
-#include "text/WordAlignment.h"
 #include "train/Prepare.h"
 #include <algorithm>
 #include <nlohmann/json.hpp>

@@ -1,9 +1,9 @@
 // The corpus of a run, read, checked against what the executable takes, and mixed.
 #pragma once
 
+#include "corpora/Corpus.h"
+#include "corpora/Mixture.h"
 #include "support/Progress.h"
-#include "text/Corpus.h"
-#include "text/Mixture.h"
 #include "train/run/DataFiles.h"
 #include "train/run/TrainOptions.h"
 #include "train/run/TrainedModel.h"

@@ -1,5 +1,5 @@
 // Fuzzes BLEU, chrF and TER: each line has a hypothesis and a reference, separated by a tab.
-#include "text/Metrics.h"
+#include "metrics/Metrics.h"
 #include "../Fuzz.h"
 #include <cmath>
 #include <sstream>

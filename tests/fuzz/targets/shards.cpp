@@ -1,8 +1,8 @@
 // Fuzzes files of prepared pairs: an input that can be opened and checked is used as training uses it. Such files have
 // counts and checksums; the mutator usually repairs them, so that the code behind them is reached.
 #include "../Fuzz.h"
+#include "corpora/Batches.h"
 #include "support/Checksum.h"
-#include "text/Batches.h"
 
 using namespace xfc;
 

@@ -1,5 +1,5 @@
 // Fuzzes SentencePiece models: an accepted one is used on text, with the library instrumented.
-#include "text/Vocabulary.h"
+#include "vocabularies/Vocabulary.h"
 #include "../Fuzz.h"
 
 using namespace xfc;

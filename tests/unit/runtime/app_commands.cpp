@@ -1,8 +1,9 @@
 // Tests the commands on a complete model of hand-written kernels, which is this program's own image.
 #include "app/Commands.h"
-#include "app/Peak.h"
 #include "device/cpu/CpuDevice.h"
 #include "engine/Identity.h"
+#include "measure/Commands.h"
+#include "measure/Peak.h"
 #include "model.h"
 #include "plan/Serialization.h"
 #include "support/CommandLine.h"

@@ -1,6 +1,6 @@
 // Tests the links that a training program compiled with --guided-alignment reads.
+#include "corpora/WordAlignment.h"
 #include "decode/AlignmentLinks.h"
-#include "text/WordAlignment.h"
 #include <gtest/gtest.h>
 
 using namespace xfc;

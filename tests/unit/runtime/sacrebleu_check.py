@@ -1,6 +1,6 @@
 """sacrebleu_check.py METRICS: compares xfc's BLEU, chrF and TER with sacreBLEU's on random strings of awkward characters.
 
-METRICS is the program built from metrics_main.cpp. The exit status is 77 (skipped) if sacreBLEU is not installed."""
+METRICS is the program built from sacrebleu_main.cpp. The exit status is 77 (skipped) if sacreBLEU is not installed."""
 import os
 import random
 import subprocess

@@ -5,8 +5,8 @@
 //     runtime_tokenize VOCABULARY
 //     runtime_tokenize FOLDER MODEL_TYPE SOURCE_LANGUAGE TARGET_LANGUAGE OUT_FOLDER
 #include "support/Files.h"
-#include "text/FolderVocabularies.h"
-#include "text/Vocabulary.h"
+#include "vocabularies/FolderVocabularies.h"
+#include "vocabularies/Vocabulary.h"
 #include <cstdio>
 #include <iostream>
 

@@ -1,9 +1,9 @@
 // Tests the page of `report` and its figures: curves, memory and time.
+#include "decode/HeatMap.h"
 #include "plan/Layout.h"
 #include "plan/Memory.h"
 #include "support/Error.h"
 #include "support/Markup.h"
-#include "text/HeatMap.h"
 #include "train/Chart.h"
 #include "train/FlameGraph.h"
 #include "train/MemoryMap.h"
