@@ -41,9 +41,7 @@ void addPrepare(Command app) {
       if (options->model.format != Format::Ids && options->model.vocabulary.empty())
         throw RequiredError("--vocab (or --format ids)");
     }
-    // A GPU's driver starts programs and creates files of its own, which confinement would forbid.
-    if (options->model.device.device == "cpu")
-      confine({options->out});
+    confineOn(options->model.device.device, {options->out});
     prepare(*options);
   });
 }

@@ -151,7 +151,7 @@ private:
 
   void open(const Program *program, const std::string &encoder) {
     checkMemory(*program, encoder);
-    engine.reserve(encoder, encoderCounts(capacity, engine.device().isHost()));
+    engine.reserve(encoder, encoderCapacity());
     engine.reserve(program->name, capacity);
     Group group{program, encoder, {}};
     for (const Argument &argument : program->arguments) {
@@ -160,6 +160,8 @@ private:
     }
     groups.push_back(std::move(group));
   }
+
+  Counts encoderCapacity() const { return encoderCounts(capacity, engine.device().traits().hostThreads); }
 
   // The rows of an argument, which the programs of all groups share: each sentence has its own.
   void *keptRows(const Argument &argument) {
@@ -175,7 +177,7 @@ private:
   // Memory of a GPU is allocated up front, so a shortage is reported before anything runs. Host memory is committed
   // only as it is touched.
   void checkMemory(const Program &program, const std::string &encoder) const {
-    if (engine.device().isHost())
+    if (engine.device().traits().hostMemory)
       return;
     const int64_t needed =
         predictMemory(engine.module(), {encoder, program.name}, capacity, 0).total() - engine.deviceBytes();
@@ -192,7 +194,7 @@ private:
     std::vector<Sequence> sequences;
     std::vector<int32_t> taken;
     std::sort(freeRows.begin(), freeRows.end(), std::greater<>()); // takes low rows, adjacent where possible
-    const int64_t most = encoderCounts(capacity, engine.device().isHost()).rows[XFC_SOURCE];
+    const int64_t most = encoderCapacity().rows[XFC_SOURCE];
     for (const auto &[place, source] : joining) {
       const auto length = static_cast<int64_t>(source.size());
       if (static_cast<int64_t>(taken.size()) + length > most)

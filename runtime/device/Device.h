@@ -169,6 +169,16 @@ struct ImagePlan {
 TraceEvent eventOf(const Kernel &kernel, const Program *program, const Step *step, const Counts &counts,
                    bool merges = false);
 
+// How devices differ, as far as others need to know: nobody asks which device it is.
+struct DeviceTraits {
+  bool hostMemory;  // device memory is host memory: nothing is copied between the two, and it is committed when touched
+  bool hostThreads; // the host's threads compute: a result is read without waiting, and a StepObserver sees each step
+  bool keepsLayouts; // what the device keeps of a layout is worth more than the memory that a smaller one would save
+  const char *word;  // in results that programs read: cpu, gpu
+  const char *named; // what name() is the name of, in messages
+  const char *owner; // of its memory, in messages
+};
+
 class Device {
 public:
   virtual ~Device() = default;
@@ -179,8 +189,7 @@ public:
 
   virtual const char *kind() const = 0; // as --device spells it
   virtual std::string name() const = 0; // human-readable
-  // Whether device memory is host memory, so that nothing is copied between the two.
-  virtual bool isHost() const = 0;
+  virtual const DeviceTraits &traits() const = 0;
 
   // Zeroed memory. Throws Error naming `what` if there is not enough. Parts of `sparse` memory may never be touched.
   virtual std::unique_ptr<DeviceMemory> allocate(int64_t bytes, const char *what, bool sparse = false) = 0;
@@ -200,7 +209,7 @@ public:
 
   // Called once before a program runs.
   virtual void prepare(const Program &program) = 0;
-  // If device memory is host memory, `between`, if given, is called after every few megabytes and after the last ones,
+  // With DeviceTraits::hostMemory, `between`, if given, is called after every few megabytes and after the last ones,
   // while no thread packs, with the number of weights that have been packed or begun.
   virtual void pack(std::span<const PackRun> runs, const std::function<void(size_t begun)> &between = {}) = 0;
   // Copies the next batch of the program while the device computes, if copying takes time. What the run reads from the

@@ -94,6 +94,7 @@ struct Engine::State {
     return device->allocate(bytes, what, sparse);
   }
 
+  bool inHostMemory() const { return device->traits().hostMemory; }
   int64_t blockBytes() const { return module.parameterElements * bytesOf(module.type); }
 
   void *onHost(Block &block, const char *what) {
@@ -106,7 +107,7 @@ struct Engine::State {
     return block.host.data();
   }
   char *onDevice(Block &block, const char *what) {
-    if (device->isHost())
+    if (inHostMemory())
       return static_cast<char *>(onHost(block, what));
     if (!block.device)
       block.device = allocate(block.bytes, what);
@@ -119,12 +120,12 @@ struct Engine::State {
     return static_cast<char *>(block.device->data());
   }
   void changedOnDevice(Block &block) {
-    if (!device->isHost())
+    if (!inHostMemory())
       block.newer = Block::Newer::Device;
   }
   // A host copy that is out of date does not become the newer one.
   void changedOnHost(Block &block) {
-    if (!device->isHost() && block.host.data() && block.newer == Block::Newer::Neither)
+    if (!inHostMemory() && block.host.data() && block.newer == Block::Newer::Neither)
       block.newer = Block::Newer::Host;
   }
 
@@ -209,8 +210,8 @@ struct Engine::State {
   void layOut(Prepared &prepared, const Counts &counts) {
     ProgramRun &run = prepared.run;
     if (!prepared.planned || !within(counts, run.capacity)) {
-      // A GPU keeps graphs captured for a layout, so that the new layout fits the old batches as well.
-      run.capacity = prepared.planned && !device->isHost() ? larger(run.capacity, counts) : counts;
+      // A layout that the device keeps something of is replaced by one that fits the old batches as well.
+      run.capacity = prepared.planned && device->traits().keepsLayouts ? larger(run.capacity, counts) : counts;
       run.layout = plan(*run.program, run.capacity);
       ++placement;
       if (run.layout.bytes > (arena ? arena->bytes() : 0)) {
@@ -235,7 +236,7 @@ struct Engine::State {
       std::unique_ptr<DeviceMemory> &memory = tableMemory[index];
       memory.reset();
       memory = allocate(bytes, "a table of positions");
-      if (device->isHost()) {
+      if (inHostMemory()) {
         fillTable(table, rows, memory->data());
       } else {
         std::vector<char> values(bytes);
@@ -331,7 +332,7 @@ struct Engine::State {
   }
 
   // Whether a run reads parameters from the pages of a file.
-  bool readsFile() const { return parameters.unwritten && device->isHost(); }
+  bool readsFile() const { return parameters.unwritten && inHostMemory(); }
 
   // Biases and the parameters of norms, which are not packed. Those that lie close together are brought in at once.
   void bringInVectors() {
@@ -477,7 +478,7 @@ void Engine::stage(std::string_view program, const xfc_shape &shape, std::span<c
   State &s = *state;
   State::Prepared &prepared = s.prepare(program);
   // A batch that needs a new layout is not staged: its run copies it.
-  if (s.device->isHost() || !prepared.planned || !within(countsOf(shape), prepared.run.capacity))
+  if (s.inHostMemory() || !prepared.planned || !within(countsOf(shape), prepared.run.capacity))
     return;
   prepared.next = prepared.run;
   State::bind(prepared.next, shape, bindings);
@@ -526,7 +527,7 @@ void Engine::clearGradients(int64_t first, int64_t count) {
   State &s = *state;
   const int64_t element = bytesOf(s.module.type), bytes = count * element;
   char *begin = s.onDevice(s.gradients, "gradients") + first * element;
-  if (s.device->isHost())
+  if (s.inHostMemory())
     std::memset(begin, 0, static_cast<size_t>(bytes));
   else
     s.device->copyOnDevice(begin, rows("zeros", bytes), bytes); // these are never written to
@@ -542,6 +543,8 @@ void Engine::fetch(std::string_view program, std::string_view name, std::unique_
   state->device->fetch(prepared.run, outputOf(*prepared.run.program, name), into);
 }
 
+int Engine::computingThreads() const { return state->device->traits().hostThreads ? state->pool.threads() : 0; }
+
 int64_t Engine::arenaBytes() const { return state->arena ? state->arena->bytes() : 0; }
 
 int64_t Engine::stateBytes() const {
@@ -551,7 +554,7 @@ int64_t Engine::stateBytes() const {
   for (const State::Block &block : s.states)
     blocks.push_back(&block);
   for (const State::Block *block : blocks)
-    total += s.device->isHost() ? block->host.bytes() : block->device ? block->device->bytes() : 0;
+    total += s.inHostMemory() ? block->host.bytes() : block->device ? block->device->bytes() : 0;
   for (const auto *list : {&s.packedMemory, &s.tableMemory})
     for (const std::unique_ptr<DeviceMemory> &memory : *list)
       total += memory ? memory->bytes() : 0;

@@ -38,6 +38,8 @@ public:
   const Device &device() const;
   Device &device();
   ThreadPool &pool();
+  // How many of its threads run kernels; 0 if a device of its own does.
+  int computingThreads() const;
 
   // The host's copy of the parameter block: module().parameterElements elements of module().type, initially zero. The
   // call brings it up to date; writes to it take effect once parametersChanged() is called.

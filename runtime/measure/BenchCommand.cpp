@@ -243,7 +243,7 @@ void printProfiled(const BenchOptions &options, Json result, Engine &engine, con
   if (!options.profile)
     return print(options, result);
   std::optional<Peak> peak;
-  if (engine.device().isHost())
+  if (engine.computingThreads() > 0)
     peak = measurePeak(engine.pool(), engine.device().name());
   if (peak && engine.module().type == DType::F64)
     peak->gflops /= 2;
@@ -263,7 +263,7 @@ Json common(const char *what, Engine &engine) {
   return {{"what", what},
           {"model", module.model},
           {"device", engine.device().kind()},
-          {engine.device().isHost() ? "cpu" : "gpu", engine.device().name()},
+          {engine.device().traits().word, engine.device().name()},
           {"type", module.compute},
           {"threads", engine.pool().threads()}};
 }

@@ -42,14 +42,14 @@ public:
     std::printf("%s\n%-58s %12s %12s\n", engine.device().name().c_str(), "promise", "compared", "differing");
     if (engine.has("loss_and_gradients"))
       checkRunsAndThreads();
-    if (engine.has("loss_and_gradients") && engine.device().isHost())
+    if (engine.has("loss_and_gradients") && engine.device().traits().hostMemory)
       checkRanks();
     if (engine.has("forward"))
       checkBatchMates();
     for (const std::string &type : module.computeTypes(programs::decodeStep))
       if (type == module.compute || type == "int8")
         checkTranslations(type);
-    if (engine.device().isHost())
+    if (engine.computingThreads() > 0)
       checkInstructionSets();
     if (engine.has("loss_and_gradients") && engine.has("update"))
       checkResume();

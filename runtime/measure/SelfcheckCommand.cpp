@@ -77,7 +77,7 @@ private:
   // too, and differ by up to twice as much from differences of the loss.
   bool storesRounded() const {
     const auto isRounded = [](const LaunchResult &result) { return result.type == DType::BF16; };
-    return engine.device().isHost() &&
+    return engine.computingThreads() > 0 &&
            std::ranges::any_of(module.find(programs::lossAndGradients)->steps,
                                [&](const Step &step) { return std::ranges::any_of(step.results, isRounded); });
   }

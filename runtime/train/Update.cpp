@@ -149,7 +149,7 @@ Update::Update(Engine &engine, Ranks *ranks) : engine(engine), ranks(ranks), gro
                 "' cannot be trained: that needs a decoder with a head, and an executable compiled with --mode train");
   if (rankCount() > 1) {
     sharding.emplace(engine.module(), rankCount());
-    if (engine.device().isHost())
+    if (engine.device().traits().hostMemory)
       sumOfRanks = std::make_unique<GradientSum>(*ranks, engine.pool(), engine.module(), *sharding);
     else
       sumOfRanks = std::make_unique<DeviceSum>(*ranks, engine, *sharding);
@@ -352,7 +352,7 @@ UpdateResult Update::run(std::span<const PairsOfCorpus> batches, int64_t step, c
         engine.clearGradients(module.parameters[i].offset, elementsOf(module.parameters[i].shape));
   UpdateResult result;
   result.labels = now.labels;
-  const bool guarded = engine.device().isHost();
+  const bool guarded = engine.device().traits().hostThreads;
   if (guarded) { // results are read without waiting
     addLosses(result);
     result.taken = std::isfinite(result.loss);
@@ -391,7 +391,7 @@ UpdateResult Update::run(std::span<const PairsOfCorpus> batches, int64_t step, c
 }
 
 std::optional<Update::NotFinite> Update::firstNotFinite() {
-  if (!engine.device().isHost())
+  if (!engine.device().traits().hostThreads)
     return std::nullopt;
   Inputs &now = inputs[present];
   for (size_t i = 0; i < now.count; ++i) {

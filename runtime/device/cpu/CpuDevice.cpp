@@ -55,7 +55,15 @@ public:
 
   const char *kind() const override { return "cpu"; }
   std::string name() const override { return image.cpu; }
-  bool isHost() const override { return true; }
+  const DeviceTraits &traits() const override {
+    static constexpr DeviceTraits traits{.hostMemory = true,
+                                         .hostThreads = true,
+                                         .keepsLayouts = false,
+                                         .word = "cpu",
+                                         .named = "instruction set",
+                                         .owner = "system"};
+    return traits;
+  }
 
   std::unique_ptr<DeviceMemory> allocate(int64_t bytes, const char *what, bool sparse) override {
     return std::make_unique<CpuMemory>(bytes, what, sparse);

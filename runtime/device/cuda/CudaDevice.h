@@ -19,7 +19,15 @@ public:
 
   const char *kind() const override { return "cuda"; }
   std::string name() const override;
-  bool isHost() const override { return false; }
+  const DeviceTraits &traits() const override {
+    static constexpr DeviceTraits traits{.hostMemory = false,
+                                         .hostThreads = false,
+                                         .keepsLayouts = true, // graphs are captured for it
+                                         .word = "gpu",
+                                         .named = "GPU",
+                                         .owner = "GPU"};
+    return traits;
+  }
   std::unique_ptr<DeviceMemory> allocate(int64_t bytes, const char *what, bool sparse) override;
   int64_t available() const override;
   void copyToDevice(void *to, const void *from, int64_t bytes) override;

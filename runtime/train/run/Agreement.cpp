@@ -45,7 +45,7 @@ void Agreement::onData(const TranslationModel &model, const TrainingData &traini
   Json facts = Json::object();
   ranks.together([&] {
     const Device &device = model.engine->device();
-    facts[device.isHost() ? "instruction set" : "GPU"] = device.name();
+    facts[device.traits().named] = device.name();
     auto fact = [&](const char *what, uint64_t hash) { facts[std::string(data) + what] = hexOf(hash); };
     fact("training text", training.corpus().totals().hash);
     fact("validation text", heldOut.any() ? heldOut.corpus().totals().hash : 0);

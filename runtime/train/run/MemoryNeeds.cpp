@@ -47,7 +47,7 @@ int64_t MemoryNeeds::bytesOfLists(int64_t tokens) const {
 Memory MemoryNeeds::forBatches(int64_t tokens) const {
   Engine &engine = model.engine();
   const Module &module = model.module();
-  const int threads = engine.device().isHost() ? engine.pool().threads() : 0;
+  const int threads = engine.computingThreads();
   Memory memory = predictMemory(module, programsOfSteps(), countsFor(tokens), threads);
   if (const EncodedLines *const translated = heldOut.sources())
     memory = larger(memory, predictMemory(module, {programs::encode, module.stepProgram(1)->name},
@@ -56,7 +56,7 @@ Memory MemoryNeeds::forBatches(int64_t tokens) const {
     memory.states =
         static_cast<int64_t>(options.update.optimizer->states.size()) * sharing->largestShare() * bytesOf(module.type);
   memory.held += model.update.bytesOfSum();
-  if (engine.device().isHost())
+  if (engine.device().traits().hostMemory)
     memory.held += bytesOfLists(tokens);
   return memory;
 }
@@ -81,20 +81,20 @@ int64_t MemoryNeeds::largestBatchTokens() const {
 void MemoryNeeds::reserve(int64_t batchTokens, ProgressBar &bar) const {
   Engine &engine = model.engine();
   const Module &module = model.module();
-  const bool onHost = engine.device().isHost();
+  const DeviceTraits &device = engine.device().traits();
+  const int threads = engine.computingThreads();
   // Lines of text, batches of pairs, records, and buffers of files take some memory of the host that is not planned.
   const int64_t needed = forBatches(batchTokens).total(), available = engine.device().available(),
-                unplanned = onHost ? int64_t(16) << 20 : 0;
+                unplanned = device.hostMemory ? int64_t(16) << 20 : 0;
   if (available > 0 && needed + unplanned > available)
-    throw Error("training needs " + megabytes(needed + unplanned) + " of memory, but the " +
-                std::string(onHost ? "system" : "GPU") + " has " + megabytes(available) +
+    throw Error("training needs " + megabytes(needed + unplanned) + " of memory, but the " + std::string(device.owner) +
+                " has " + megabytes(available) +
                 " left; use a smaller --batch-tokens (with --accumulate for the same step) or a smaller model");
   for (const std::string &program : programsOfSteps())
     engine.reserve(program, countsFor(batchTokens));
-  bar.say(
-      format("model %s: %.2f million parameters; %s of memory; %s", module.model.c_str(),
-             static_cast<double>(module.parameterElements) / 1e6, megabytes(needed).c_str(),
-             onHost ? (std::to_string(engine.pool().threads()) + " threads").c_str() : engine.device().name().c_str()));
+  bar.say(format("model %s: %.2f million parameters; %s of memory; %s", module.model.c_str(),
+                 static_cast<double>(module.parameterElements) / 1e6, megabytes(needed).c_str(),
+                 (threads > 0 ? std::to_string(threads) + " threads" : engine.device().name()).c_str()));
   if (options.batches.memory > 0)
     bar.say(format("batches of %lld tokens (--batch-tokens)", static_cast<long long>(batchTokens)));
 }

@@ -401,7 +401,7 @@ protected:
 
 TEST_F(CudaEngine, RunsBatchesOfAnySize) {
   EXPECT_STREQ(engine.device().kind(), "cuda");
-  EXPECT_FALSE(engine.device().isHost());
+  EXPECT_FALSE(engine.device().traits().hostMemory);
   for (auto [count, length] : {std::pair(1, 1), {3, 5}, {2, 70}, {1, 100}, {4, 2}, {0, 0}, {3, 5}}) {
     assign(count, length);
     run();
