@@ -2,6 +2,8 @@
 #include "Analysis/ParameterLayout.h"
 #include "Dialect/Values.h"
 #include "Passes.h"
+#include "plan/GenerationSettings.h"
+#include "support/Json.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/SHA256.h"
 
@@ -22,6 +24,22 @@ std::string locationOf(Operation *op) {
   return place;
 }
 
+// What the runtime needs of the description, a model.json with every value resolved, or any other text. `width` is for
+// one that names no d_model. Throws Error for settings that no model.json may have.
+ModelSettings settingsIn(StringRef description, int64_t width) {
+  ModelSettings settings{.width = std::max<int64_t>(width, 1), .generation = {}, .training = {}};
+  const std::optional<nlohmann::json> json = jsonIn(std::string_view(description));
+  if (!json || !json->is_object())
+    return settings;
+  if (json->contains("params") && json->at("params").contains("d_model"))
+    settings.width = json->at("params").at("d_model");
+  if (json->contains("generation"))
+    settings.generation = generationIn(json->at("generation"));
+  if (json->contains("training"))
+    settings.training.labelSmoothing = json->at("training").value("label_smoothing", settings.training.labelSmoothing);
+  return settings;
+}
+
 class Serializer {
 public:
   explicit Serializer(ModuleOp source) : source(source), symbols(source) {}
@@ -35,6 +53,12 @@ public:
       return source.emitError("is not scheduled: there is no layout of parameters");
     describe(model);
     addParameters(*blocks.begin());
+    try {
+      module.settings =
+          settingsIn(model.getDescription(), module.parameters.empty() ? 1 : module.parameters[0].shape.back());
+    } catch (const std::exception &error) { // nlohmann's or ours
+      return emitError(source.getLoc(), "the description has settings that no model.json may have: ") << error.what();
+    }
     addKernels();
     for (auto weight : source.getOps<PackedWeightOp>()) {
       auto kernel = symbols.lookup<PackKernelOp>(weight.getKernel());
@@ -66,8 +90,8 @@ private:
     }
     module.sourceVocab = model.getSourceVocab();
     module.targetVocab = model.getTargetVocab();
-    module.sourceDim = model.getSourceDim();
-    module.targetDim = model.getTargetDim();
+    module.dims[0] = model.getSourceDim();
+    module.dims[1] = model.getTargetDim();
     module.maxLength = model.getMaxSourceLength();
     module.maxTargetLength = model.getMaxTargetLength();
     module.hasDecoder = model.getDecoder();

@@ -96,9 +96,9 @@ void run(const ForwardOptions &options) {
   std::unique_ptr<Engine> engine = engineFor(options.model);
   const Module &module = engine->module();
   Rectangle target, labels;
-  Rectangle source = read(input, module, names::source, module.sourceVocab, module.sourceDim);
+  Rectangle source = read(input, module, names::source, module.sourceVocab, module.dims[0]);
   if (module.hasDecoder) {
-    target = read(input, module, names::target, module.targetVocab, module.targetDim);
+    target = read(input, module, names::target, module.targetVocab, module.dims[1]);
     if (input.has(names::labels))
       labels = input.ids(names::labels, module, module.targetVocab);
   }

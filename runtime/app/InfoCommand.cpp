@@ -28,7 +28,7 @@ using Json = nlohmann::ordered_json;
 struct InfoOptions {
   ModelOptions model;
   int64_t batchTokens = 4096, length = 32, sentences = 64;
-  int64_t beam = generationOfExecutable().beam;
+  int64_t beam = settingsOfExecutable().generation.beam;
   std::string optimizer = std::string(optimizers().front().name);
   bool json = false, peak = false;
 };
@@ -151,9 +151,9 @@ Json describe(const InfoOptions &options) {
           {"source_vocab", module.sourceVocab},
           {"target_vocab", module.targetVocab},
           {"max_length", module.maxLength},
-          {"generation", module.targetVocab > 0 ? describe(generationOf(module)) : Json()},
+          {"generation", module.targetVocab > 0 ? describe(module.settings.generation) : Json()},
           {"training", module.targetVocab > 0 && module.has(programs::lossAndGradients)
-                           ? Json{{"label_smoothing", trainingOf(module).labelSmoothing}}
+                           ? Json{{"label_smoothing", module.settings.training.labelSmoothing}}
                            : Json()},
           {"vocabulary_hashes", vocabularyHashes(options.model)},
           {"programs", programs},

@@ -21,7 +21,7 @@ void run(ModelOptions options, const std::string &output) {
   const MappedFile weights(files.weights);
   const TranslationModel model = loadModel(options);
   weights.requireUnchanged(/*byName=*/true); // so it is the file that was loaded
-  if (const Module &module = model.engine->module(); generationOf(module, options.model) != generationOf(module))
+  if (const Module &module = model.engine->module(); generationOf(module, options.model) != module.settings.generation)
     throw Error(options.model +
                 "/model.json: generation differs from that of this executable, by which the packed one "
                 "would search; compile the folder: xfc compile " +

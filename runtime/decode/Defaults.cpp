@@ -1,7 +1,7 @@
 // The settings of searches and of training that apply unless an option overrides them.
 #include "decode/Defaults.h"
-#include "plan/Serialization.h"
 #include "plan/GenerationSettings.h"
+#include "plan/Serialization.h"
 #include "support/Error.h"
 #include "support/Files.h"
 #include "support/Json.h"
@@ -9,67 +9,12 @@
 
 namespace xfc {
 
-namespace {
-
 using Json = nlohmann::json;
-
-Generation generationIn(const Json &settings) {
-  Generation generation;
-  for (const auto &[key, value] : settings.items()) {
-    const GenerationSetting *setting = findSetting(key);
-    if (!setting)
-      throw Error(key + ": an unknown key");
-    if (const std::optional<GenerationProblem> problem = readSetting(*setting, value, generation))
-      throw Error(problem->where + ": " + problem->what);
-  }
-  return generation;
-}
-
-// The compiler has validated these, too (Import/Training.cpp).
-TrainingSettings trainingIn(const Json &settings) {
-  TrainingSettings training;
-  for (const auto &[key, value] : settings.items())
-    if (key == "label_smoothing")
-      training.labelSmoothing = value.get<double>();
-    else
-      throw Error("an unknown key " + key);
-  return training;
-}
-
-// The settings that the description has under `key`, or else the default ones.
-template <typename Settings>
-Settings settingsIn(const std::string &description, const std::string &key, Settings (*read)(const Json &)) {
-  if (description.find('"' + key + '"') == std::string::npos)
-    return {}; // this runs whenever an executable starts, and most models have no settings
-  try {
-    const Json json = parseJson(description, "");
-    return json.is_object() && json.contains(key) ? read(json.at(key)) : Settings();
-  } catch (const std::exception &error) { // nlohmann's or ours
-    throw Error(std::string("the description inside this executable is damaged: ") + error.what() +
-                "; compile the model again");
-  }
-}
-
-std::string descriptionOfExecutable() {
-  if (const xfc_image *image = xfc_images[0])
-    return deserializeDescription(image->plan, image->plan_size);
-  if (const xfc_device_image *image = xfc_device_images[0])
-    return deserializeDescription(image->plan, image->plan_size);
-  return "";
-}
-
-Generation generationOf(const std::string &description) { return settingsIn(description, "generation", generationIn); }
-
-TrainingSettings trainingOf(const std::string &description) { return settingsIn(description, "training", trainingIn); }
-
-} // namespace
-
-Generation generationOf(const Module &module) { return generationOf(module.description); }
 
 Generation generationOf(const Module &module, const std::string &folder) {
   const std::string file = folder + "/model.json";
   if (folder.empty() || !exists(file))
-    return generationOf(module);
+    return module.settings.generation;
   Json json = parseJson(readFile(file), file);
   if (!json.is_object())
     throw Error(file + ": not a model in JSON; expected the file that `xfc import` wrote");
@@ -96,10 +41,12 @@ Generation generationOf(const Module &module, const std::string &folder) {
   throw Error(file + ": generation." + what);
 }
 
-TrainingSettings trainingOf(const Module &module) { return trainingOf(module.description); }
-
-Generation generationOfExecutable() { return generationOf(descriptionOfExecutable()); }
-
-TrainingSettings trainingOfExecutable() { return trainingOf(descriptionOfExecutable()); }
+ModelSettings settingsOfExecutable() {
+  if (const xfc_image *image = xfc_images[0])
+    return deserializeSettings(image->plan, image->plan_size);
+  if (const xfc_device_image *image = xfc_device_images[0])
+    return deserializeSettings(image->plan, image->plan_size);
+  return {};
+}
 
 } // namespace xfc

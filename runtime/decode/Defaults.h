@@ -1,21 +1,15 @@
 // The settings of searches and of training that apply unless an option overrides them.
 #pragma once
 
-#include "plan/Generation.h"
 #include "plan/Plan.h"
-#include "plan/Training.h"
 
 namespace xfc {
 
-// The settings in the model's description. Throws Error if the compiler cannot have written them.
-Generation generationOf(const Module &module);
-TrainingSettings trainingOf(const Module &module);
 // The settings of the model.json in `folder` (empty: none), a folder that `xfc import` made, which may have been edited
 // since, or those of the executable if the folder (of train) has none. Throws an Error that names the file and the key
 // if they are invalid, or if the file has another `source_eos` than the executable.
 Generation generationOf(const Module &module, const std::string &folder);
-// Return the settings of this executable's model.
-Generation generationOfExecutable();
-TrainingSettings trainingOfExecutable();
+// The settings of this executable's model. Throws Error if its plan is damaged.
+ModelSettings settingsOfExecutable();
 
 } // namespace xfc

@@ -181,7 +181,7 @@ void addComputeType(Command command, std::string &type) {
       .subject("Machine");
 }
 
-SearchFlags::SearchFlags() { options.generation = generationOfExecutable(); }
+SearchFlags::SearchFlags() { options.generation = settingsOfExecutable().generation; }
 
 // Adds the option of a setting; help shows the setting of `generation` as the default.
 CommandOption SearchFlags::add(Command command, const GenerationSetting &setting, const std::string &meaning) {

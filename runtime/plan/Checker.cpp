@@ -1,5 +1,6 @@
 // Checks what was read of a plan: a damaged one must not make the runtime read or write where it may not.
 #include "plan/Checker.h"
+#include "plan/GenerationSettings.h"
 #include "plan/Memory.h"
 #include "support/Error.h"
 #include <algorithm>
@@ -26,9 +27,25 @@ public:
       number(state.elements);
   }
 
+  static void settings(const ModelSettings &settings) {
+    const Generation &generation = settings.generation;
+    within(settings.width, 1, largestSize);
+    within(generation.penaltyForm, Generation::PenaltyForm::Power);
+    within(generation.earlyStopping, Generation::EarlyStopping::Never);
+    within(generation.atMaxLength, Generation::AtMaxLength::Cut);
+    for (const GenerationSetting &setting : generationSettings())
+      require(!rangeProblem(setting, generation));
+    tokens(generation.forcedFirst);
+    tokens(generation.suppress);
+    for (const std::vector<int32_t> &sequence : generation.badSequences)
+      tokens(sequence);
+    require(settings.training.labelSmoothing >= 0 && settings.training.labelSmoothing <= 1);
+  }
+
   // Checks everything but the programs.
   void run(const Module &module) const {
-    for (int64_t value : {module.sourceVocab, module.targetVocab, module.sourceDim, module.targetDim, module.maxLength,
+    settings(module.settings);
+    for (int64_t value : {module.sourceVocab, module.targetVocab, module.dims[0], module.dims[1], module.maxLength,
                           module.maxTargetLength})
       within(value, 0, std::numeric_limits<int32_t>::max());
     for (int64_t id : {module.pad, module.unk, module.bos, module.eos, module.start})
@@ -123,6 +140,9 @@ private:
   static void within(int64_t value, int64_t low, int64_t high) { require(low <= value && value <= high); }
   template <typename Enum> static std::enable_if_t<std::is_enum_v<Enum>> within(Enum value, Enum last) {
     require(value <= last);
+  }
+  static void tokens(const std::vector<int32_t> &ids) {
+    require(std::ranges::all_of(ids, [](int32_t id) { return id >= 0; }));
   }
   static void number(int64_t value) { within(value, 0, largestSize); }
   static void type(DType type) { within(type, DType::I32); } // only what stays inside a program is bf16
@@ -220,6 +240,8 @@ IndexLimits limitsOf(const Module &module) {
     limits.stateBytes.push_back(module.elementsOf(state) * bytesOf(module.type));
   return limits;
 }
+
+void checkSettings(const ModelSettings &settings) { Checker::settings(settings); }
 
 void checkModule(const Module &module, const IndexLimits &limits) { Checker(limits).run(module); }
 

@@ -20,9 +20,10 @@ struct IndexLimits {
 };
 
 // These check that every index refers to something, and that every size and offset is within bounds; they throw as
-// damagedPlan() does. First the limits for the programs of a module, then all of the module but its programs, then each
-// program.
+// damagedPlan() does. First the limits for the programs of a module, then all of the module but its programs, its
+// settings included, then each program.
 IndexLimits limitsOf(const Module &module);
+void checkSettings(const ModelSettings &settings);
 void checkModule(const Module &module, const IndexLimits &limits);
 void checkProgram(const Program &program, const IndexLimits &limits);
 

@@ -254,6 +254,18 @@ std::optional<GenerationProblem> readSetting(const GenerationSetting &setting, c
   return std::nullopt;
 }
 
+Generation generationIn(const nlohmann::json &settings) {
+  Generation generation;
+  for (const auto &[key, value] : settings.items()) {
+    const GenerationSetting *setting = findSetting(key);
+    if (!setting)
+      throw Error(key + ": an unknown key");
+    if (const std::optional<GenerationProblem> problem = readSetting(*setting, value, generation))
+      throw Error(problem->where + ": " + problem->what);
+  }
+  return generation;
+}
+
 nlohmann::json valueOf(const GenerationSetting &setting, const Generation &generation) {
   return std::visit(
       [&]<typename Kind>(const Kind &kind) -> Json {

@@ -58,6 +58,9 @@ std::string optionOf(const GenerationSetting &setting);
 // settings fit together is findProblem()'s to check.
 std::optional<GenerationProblem> readSetting(const GenerationSetting &setting, const nlohmann::json &value,
                                              Generation &generation);
+// Takes an object of model.json, as far as it goes: the settings that it lacks keep their usual values. Throws an Error
+// that names the setting that is unknown or wrong; how settings fit together is findProblem()'s to check.
+Generation generationIn(const nlohmann::json &settings);
 // The value as model.json has it.
 nlohmann::json valueOf(const GenerationSetting &setting, const Generation &generation);
 void copySetting(const GenerationSetting &setting, Generation &to, const Generation &from);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "plan/Elements.h"
+#include "plan/ModelSettings.h"
 #include "plan/PartedTensor.h"
 #include "plan/ProgramList.h"
 #include "plan/Sizes.h"
@@ -163,12 +164,13 @@ struct Table {
 struct Module {
   std::string model;                          // its name
   std::string hash;                           // of the canonical description
-  std::string description;                    // the canonical model.json
+  std::string description;                    // the canonical model.json, which only the compiler parses
+  ModelSettings settings;                     // what the runtime needs of it besides
   DType type = DType::F32;                    // of parameters, gradients, states and rows
   std::string compute = "f32";                // what products multiply in: f32, f64, or bf16
   int64_t parameterElements = 0;              // of the block, alignment included
   int64_t sourceVocab = 0, targetVocab = 0;   // 0: float rows
-  int64_t sourceDim = 0, targetDim = 0;       // of float rows
+  int64_t dims[2] = {};                       // of float rows: the source's and the target's
   int64_t maxLength = 0, maxTargetLength = 0; // 0: any
   bool hasDecoder = false;
   int32_t pad = 0, unk = 1, bos = 2, eos = 3, start = 2;

@@ -196,12 +196,24 @@ template <typename Direction> void fields(Archive<Direction> &archive, Kernel &k
           kernel.threads, kernel.few, kernel.fewRows, kernel.merge, kernel.resident);
 }
 
+template <typename Direction> void fields(Archive<Direction> &archive, Generation &generation) {
+  Generation &g = generation;
+  archive(g.beam, g.lengthPenalty, g.penaltyForm, g.earlyStopping, g.patience, g.atMaxLength, g.maxLength,
+          g.maxLengthRatio, g.minLength, g.minLengthRatio, g.forcedFirst, g.suppress, g.badSequences, g.noRepeatNgram,
+          g.repetitionPenalty, g.renormalize, g.temperature, g.topK, g.topP, g.minP, g.typicalP, g.epsilonCutoff);
+}
+
+template <typename Direction> void fields(Archive<Direction> &archive, ModelSettings &settings) {
+  archive(settings.width, settings.generation, settings.training.labelSmoothing);
+}
+
 // All but the programs.
 template <typename Direction> void fields(Archive<Direction> &archive, Module &module) {
-  archive(module.model, module.hash, module.description, module.type, module.compute, module.parameterElements,
-          module.sourceVocab, module.targetVocab, module.sourceDim, module.targetDim, module.maxLength,
-          module.maxTargetLength, module.hasDecoder, module.pad, module.unk, module.bos, module.eos, module.start,
-          module.sourceEos, module.parameters, module.states, module.packed, module.tables, module.kernels);
+  archive(module.model, module.hash, module.description, module.settings, module.type, module.compute,
+          module.parameterElements, module.sourceVocab, module.targetVocab, module.dims[0], module.dims[1],
+          module.maxLength, module.maxTargetLength, module.hasDecoder, module.pad, module.unk, module.bos, module.eos,
+          module.start, module.sourceEos, module.parameters, module.states, module.packed, module.tables,
+          module.kernels);
 }
 
 } // namespace
@@ -254,11 +266,12 @@ static Archive<Reader> openPlan(const uint8_t *bytes, uint64_t size) {
   return archive;
 }
 
-std::string deserializeDescription(const uint8_t *bytes, uint64_t size) {
+ModelSettings deserializeSettings(const uint8_t *bytes, uint64_t size) {
   Archive<Reader> archive = openPlan(bytes, size);
   Module module; // these are its first fields
-  archive(module.model, module.hash, module.description);
-  return std::move(module.description);
+  archive(module.model, module.hash, module.description, module.settings);
+  checkSettings(module.settings);
+  return std::move(module.settings);
 }
 
 Module deserialize(const uint8_t *bytes, uint64_t size) {

@@ -69,7 +69,7 @@ void UpdateFlags::addTo(Command command) {
       .notNegative()
       .finite()
       .showDefault();
-  options.smoothing = trainingOfExecutable().labelSmoothing;
+  options.smoothing = settingsOfExecutable().training.labelSmoothing;
   command.addOption("--label-smoothing", options.smoothing, "probability spread over the whole vocabulary")
       .within(0.0, 1.0)
       .finite()

@@ -1,6 +1,5 @@
 // Text that a run is not trained on, and what validations measure on it.
 #include "train/run/HeldOut.h"
-#include "decode/Defaults.h"
 #include "metrics/Metrics.h"
 #include "plan/Programs.h"
 #include "support/Checksum.h"
@@ -61,7 +60,7 @@ HeldOut::HeldOut(const TrainOptions &options, const TrainedModel &model, const R
       dealt.emplace(dealtOut(
           EncodedLines(model.translation, lines, format, text.tables.empty() ? text.sources[0] : text.tables[0]),
           ranks));
-      greedy.generation = generationOf(model.module());
+      greedy.generation = model.module().settings.generation;
       greedy.generation.beam = 1;
     }
   }

@@ -1,11 +1,9 @@
 // The steps of a run, its validations and its saves, one after the other until the run ends.
 #include "train/run/TrainingLoop.h"
 #include "support/Format.h"
-#include "support/Json.h"
 #include "support/Signals.h"
 #include "support/Terminal.h"
 #include <cmath>
-#include <optional>
 #include <utility>
 
 namespace xfc {
@@ -14,15 +12,6 @@ using Json = nlohmann::ordered_json;
 
 static constexpr int64_t recordEvery = 10; // steps between records of the log
 
-// d_model, for the Noam schedule.
-static int64_t modelWidth(const Module &module) {
-  const std::optional<nlohmann::json> description = jsonIn(module.description);
-  if (description && description->is_object() && description->contains("params") &&
-      description->at("params").contains("d_model"))
-    return description->at("params").at("d_model");
-  return module.parameters.empty() ? 1 : module.parameters[0].shape.back();
-}
-
 static Schedule scheduleOf(const TrainOptions &options, const Module &module, const StepBatches &batches) {
   const RateOptions &rate = options.rate;
   const double usual = rate.schedule == Schedule::Kind::Noam ? 1 : 5e-4;
@@ -30,7 +19,7 @@ static Schedule scheduleOf(const TrainOptions &options, const Module &module, co
                     .rate = rate.rate > 0 ? rate.rate : usual,
                     .warmup = rate.warmup,
                     .steps = options.length.steps,
-                    .width = modelWidth(module),
+                    .width = module.settings.width,
                     .restarts = rate.restarts};
   if (schedule.steps < 0 && schedule.endsWithRun())
     schedule.steps = batches.stepsOfEpochs();

@@ -468,35 +468,6 @@ TEST_F(DecodeEngine, PrefixesAndLengths) {
   EXPECT_EQ(found[5][0].ids.size(), 6u);
 }
 
-TEST(Defaults, AreWhatTheDescriptionSays) {
-  Module module;
-  EXPECT_EQ(generationOf(module), Generation());
-  module.description = R"({"name": "generation", "layers": 1})";
-  EXPECT_EQ(generationOf(module), Generation());
-  module.description = R"({"generation": {"beam": 4, "length_penalty": 1, "length_penalty_form": "power",
-    "early_stopping": false, "max_length": 9, "min_length": 2, "at_max_length": "cut", "forced_first": [4],
-    "suppress": [5], "bad_sequences": [[4, 1], [1]], "no_repeat_ngram": 3, "renormalize": true}})";
-  EXPECT_EQ(generationOf(module), (Generation{.beam = 4,
-                                              .lengthPenalty = 1,
-                                              .penaltyForm = Generation::PenaltyForm::Power,
-                                              .earlyStopping = Generation::EarlyStopping::No,
-                                              .atMaxLength = Generation::AtMaxLength::Cut,
-                                              .maxLength = 9,
-                                              .minLength = 2,
-                                              .forcedFirst = {4},
-                                              .suppress = {5},
-                                              .badSequences = {{4, 1}, {1}},
-                                              .noRepeatNgram = 3,
-                                              .renormalize = true}));
-  module.description = R"({"generation": {"early_stopping": "never", "at_max_length": "forced_eos"}})";
-  EXPECT_EQ(generationOf(module).earlyStopping, Generation::EarlyStopping::Never);
-  EXPECT_EQ(generationOf(module).atMaxLength, Generation::AtMaxLength::ForcedEos);
-  for (const char *broken : {R"({"beam": "4"})", R"({"beams": 4})", R"({"early_stopping": "yes"})", R"([1])"}) {
-    module.description = std::string(R"({"generation": )") + broken + "}";
-    EXPECT_THROW(generationOf(module), Error) << broken;
-  }
-}
-
 TEST_F(DecodeEngine, WrongOptionsAreErrors) {
   std::vector<Ids> sources = someSources();
   EXPECT_THROW(search(*engine, sources, {.generation = {.beam = 0}}), Error);

@@ -1,5 +1,6 @@
 // Tests the table of search settings.
 #include "plan/GenerationSettings.h"
+#include "support/Error.h"
 #include <gtest/gtest.h>
 #include <set>
 
@@ -64,4 +65,28 @@ TEST(GenerationSettings, RefuseValuesOfAnotherKindOrOutsideOfTheirRange) {
   EXPECT_EQ(findProblem(generation, 9, 0, 3)->what, "expected a number above 0, at most 1, found 0.0");
   generation = {.temperature = std::numeric_limits<double>::quiet_NaN()};
   EXPECT_EQ(findProblem(generation, 9, 0, 3)->where, "temperature");
+}
+
+TEST(GenerationSettings, AreThoseOfAnObject) {
+  EXPECT_EQ(generationIn(Json::object()), Generation());
+  EXPECT_EQ(generationIn(Json::parse(R"({"beam": 4, "length_penalty": 1, "length_penalty_form": "power",
+    "early_stopping": false, "max_length": 9, "min_length": 2, "at_max_length": "cut", "forced_first": [4],
+    "suppress": [5], "bad_sequences": [[4, 1], [1]], "no_repeat_ngram": 3, "renormalize": true})")),
+            (Generation{.beam = 4,
+                        .lengthPenalty = 1,
+                        .penaltyForm = Generation::PenaltyForm::Power,
+                        .earlyStopping = Generation::EarlyStopping::No,
+                        .atMaxLength = Generation::AtMaxLength::Cut,
+                        .maxLength = 9,
+                        .minLength = 2,
+                        .forcedFirst = {4},
+                        .suppress = {5},
+                        .badSequences = {{4, 1}, {1}},
+                        .noRepeatNgram = 3,
+                        .renormalize = true}));
+  const Generation other = generationIn(Json::parse(R"({"early_stopping": "never", "at_max_length": "forced_eos"})"));
+  EXPECT_EQ(other.earlyStopping, Generation::EarlyStopping::Never);
+  EXPECT_EQ(other.atMaxLength, Generation::AtMaxLength::ForcedEos);
+  for (const char *broken : {R"({"beam": "4"})", R"({"beams": 4})", R"({"early_stopping": "yes"})", R"([1])"})
+    EXPECT_THROW(generationIn(Json::parse(broken)), Error) << broken;
 }

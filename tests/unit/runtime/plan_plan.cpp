@@ -8,6 +8,7 @@
 #include <array>
 #include <cfenv>
 #include <cmath>
+#include <functional>
 #include <gtest/gtest.h>
 #include <limits>
 #include <random>
@@ -279,6 +280,30 @@ TEST(Plan, ExtremesAndBack) {
   module.sourceEos = false;
   module.hash.clear();
   module.description = std::string(1000, 'd') + std::string(1, '\0') + "\xff";
+  module.settings.width = largest;
+  module.settings.generation = {.beam = 65536,
+                                .lengthPenalty = -0.25,
+                                .penaltyForm = Generation::PenaltyForm::Power,
+                                .earlyStopping = Generation::EarlyStopping::Never,
+                                .patience = 2.5,
+                                .atMaxLength = Generation::AtMaxLength::Cut,
+                                .maxLength = 9,
+                                .maxLengthRatio = 1.5,
+                                .minLength = 2,
+                                .minLengthRatio = 0.125,
+                                .forcedFirst = {4},
+                                .suppress = {5, 6},
+                                .badSequences = {{4, 1}, {}, {std::numeric_limits<int32_t>::max()}},
+                                .noRepeatNgram = 3,
+                                .repetitionPenalty = 1.25,
+                                .renormalize = true,
+                                .temperature = 0.5,
+                                .topK = 7,
+                                .topP = 0.75,
+                                .minP = 0.0625,
+                                .typicalP = 0.875,
+                                .epsilonCutoff = 0.001};
+  module.settings.training.labelSmoothing = 0.3;
   module.kernels[0].scratch = largest;
   module.kernels[0].threads = 1024;
   module.kernels[0].few = 1;
@@ -306,7 +331,8 @@ TEST(Plan, ExtremesAndBack) {
   EXPECT_FALSE(back.sourceEos);
   EXPECT_EQ(back.hash, "");
   EXPECT_EQ(back.description, module.description);
-  EXPECT_EQ(deserializeDescription(bytes.data(), bytes.size()), module.description);
+  EXPECT_EQ(back.settings, module.settings);
+  EXPECT_EQ(deserializeSettings(bytes.data(), bytes.size()), module.settings);
   EXPECT_EQ(back.kernels[0].scratch, largest);
   EXPECT_EQ(back.kernels[0].threads, 1024);
   EXPECT_EQ(back.kernels[0].few, 1);
@@ -518,9 +544,10 @@ TEST(Plan, NumbersOutOfRangeAreErrors) {
 
   refused([](Module &m) { m.type = static_cast<DType>(3); });
   number([](Module &m) -> auto & { return m.parameterElements; }, {-1, 143, most});
-  for (auto field : {&Module::sourceVocab, &Module::targetVocab, &Module::sourceDim, &Module::targetDim,
-                     &Module::maxLength, &Module::maxTargetLength})
+  for (auto field : {&Module::sourceVocab, &Module::targetVocab, &Module::maxLength, &Module::maxTargetLength})
     number([&](Module &m) -> auto & { return m.*field; }, {-1, int64_t(1) << 31});
+  for (int side : {0, 1})
+    number([&](Module &m) -> auto & { return m.dims[side]; }, {-1, int64_t(1) << 31});
   for (auto field : {&Module::pad, &Module::unk, &Module::bos, &Module::eos, &Module::start})
     number([&](Module &m) -> auto & { return m.*field; }, {-2});
 
@@ -576,4 +603,25 @@ TEST(Plan, NumbersOutOfRangeAreErrors) {
   size([](Module &m) -> Size & { return m.programs[0].steps[0].flops; });
   size([](Module &m) -> Size & { return m.programs[0].steps[0].traffic; });
   refused([](Module &m) { m.programs[0].steps[0].strides.clear(); });
+}
+
+TEST(Plan, SettingsThatNoModelJsonHasAreDamage) {
+  const std::vector<std::function<void(ModelSettings &)>> damages = {
+      [](ModelSettings &s) { s.width = 0; },
+      [](ModelSettings &s) { s.generation.beam = 0; },
+      [](ModelSettings &s) { s.generation.topP = 0; },
+      [](ModelSettings &s) { s.generation.temperature = std::nan(""); },
+      [](ModelSettings &s) { s.generation.penaltyForm = static_cast<Generation::PenaltyForm>(2); },
+      [](ModelSettings &s) { s.generation.earlyStopping = static_cast<Generation::EarlyStopping>(3); },
+      [](ModelSettings &s) { s.generation.atMaxLength = static_cast<Generation::AtMaxLength>(3); },
+      [](ModelSettings &s) { s.generation.suppress = {-1}; },
+      [](ModelSettings &s) { s.generation.badSequences = {{1}, {2, -3}}; },
+      [](ModelSettings &s) { s.training.labelSmoothing = 1.5; }};
+  for (size_t i = 0; i < damages.size(); ++i) {
+    Module module = bagModel();
+    damages[i](module.settings);
+    const std::vector<uint8_t> bytes = serialize(module);
+    EXPECT_THROW(deserialize(bytes.data(), bytes.size()), Error) << i;
+    EXPECT_THROW(deserializeSettings(bytes.data(), bytes.size()), Error) << i;
+  }
 }

@@ -97,6 +97,7 @@ Module tableModel() {
   module.model = "table";
   module.hash = "1";
   module.description = "{}";
+  module.settings.width = V;
   module.sourceVocab = module.targetVocab = V;
   module.maxLength = module.maxTargetLength = 20;
   module.hasDecoder = true;
