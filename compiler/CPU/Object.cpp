@@ -4,7 +4,7 @@
 #include "MachineCode/X86.h"
 #include "plan/Serialization.h"
 #include "support/Error.h"
-#include "support/Files.h"
+#include "support/MappedFile.h"
 #include "xfc/abi.h"
 #include "llvm/IR/Constants.h"
 #include "llvm/IR/Module.h"

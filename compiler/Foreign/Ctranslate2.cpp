@@ -7,6 +7,8 @@
 #include "TokenLists.h"
 #include "support/Error.h"
 #include "support/Files.h"
+#include "support/LineReader.h"
+#include "support/MappedFile.h"
 #include "support/Quoted.h"
 #include "tensors/Numbers.h"
 #include <cmath>

@@ -9,7 +9,7 @@
 #include "Rebuilt.h"
 #include "plan/GenerationSettings.h"
 #include "support/Error.h"
-#include "support/Files.h"
+#include "support/FileWriter.h"
 #include "support/Quoted.h"
 #include "tensors/Numbers.h"
 #include "tokenizers/MappedSentencePiece.h"

@@ -1,7 +1,7 @@
 // Parses and writes CTranslate2's model.bin.
 #include "Ctranslate2Model.h"
 #include "support/Error.h"
-#include "support/Files.h"
+#include "support/FileWriter.h"
 #include "support/Quoted.h"
 #include <algorithm>
 #include <cstring>

@@ -6,6 +6,7 @@
 #include "Kinds.h"
 #include "NewFolder.h"
 #include "support/Error.h"
+#include "support/FileWriter.h"
 #include "support/Files.h"
 #include "support/Quoted.h"
 #include "tensors/Numbers.h"

@@ -7,7 +7,7 @@
 #include "NewFolder.h"
 #include "OurModel.h"
 #include "support/Error.h"
-#include "support/Files.h"
+#include "support/FileWriter.h"
 #include "vocabularies/TokenizerFiles.h"
 #include <algorithm>
 #include <map>

@@ -1,6 +1,7 @@
 // Reads the arrays of an .npz file.
 #include "Npz.h"
 #include "support/Error.h"
+#include "support/MappedFile.h"
 #include "support/Quoted.h"
 #include <charconv>
 #include <cstring>

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "Zip.h"
+#include "support/MappedFile.h"
 #include "tensors/Safetensors.h"
 #include <map>
 #include <optional>

@@ -4,6 +4,7 @@
 #include "Rebuilt.h"
 #include "support/Error.h"
 #include "support/Files.h"
+#include "support/MappedFile.h"
 #include "support/Quoted.h"
 #include "tensors/Identity.h"
 #include "tensors/Numbers.h"

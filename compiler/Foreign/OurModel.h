@@ -3,6 +3,7 @@
 
 #include "Import/Description.h"
 #include "plan/Generation.h"
+#include "support/MappedFile.h"
 #include "tensors/Safetensors.h"
 #include "vocabularies/FolderVocabularies.h"
 

@@ -3,6 +3,7 @@
 #include "Config.h"
 #include "Pickles.h"
 #include "support/Error.h"
+#include "support/MappedFile.h"
 #include "support/Quoted.h"
 #include <algorithm>
 #include <filesystem>

@@ -2,6 +2,7 @@
 // or made from a file of another kind.
 #pragma once
 
+#include "support/MappedFile.h"
 #include "tensors/Safetensors.h"
 #include <list>
 #include <map>

@@ -2,7 +2,9 @@
 // files, so that the user's machine needs no compiler driver, only lld, libc6-dev, and GCC's start files and static
 // libstdc++. Packages of xfc bring all of these: lld inside xfc, and the files beside those of the runtime.
 #include "Link.h"
+#include "support/FileWriter.h"
 #include "support/Files.h"
+#include "support/MappedFile.h"
 #include "support/TemporaryFolder.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ObjCopy/ConfigManager.h"

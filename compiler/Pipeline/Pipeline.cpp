@@ -13,6 +13,7 @@
 #include "mlir/Pass/PassManager.h"
 #include "plan/Serialization.h"
 #include "support/Error.h"
+#include "support/FileWriter.h"
 #include "support/Files.h"
 #include "llvm/BinaryFormat/Magic.h"
 

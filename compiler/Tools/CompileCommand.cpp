@@ -7,7 +7,7 @@
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
 #include "support/Error.h"
-#include "support/Files.h"
+#include "support/FileWriter.h"
 #include "support/Terminal.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/SourceMgr.h"

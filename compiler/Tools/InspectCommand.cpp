@@ -11,7 +11,7 @@
 #include "plan/Launch.h"
 #include "plan/Memory.h"
 #include "plan/Programs.h"
-#include "support/Files.h"
+#include "support/FileWriter.h"
 #include "llvm/Support/SourceMgr.h"
 #include <cinttypes>
 #include <cstdio>

@@ -1,7 +1,8 @@
 // `xfc vocab`: turns text into a SentencePiece model with the token ids that our models use.
 #include "VocabCommand.h"
 #include "support/Error.h"
-#include "support/Files.h"
+#include "support/FileWriter.h"
+#include "support/LineReader.h"
 #include <cstdio>
 #include <memory>
 #include <sentencepiece_trainer.h>

@@ -4,6 +4,7 @@
 #include "mlir/Parser/Parser.h"
 #include "support/CommandLine.h"
 #include "support/Error.h"
+#include "support/FileWriter.h"
 #include "support/Files.h"
 #include "support/Json.h"
 #include <cmath>

@@ -4,6 +4,7 @@
 #include "Import/StepKinds.h"
 #include "plan/GenerationSettings.h"
 #include "support/Error.h"
+#include "support/FileWriter.h"
 #include "support/Files.h"
 #include "support/Json.h"
 #include <cmath>

@@ -6,7 +6,7 @@
 #include "engine/Safetensors.h"
 #include "support/Confinement.h"
 #include "support/Error.h"
-#include "support/Files.h"
+#include "support/FileWriter.h"
 #include "train/Checkpoint.h"
 #include "vocabularies/VocabularyIdentity.h"
 #include <cstdio>

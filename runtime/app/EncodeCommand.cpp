@@ -6,7 +6,7 @@
 #include "decode/ModelOptions.h"
 #include "engine/Engine.h"
 #include "support/Confinement.h"
-#include "support/Files.h"
+#include "support/LineReader.h"
 #include <algorithm>
 #include <functional>
 

@@ -6,6 +6,7 @@
 #include "plan/Programs.h"
 #include "support/CommandLine.h"
 #include "support/Confinement.h"
+#include "support/FileWriter.h"
 #include <cmath>
 #include <cstring>
 

@@ -3,7 +3,8 @@
 #include "decode/Defaults.h"
 #include "decode/ModelOptions.h"
 #include "decode/Packed.h"
-#include "support/Files.h"
+#include "support/FileWriter.h"
+#include "support/MappedFile.h"
 #include <cstdio>
 
 namespace xfc {

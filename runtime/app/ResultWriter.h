@@ -2,7 +2,7 @@
 #pragma once
 
 #include "support/CommandLine.h"
-#include "support/Files.h"
+#include "support/FileWriter.h"
 #include <cstdio>
 #include <optional>
 #include <string>

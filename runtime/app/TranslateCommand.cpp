@@ -11,8 +11,9 @@
 #include "decode/Translations.h"
 #include "support/CommandLine.h"
 #include "support/Confinement.h"
-#include "support/Files.h"
+#include "support/FileWriter.h"
 #include "support/Format.h"
+#include "support/LineReader.h"
 #include "support/Progress.h"
 #include <nlohmann/json.hpp>
 #include <optional>

@@ -1,7 +1,7 @@
 // Implements what surrounds every call of the C interface: locking, floating-point state, locale, and exceptions as a
 // status.
 #include "capi/Handles.h"
-#include "support/Files.h"
+#include "support/LineReader.h"
 #include <immintrin.h>
 #include <locale.h>
 #include <new>

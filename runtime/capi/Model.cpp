@@ -7,7 +7,6 @@
 #include "engine/Safetensors.h"
 #include "plan/Programs.h"
 #include "support/CommandLine.h"
-#include "support/Files.h"
 #include <algorithm>
 #include <cmath>
 #include <csignal>

@@ -1,5 +1,6 @@
 // Reads two parallel files, one pair of lines at a time.
 #include "corpora/LinePairs.h"
+#include "support/LineReader.h"
 
 namespace xfc {
 

@@ -1,7 +1,7 @@
 // Reads two parallel files, one pair of lines at a time.
 #pragma once
 
-#include "support/Files.h"
+#include "support/LineReader.h"
 
 namespace xfc {
 

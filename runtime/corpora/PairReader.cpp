@@ -2,6 +2,7 @@
 #include "corpora/PairReader.h"
 #include "corpora/LinePairs.h"
 #include "support/Inputs.h"
+#include "support/LineReader.h"
 #include <algorithm>
 #include <charconv>
 #include <exception>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "corpora/WordAlignment.h"
-#include "support/Files.h"
+#include "support/LineReader.h"
 #include <functional>
 #include <future>
 #include <memory>

@@ -2,6 +2,8 @@
 #include "corpora/Shard.h"
 #include "support/Checksum.h"
 #include "support/Format.h"
+#include "support/LineReader.h"
+#include "support/MappedFile.h"
 #include <bit>
 #include <cmath>
 #include <cstddef>

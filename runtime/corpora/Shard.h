@@ -18,7 +18,8 @@
 #pragma once
 
 #include "corpora/PairBlock.h"
-#include "support/Files.h"
+#include "support/FileWriter.h"
+#include "support/MappedFile.h"
 #include "vocabularies/Vocabulary.h"
 #include <optional>
 

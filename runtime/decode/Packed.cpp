@@ -1,6 +1,8 @@
 // Weights and vocabulary inside the executable itself: executable | weights | vocabularies | trailer. The weights begin
 // at a multiple of 64 bytes, so that they can be used where they are mapped.
 #include "decode/Packed.h"
+#include "support/FileWriter.h"
+#include "support/MappedFile.h"
 #include <algorithm>
 #include <cstring>
 #include <fstream>

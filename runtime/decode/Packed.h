@@ -1,7 +1,7 @@
 // Weights and vocabulary inside the executable itself: appended to it, found by a trailer at its end.
 #pragma once
 
-#include "support/Files.h"
+#include "support/MappedFile.h"
 #include <optional>
 #include <string>
 

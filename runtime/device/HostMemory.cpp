@@ -1,5 +1,6 @@
 // Memory of the host: zeroed pages, or those of a mapped file.
 #include "device/HostMemory.h"
+#include "support/MappedFile.h"
 #include <sys/mman.h>
 #include <utility>
 

@@ -1,7 +1,7 @@
 // Memory of the host: zeroed pages, or those of a mapped file.
 #pragma once
 
-#include "support/Files.h"
+#include "support/MappedFile.h"
 #include <optional>
 
 namespace xfc {

@@ -6,6 +6,7 @@
 #include "plan/Memory.h"
 #include "plan/Programs.h"
 #include "plan/Serialization.h"
+#include "support/MappedFile.h"
 #include <algorithm>
 #include <cmath>
 #include <cstring>

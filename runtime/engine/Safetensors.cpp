@@ -1,6 +1,7 @@
 // Loads an engine's parameters from files of weights, gives them as tensors, and initializes them.
 #include "engine/Safetensors.h"
 #include "engine/Identity.h"
+#include "support/MappedFile.h"
 #include "tensors/Numbers.h"
 #include <algorithm>
 #include <cmath>

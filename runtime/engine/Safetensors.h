@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine/Engine.h"
+#include "support/MappedFile.h"
 #include "tensors/Safetensors.h"
 #include <string>
 #include <vector>

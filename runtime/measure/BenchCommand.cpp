@@ -8,7 +8,7 @@
 #include "measure/Commands.h"
 #include "measure/Peak.h"
 #include "plan/Programs.h"
-#include "support/Files.h"
+#include "support/FileWriter.h"
 #include "support/Signals.h"
 #include "support/TemporaryFolder.h"
 #include "support/Terminal.h"

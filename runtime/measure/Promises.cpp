@@ -7,7 +7,6 @@
 #include "measure/RandomSentences.h"
 #include "plan/Programs.h"
 #include "support/Checksum.h"
-#include "support/Files.h"
 #include "support/TemporaryFolder.h"
 #include "train/Checkpoint.h"
 #include "train/Update.h"

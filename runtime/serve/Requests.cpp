@@ -1,8 +1,8 @@
 // Reads the bodies of requests.
 #include "serve/Requests.h"
 #include "serve/Http.h"
-#include "support/Files.h"
 #include "support/Json.h"
+#include "support/LineReader.h"
 #include "support/Quoted.h"
 #include <algorithm>
 #include <nlohmann/json.hpp>

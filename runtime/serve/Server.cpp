@@ -6,6 +6,7 @@
 #include "serve/Requests.h"
 #include "support/Confinement.h"
 #include "support/Files.h"
+#include "support/LineReader.h"
 #include "support/Quoted.h"
 #include "support/Signals.h"
 #include <algorithm>

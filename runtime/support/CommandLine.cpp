@@ -1,7 +1,6 @@
 // Parses command lines, and turns errors into messages and exit codes.
 #include "support/CommandLine.h"
 #include "support/Error.h"
-#include "support/Files.h"
 #include "support/Inputs.h"
 #include "support/Quoted.h"
 #include "support/Shell.h"

@@ -1,6 +1,6 @@
 // Shows text from outside in messages.
 #include "support/Quoted.h"
-#include "support/Files.h"
+#include "support/LineReader.h"
 #include <algorithm>
 
 namespace xfc {

@@ -1,6 +1,6 @@
 // What signals mean to our programs: one table for all of them.
 #include "support/Signals.h"
-#include "support/Files.h"
+#include "support/MappedFile.h"
 #include "support/Unfinished.h"
 #include <algorithm>
 #include <cerrno>

@@ -1,6 +1,6 @@
 // A temporary folder that is deleted with its contents.
 #include "support/TemporaryFolder.h"
-#include "support/Files.h"
+#include "support/FileWriter.h"
 #include "support/Inputs.h"
 #include <cerrno>
 #include <cstdlib>

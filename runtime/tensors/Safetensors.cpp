@@ -1,7 +1,9 @@
 // Reads and writes safetensors files: an 8-byte little-endian header size, a JSON header, and the tensors' bytes.
 #include "tensors/Safetensors.h"
 #include "support/Checksum.h"
+#include "support/FileWriter.h"
 #include "support/Json.h"
+#include "support/MappedFile.h"
 #include "support/Quoted.h"
 #include "tensors/Numbers.h"
 #include <atomic>

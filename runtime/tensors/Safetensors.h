@@ -2,7 +2,7 @@
 #pragma once
 
 #include "device/ThreadPool.h"
-#include "support/Files.h"
+#include "support/MappedFile.h"
 #include <functional>
 #include <map>
 #include <string>

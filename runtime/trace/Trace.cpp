@@ -1,6 +1,6 @@
 // Records what threads did and when, and writes it as JSON.
 #include "trace/Trace.h"
-#include "support/Files.h"
+#include "support/FileWriter.h"
 #include "support/Format.h"
 #include <algorithm>
 #include <nlohmann/json.hpp>

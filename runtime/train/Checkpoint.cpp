@@ -2,8 +2,10 @@
 #include "train/Checkpoint.h"
 #include "engine/Identity.h"
 #include "engine/Safetensors.h"
+#include "support/FileWriter.h"
 #include "support/Files.h"
 #include "support/Json.h"
+#include "support/MappedFile.h"
 #include "vocabularies/Vocabulary.h"
 #include "vocabularies/VocabularyIdentity.h"
 #include <algorithm>

@@ -7,6 +7,8 @@
 #include "engine/Safetensors.h"
 #include "plan/Optimizers.h"
 #include "ranks/Ranks.h"
+#include "support/FileLock.h"
+#include "support/MappedFile.h"
 #include "train/States.h"
 #include <limits>
 #include <map>

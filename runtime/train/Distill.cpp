@@ -1,8 +1,10 @@
 // Makes the data of a student with its teacher, which is another executable with a model of its own.
 #include "train/Distill.h"
 #include "corpora/LinePairs.h"
+#include "support/FileWriter.h"
 #include "support/Files.h"
 #include "support/Format.h"
+#include "support/LineReader.h"
 #include <charconv>
 #include <cmath>
 #include <csignal>

@@ -2,7 +2,9 @@
 #include "train/EventFile.h"
 #include "support/Checksum.h"
 #include "support/Error.h"
+#include "support/FileWriter.h"
 #include "support/Files.h"
+#include "support/MappedFile.h"
 #include "support/Retried.h"
 #include <bit>
 #include <cerrno>

@@ -1,7 +1,9 @@
 // The log of a training run, train.jsonl, for other tools to read.
 #include "train/Log.h"
-#include "support/Files.h"
+#include "support/FileWriter.h"
 #include "support/Json.h"
+#include "support/LineReader.h"
+#include "support/MappedFile.h"
 #include "support/Retried.h"
 #include <algorithm>
 #include <cstring>

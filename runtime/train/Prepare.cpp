@@ -2,7 +2,7 @@
 #include "train/Prepare.h"
 #include "corpora/Shard.h"
 #include "device/ThreadPool.h"
-#include "support/Files.h"
+#include "support/FileWriter.h"
 #include "support/Format.h"
 #include <filesystem>
 #include <optional>

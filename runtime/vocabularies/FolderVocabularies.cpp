@@ -2,6 +2,7 @@
 #include "vocabularies/FolderVocabularies.h"
 #include "support/Files.h"
 #include "support/Json.h"
+#include "support/LineReader.h"
 #include "tokenizers/JsonFields.h"
 #include "tokenizers/MappedSentencePiece.h"
 #include "tokenizers/Tokenizer.h"

@@ -5,7 +5,7 @@ for; and messages quote foreign files in one way.
 
     readers.py SOURCES
 
-runtime/support/Json.cpp bounds size and depth of what it parses; runtime/support/Files.cpp bounds sizes, refuses devices, and keeps outputs from
+runtime/support/Json.cpp bounds size and depth of what it parses; the readers of runtime/support bound sizes, refuse devices, and keep outputs from
 replacing inputs. Whatever goes round them has none of that. runtime/support/Signals.cpp has the table of signals, which holds in every verb and
 from the first instruction on, unless a verb changes it. runtime/support/Quoted.cpp bounds and escapes names that have any length and any character
 in foreign files.
@@ -25,7 +25,11 @@ OPENING = re.compile(r"\b(?:std::)?(?:ifstream|fstream|filebuf)\b|\b(?:std::)?(?
 PARSERS = {"runtime/support/Json.cpp"}
 # Who else opens files, and why the readers do not serve.
 OPENERS = {
-    "runtime/support/Files.cpp": "is the reader",
+    "runtime/support/Descriptor.cpp": "opens what is read as a whole",
+    "runtime/support/Descriptor.h": "opens what is read otherwise",
+    "runtime/support/LineReader.cpp": "is the reader of lines",
+    "runtime/support/Files.cpp": "opens folders, to sync them",
+    "runtime/support/FileWriter.cpp": "opens what a writer has left, to see whether it is still written",
     "runtime/support/Unfinished.cpp": "opens folders, to remove what is in them",
     "runtime/decode/Packed.cpp": "reads the executable that is running, part by part",
     "compiler/Foreign/Pickles.cpp": "looks at the first 512 bytes of a regular file",
@@ -43,7 +47,8 @@ WRITING = re.compile(r"\b(?:std::)?ofstream\b|\braw_fd_(?:ostream|stream)\b|\bTo
                      r"|(?:(?<![\w:.>])|(?<!\w)::)open(?:at)?\s*\([^;]*?\bO_(?:WRONLY|RDWR|CREAT)\b|(?:\bstd::|\bfs::|(?<!\w)::)rename(?:at2?)?\s*\(|(?<![\w:.>])rename\s*\(\s*\w+\.c_str"
                      r"|\bfs::(?:copy|copy_file)\s*\(|\bfilesystem::(?:rename|copy|copy_file)\s*\(")
 WRITERS = {
-    "runtime/support/Files.cpp": "is the writer",
+    "runtime/support/FileWriter.cpp": "is the writer",
+    "runtime/support/FileLock.cpp": "makes files that hold nothing but who holds them",
     "runtime/train/Log.cpp": "appends to a file that the writer has begun",
     "runtime/train/EventFile.cpp": "appends to a file that the writer has begun",
     "runtime/train/Checkpoint.cpp": "renames a state within the folder of its run",
@@ -57,7 +62,7 @@ SIGNALLERS = {
     "runtime/support/Signals.cpp": "has the table",
     "runtime/support/Unfinished.cpp": "holds signals back while it removes what is unfinished",
     "runtime/capi/Model.cpp": "leaves the host's signals to the host's threads",
-    "runtime/support/Files.cpp": "handles SIGBUS for the table",
+    "runtime/support/MappedFile.cpp": "handles SIGBUS for the table",
     "runtime/support/CommandLine.cpp": "ends a process by the signal that has stopped its work",
     "runtime/train/Distill.cpp": "lets a teacher ignore what is meant for its student",
 }
@@ -82,8 +87,8 @@ QUOTERS = {"compiler/Foreign/Weights.cpp": "shows a command with a path, to be c
 # What is looked for, who may have it, and what all others use.
 RULES = (
     (PARSER, PARSERS, "parseJson() of support/Json.h"),
-    (OPENING, OPENERS, "readFile(), MappedFile or LineReader of support/Files.h"),
-    (WRITING, WRITERS, "writeFile() or FileWriter of support/Files.h"),
+    (OPENING, OPENERS, "readFile(), MappedFile or LineReader of runtime/support"),
+    (WRITING, WRITERS, "writeFile() or FileWriter of support/FileWriter.h"),
     (SIGNALS, SIGNALLERS, "the table of support/Signals.cpp"),
     (WEIGHTS, WEIGHERS, "loadWeights() of engine/Safetensors.h"),
     (QUOTING, QUOTERS, "inQuotes() of support/Quoted.h"),

@@ -1,9 +1,9 @@
 // Ends a run of several ranks unless all of them have the same executable, flags and data.
 #include "train/run/Agreement.h"
 #include "support/Checksum.h"
-#include "support/Files.h"
 #include "support/Format.h"
 #include "support/Json.h"
+#include "support/MappedFile.h"
 #include <nlohmann/json.hpp>
 #include <set>
 

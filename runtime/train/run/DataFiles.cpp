@@ -2,10 +2,12 @@
 #include "train/run/DataFiles.h"
 #include "corpora/Shard.h"
 #include "decode/LabelLists.h"
+#include "support/FileWriter.h"
 #include "support/Files.h"
 #include "support/Format.h"
 #include "support/Inputs.h"
 #include "support/Json.h"
+#include "support/LineReader.h"
 #include "train/Prepare.h"
 #include <filesystem>
 #include <nlohmann/json.hpp>

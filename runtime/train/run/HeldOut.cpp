@@ -5,6 +5,7 @@
 #include "support/Checksum.h"
 #include "support/Format.h"
 #include "support/Inputs.h"
+#include "support/LineReader.h"
 #include "train/Prepare.h"
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,7 @@
 // Where a run stands in its folder: begun there, resumed from there, or gone back to.
 #include "train/run/RunState.h"
 #include "engine/Safetensors.h"
+#include "support/FileWriter.h"
 #include "support/Files.h"
 #include "support/Format.h"
 #include "support/Terminal.h"

@@ -1,7 +1,6 @@
 // Fuzzes train.jsonl as a resumed run reads it. The first byte selects the step at which it resumes.
 #include "train/Log.h"
 #include "../JsonMutator.h"
-#include "support/Files.h"
 #include <unistd.h>
 
 using namespace xfc;

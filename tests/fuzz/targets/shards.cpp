@@ -3,6 +3,7 @@
 #include "../Fuzz.h"
 #include "corpora/Batches.h"
 #include "support/Checksum.h"
+#include "support/LineReader.h"
 
 using namespace xfc;
 

@@ -6,6 +6,7 @@
 #include "Foreign/Zip.h"
 #include "bytes.h"
 #include "runtime/folder.h"
+#include "support/FileWriter.h"
 #include "support/Files.h"
 #include <cstring>
 #include <functional>

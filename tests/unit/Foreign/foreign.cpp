@@ -7,6 +7,7 @@
 #include "Import/Description.h"
 #include "bytes.h"
 #include "runtime/folder.h"
+#include "support/FileWriter.h"
 #include "support/Files.h"
 #include "tensors/Safetensors.h"
 #include "tokenizers/Tokenizer.h"

@@ -2,6 +2,7 @@
 #include "Foreign/Foreign.h"
 #include "bytes.h"
 #include "runtime/folder.h"
+#include "support/FileWriter.h"
 #include "support/Files.h"
 #include <gtest/gtest.h>
 #include <map>

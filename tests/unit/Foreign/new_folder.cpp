@@ -1,6 +1,7 @@
 // Folders that import and export make: their permissions, and which names are refused before any work.
 #include "Foreign/NewFolder.h"
 #include "runtime/folder.h"
+#include "support/FileWriter.h"
 #include "support/Files.h"
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -7,7 +7,7 @@
 #include "model.h"
 #include "plan/Serialization.h"
 #include "support/CommandLine.h"
-#include "support/Files.h"
+#include "support/FileWriter.h"
 #include <cstring>
 #include <filesystem>
 #include <gtest/gtest.h>

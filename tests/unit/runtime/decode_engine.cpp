@@ -11,7 +11,9 @@
 #include "plan/Plan.h"
 #include "plan/Serialization.h"
 #include "support/CommandLine.h"
+#include "support/FileWriter.h"
 #include "support/Files.h"
+#include "support/LineReader.h"
 #include <atomic>
 #include <cmath>
 #include <filesystem>

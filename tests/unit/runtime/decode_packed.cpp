@@ -1,5 +1,6 @@
 // Tests packing: this test writes a copy of itself with a model inside, and the copy must find it.
 #include "decode/Packed.h"
+#include "support/FileWriter.h"
 #include "support/Files.h"
 #include <cstdlib>
 #include <filesystem>

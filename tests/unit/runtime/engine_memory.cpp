@@ -1,6 +1,7 @@
 // Tests the available memory under the limits of control groups.
 #include "device/cpu/AvailableMemory.h"
 #include "folder.h"
+#include "support/FileWriter.h"
 #include "support/Files.h"
 
 using namespace xfc;

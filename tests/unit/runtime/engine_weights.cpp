@@ -5,6 +5,8 @@
 #include "folder.h"
 #include "model.h"
 #include "plan/Serialization.h"
+#include "support/FileWriter.h"
+#include "support/LineReader.h"
 #include <cstring>
 #include <fstream>
 #include <gtest/gtest.h>

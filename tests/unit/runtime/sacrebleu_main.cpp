@@ -1,6 +1,6 @@
 // Prints BLEU, chrF and TER of two text files, for sacrebleu_check.py.
 #include "metrics/Metrics.h"
-#include "support/Files.h"
+#include "support/LineReader.h"
 #include <cstdio>
 
 int main(int, char **argv) {

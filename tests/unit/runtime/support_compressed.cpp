@@ -1,6 +1,7 @@
 // Tests reading compressed files: their lines equal those of the originals, and damaged data is refused.
 #include "folder.h"
-#include "support/Files.h"
+#include "support/FileWriter.h"
+#include "support/LineReader.h"
 #include <fcntl.h>
 #include <random>
 #include <sys/stat.h>

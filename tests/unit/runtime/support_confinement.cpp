@@ -1,5 +1,6 @@
 // Tests what a confined process can and cannot do. Each test runs in a process of its own.
 #include "support/Confinement.h"
+#include "support/FileWriter.h"
 #include "support/Files.h"
 #include <cerrno>
 #include <fcntl.h>

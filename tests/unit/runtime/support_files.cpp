@@ -1,6 +1,9 @@
 // Tests that files are written atomically, and what is refused.
 #include "folder.h"
+#include "support/FileWriter.h"
 #include "support/Files.h"
+#include "support/LineReader.h"
+#include "support/MappedFile.h"
 #include "support/Signals.h"
 #include <csignal>
 #include <cstring>

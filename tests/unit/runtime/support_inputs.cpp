@@ -1,7 +1,10 @@
 // Tests that no output of a command is one of its inputs.
 #include "folder.h"
+#include "support/FileWriter.h"
 #include "support/Files.h"
 #include "support/Inputs.h"
+#include "support/LineReader.h"
+#include "support/MappedFile.h"
 #include <functional>
 #include <string>
 #include <vector>

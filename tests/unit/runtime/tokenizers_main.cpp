@@ -4,7 +4,7 @@
 //
 //     runtime_tokenize VOCABULARY
 //     runtime_tokenize FOLDER MODEL_TYPE SOURCE_LANGUAGE TARGET_LANGUAGE OUT_FOLDER
-#include "support/Files.h"
+#include "support/FileWriter.h"
 #include "vocabularies/FolderVocabularies.h"
 #include "vocabularies/Vocabulary.h"
 #include <cstdio>

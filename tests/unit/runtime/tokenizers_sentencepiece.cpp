@@ -1,6 +1,6 @@
 // Tests damaged SentencePiece models: they are refused, or used without reading outside their tables.
 #include "allocations.h"
-#include "support/Files.h"
+#include "support/Error.h"
 #include "tokenizers/SentencePieceModel.h"
 #include "tokenizers/Tokenizer.h"
 #include <cstring>

@@ -5,6 +5,7 @@
 #include "engine/Safetensors.h"
 #include "plan/Serialization.h"
 #include "support/CommandLine.h"
+#include "support/FileWriter.h"
 #include "support/Files.h"
 #include "support/Progress.h"
 #include "train/Checkpoint.h"

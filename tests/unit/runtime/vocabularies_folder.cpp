@@ -1,6 +1,6 @@
 // Tests what is told of the settings beside a tokenizer that is imported.
 #include "folder.h"
-#include "support/Files.h"
+#include "support/FileWriter.h"
 #include "vocabularies/FolderVocabularies.h"
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
