@@ -8,7 +8,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   fuzz::expectOnlyErrors([&] {
     const Progress progress = progressOf(std::string(fuzz::textOf(data, size)));
     fuzz::expect(progress.step >= 0 && progress.position.epoch >= 0 && progress.position.batch >= 0 &&
-                     progress.batchTokens > 0 && progress.accumulate > 0 && progress.bestStep <= progress.step,
+                     progress.facts.batchTokens > 0 && progress.facts.accumulate > 0 &&
+                     progress.bestStep <= progress.step,
                  "what a run counts is not negative");
   });
   return 0;
