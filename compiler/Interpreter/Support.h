@@ -12,7 +12,8 @@ inline const xfc_rows &rowsOf(const xfc_shape &shape, RowsType type) {
 // A tensor of zeros for a value of `type` in a batch.
 Tensor zeros(const xfc_shape &shape, mlir::Type type);
 
-// The operand of a product, rounded to the compute type if there is one: rows, or a weight, which int4 rounds otherwise.
+// The operand of a product, rounded to the compute type if there is one: rows, or a weight, which int4 rounds
+// otherwise.
 Tensor rounded(Tensor operand, std::optional<ComputeType> type);
 Tensor roundedWeight(Tensor weight, std::optional<ComputeType> type);
 // The same for a single number, which is defined for bf16 only.

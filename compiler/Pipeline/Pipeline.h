@@ -32,7 +32,7 @@ const std::vector<std::string> &recomputeLevels();
 enum class Target { CPU, CUDA };
 
 struct PipelineOptions {
-  std::string dtype = "f32";      // one of dtypes()
+  std::string dtype = "f32"; // one of dtypes()
   // Types that decoding in f32 can choose besides (Transforms/ComputeTypes.h); empty: defaultComputeTypes(), as far as
   // the targets have them.
   std::vector<std::string> computeTypes;

@@ -6,6 +6,7 @@
 #include "model.h"
 #include "plan/Serialization.h"
 #include "support/FileWriter.h"
+#include "support/Files.h"
 #include "support/LineReader.h"
 #include <cstring>
 #include <fstream>
