@@ -227,7 +227,8 @@ void multiplyInt4(KernelBuilder &k, const Tiling &t, const Left &a, const Right 
     auto call = [&](Value tile, int64_t rows, bool fetches) {
       View sums = c + k.add(k.mul(k.mul(tile, t.rows), c.stride), panel * t.panel);
       View left = a.rows + k.mul(tile, a.tile), right = b.panels.row(panel);
-      k.invoke(nibbleKernel(k, t, rows, fetches), argumentsOf(k, left, right, depth, sums, k.boolean(false)));
+      const SmallVector<Value> arguments = argumentsOf(k, left, right, depth, sums, k.boolean(false));
+      k.invoke(nibbleKernel(k, t, rows, fetches), arguments);
     };
     auto multiply = [&](const Term &begin, Value end, bool fetches) {
       k.loop(begin, end, 1, [&](Value tile) {
