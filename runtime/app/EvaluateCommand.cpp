@@ -87,7 +87,7 @@ void addEvaluate(Command app) {
       app.addVerb("evaluate", "BLEU, chrF and TER, as sacreBLEU computes them, of a model or of a file of translations",
                   "translator evaluate --model run --source test.en --target test.fr");
   auto options = std::make_shared<EvaluateOptions>();
-  options->model.addTo(command);
+  options->model.addEnsembleTo(command);
   options->model.addVocabularyTo(command);
   command.setSubject("Input and output");
   CommandOption source = command.addOption("--source", options->source, "text to translate, one sentence per line");

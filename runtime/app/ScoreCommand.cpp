@@ -53,7 +53,7 @@ void run(const ScoreOptions &options) {
       sources.push_back(std::move(source));
       targets.push_back(std::move(target));
     }
-    const std::vector<std::vector<double>> found = tokenScores(*model.engine, sources, targets, options.batchTokens);
+    const std::vector<std::vector<double>> found = tokenScores(model.models(), sources, targets, options.batchTokens);
     for (size_t i = 0, next = 0; i < certain.size(); ++i) {
       const bool asked = std::isnan(certain[i]);
       const std::vector<double> ofTokens = asked ? found[next] : std::vector<double>();
@@ -103,7 +103,7 @@ void addScore(Command app) {
   Command command = app.addVerb("score", "log-probability of each target line (including eos), and perplexity",
                                 "translator score --model run --source my.en --target my.fr");
   auto options = std::make_shared<ScoreOptions>();
-  options->model.addTo(command);
+  options->model.addEnsembleTo(command);
   options->model.addVocabularyTo(command);
   command.setSubject("Input and output");
   command.addOption("--source", options->source, "source lines").required();

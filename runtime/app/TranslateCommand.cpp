@@ -104,7 +104,7 @@ public:
       const size_t before = done;
       const bool last = input.atLast();
       found = search(
-          *model.engine, filled, options.search.options, forced, wanted,
+          model.models(), filled, options.search.options, forced, wanted,
           [&](size_t) {
             ++done;
             if (last)
@@ -204,7 +204,7 @@ private:
   }
 
   void draw(size_t line, const Hypothesis &hypothesis) {
-    const CrossAttention attention = crossAttention(*model.engine, sources[line], hypothesis.ids, hypothesis.byEos);
+    const CrossAttention attention = crossAttention(model.models(), sources[line], hypothesis.ids, hypothesis.byEos);
     std::vector<std::string> columns, rows;
     for (int32_t id : sources[line])
       columns.push_back(model.source->piece(id));
@@ -236,7 +236,7 @@ void addTranslate(Command app) {
   Command command =
       app.addVerb("translate", "translate lines", "echo \"How are you?\" | translator translate --model run");
   auto options = std::make_shared<TranslateOptions>();
-  options->model.addTo(command);
+  options->model.addEnsembleTo(command);
   options->model.addVocabularyTo(command);
   command.setSubject("Input and output");
   command.addOption("--input", options->input, "lines to translate; -: standard input").showDefault();

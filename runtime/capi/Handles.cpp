@@ -41,6 +41,12 @@ void require(bool holds, const char *message) {
     throw Misuse(message);
 }
 
+void requireSingle(const OpenModel &model, const std::string &function) {
+  if (!model.model.others.empty())
+    throw Error(function + ": the model is an ensemble of " + std::to_string(1 + model.model.others.size()) +
+                "; open one of them alone");
+}
+
 xfc_status guarded(OpenModel &model, const std::function<void()> &body) {
   const std::lock_guard<std::mutex> lock(model.mutex);
   const Environment environment;

@@ -30,6 +30,8 @@ struct Misuse : Error {
   using Error::Error;
 };
 void require(bool holds, const char *message); // throws Misuse
+// Throws Error if the model is an ensemble, which this function does not take.
+void requireSingle(const OpenModel &model, const std::string &function);
 
 // Runs the body under the lock of its model, with the floating-point state and locale of an executable, and then
 // restores those of the calling thread. An exception becomes the status, and the model's message.

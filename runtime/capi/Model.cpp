@@ -39,14 +39,17 @@ void open(const char *path, const char *const *words, OpenModel &opened) {
   options.quiet = true;
   options.warn = [&opened](const std::string &warning) { opened.warnings += warning + "\n"; };
   CommandLine app;
-  options.addTo(app);
+  options.addEnsembleTo(app);
   options.addVocabularyTo(app);
   parseOptions(app, wordsOf(words));
   options.quiet = true; // even if --quiet was not given
-  if (path && !(options.model.empty() && options.weights.empty() && options.packed.empty()))
-    throw Error("the model is given twice: as a path, and by --model or --weights");
-  if (path)
+  if (path && app.given("--weights"))
+    throw Error("the model is given twice: as a path, and by --weights");
+  if (path) { // the first of an ensemble, if there are others
+    options.model = options.weights = options.packed = {};
     options.takePath(path);
+    options.others = app.option("--model").texts();
+  }
 
   const SignalsBlocked blocked;
   TranslationModel model;
@@ -182,7 +185,7 @@ xfc_status xfc_score(xfc_model *model, const char *const *sources, const char *c
         throw Error(placeOf("source", i) + ": the line is empty; there is nothing to translate from");
       targetIds.push_back(encodeTarget(opened.model, targetLines[i], opened.format, placeOf("target", i)));
     }
-    const std::vector<double> scores = score(*opened.model.engine, sourceIds, targetIds, scoreBatchTokens);
+    const std::vector<double> scores = score(opened.model.models(), sourceIds, targetIds, scoreBatchTokens);
     for (size_t i = 0; i < count; ++i)
       if (!std::isfinite(scores[i]))
         throw Error(placeOf("source", i) +
@@ -196,6 +199,7 @@ xfc_status xfc_forward(xfc_model *model, size_t batch, const int32_t *source, si
   if (!model || !source || !target || !logits)
     return XFC_MISUSE;
   return guardedOpen(*model->open, [&] {
+    requireSingle(*model->open, "xfc_forward");
     Engine &engine = *model->open->model.engine;
     const Module &module = engine.module();
     Forward forward(engine,

@@ -85,9 +85,9 @@ static xfc_status begin(xfc_model *model, const char *const *lines, const char *
     search->isShown.resize(count);
     if (stepped)
       search->stepped =
-          std::make_unique<SteppedSearch>(*opened.model.engine, sources, search->options, forced, wanted, 0, places);
+          std::make_unique<SteppedSearch>(opened.model.models(), sources, search->options, forced, wanted, 0, places);
     else
-      search->found = xfc::search(*opened.model.engine, sources, search->options, forced, wanted, {}, 0, places);
+      search->found = xfc::search(opened.model.models(), sources, search->options, forced, wanted, {}, 0, places);
     *result = search.release();
   });
 }

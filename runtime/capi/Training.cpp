@@ -51,6 +51,7 @@ xfc_status xfc_training_start(xfc_model *model, const char *const *options, xfc_
     return XFC_MISUSE;
   *training = nullptr;
   return guardedOpen(*model->open, [&] {
+    requireSingle(*model->open, "xfc_training_start");
     UpdateFlags flags;
     CommandLine app;
     flags.addTo(app);
@@ -132,6 +133,7 @@ xfc_status xfc_save(xfc_model *model, const char *file) {
     return XFC_MISUSE;
   return guardedOpen(*model->open, [&] {
     const OpenModel &opened = *model->open;
+    requireSingle(opened, "xfc_save");
     Engine &engine = *opened.model.engine;
     if (const TensorView *bad = notFinite(&engine.pool(), weights(engine)))
       throw Error(std::string(file) + ": not written: '" + bad->name + "' holds NaN or infinity");

@@ -51,8 +51,10 @@ XFC_API const char *xfc_version(void); /* of xfc: "0.1.0" */
  * executable of this model that `pack` wrote, with weights and vocabulary inside. If it is null and the options name no
  * weights either, the model has the random weights that `train` starts from. The file stays memory-mapped while the
  * model is open: replace it by renaming another file over it, and never write into it. Options: --vocab,
- * --target-vocab, --format, --threads, --device, and others of `translate`, but not those of the search. On failure,
- * *model is a handle that can only be passed to xfc_message() and xfc_close(), or null if there is no memory. */
+ * --target-vocab, --format, --threads, --device, and others of `translate`, but not those of the search. With --model,
+ * once or several times, further models of the same description decode together with the one at `path`, as an ensemble,
+ * which cannot be trained, saved, or given to xfc_forward(). On failure, *model is a handle that can only be passed to
+ * xfc_message() and xfc_close(), or null if there is no memory. */
 XFC_API xfc_status xfc_open(const char *path, const char *const *options, xfc_model **model);
 /* Null is allowed. Searches and trainings of the model stay usable until they are closed themselves. */
 XFC_API void xfc_close(xfc_model *model);

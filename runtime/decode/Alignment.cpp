@@ -19,12 +19,7 @@ const Output &lastCrossAttention(const Module &module, const std::string &wanted
   return *last;
 }
 
-} // namespace
-
-void requireCrossAttention(const Module &module, const std::string &wanted) { lastCrossAttention(module, wanted); }
-
-CrossAttention crossAttention(Engine &engine, std::span<const int32_t> source, std::span<const int32_t> target,
-                              bool eos) {
+CrossAttention attentionOf(Engine &engine, std::span<const int32_t> source, std::span<const int32_t> target, bool eos) {
   const Module &module = engine.module();
   const Output *last = &lastCrossAttention(module, "a drawing of it");
   std::vector<int32_t> input = {module.start}; // what is read to predict each token
@@ -56,6 +51,29 @@ CrossAttention crossAttention(Engine &engine, std::span<const int32_t> source, s
       for (int64_t key = 0; key < count; ++key)
         result.weights[target * result.sources + keys.keys[keys.begin[0] + key]] +=
             probability((head * result.targets + target) * count + key) / static_cast<double>(heads);
+  return result;
+}
+
+} // namespace
+
+void requireCrossAttention(const Module &module, const std::string &wanted) { lastCrossAttention(module, wanted); }
+
+CrossAttention crossAttention(const Ensemble &models, std::span<const int32_t> source, std::span<const int32_t> target,
+                              bool eos) {
+  const std::span<Engine *const> members = models.members();
+  CrossAttention result = attentionOf(*members.front(), source, target, eos);
+  if (members.size() == 1)
+    return result;
+  std::vector<CrossAttention> others;
+  for (Engine *engine : members.subspan(1))
+    others.push_back(attentionOf(*engine, source, target, eos));
+  std::vector<double> numbers(members.size());
+  for (size_t i = 0; i < result.weights.size(); ++i) {
+    numbers[0] = result.weights[i];
+    for (size_t m = 1; m < members.size(); ++m)
+      numbers[m] = others[m - 1].weights[i];
+    result.weights[i] = mean(numbers, models.weights());
+  }
   return result;
 }
 

@@ -2,7 +2,7 @@
 // it.
 #pragma once
 
-#include "engine/Engine.h"
+#include "decode/Ensemble.h"
 #include <span>
 #include <string>
 #include <utility>
@@ -10,8 +10,8 @@
 
 namespace xfc {
 
-// Cross-attention of the decoder's last layer, averaged over heads. Row j predicts target token j; if eos follows, the
-// last row predicts it. Columns are source tokens; those of masked pads are 0.
+// Cross-attention of the decoder's last layer, averaged over heads, and of an ensemble over its members. Row j predicts
+// target token j; if eos follows, the last row predicts it. Columns are source tokens; those of masked pads are 0.
 struct CrossAttention {
   int64_t targets = 0, sources = 0;
   std::vector<double> weights; // [targets, sources]
@@ -23,7 +23,7 @@ void requireCrossAttention(const Module &module, const std::string &wanted);
 
 // `source` as the encoder reads it (eos included), `target` without start and eos, which follows if `eos`. Throws Error
 // for a model without cross-attention.
-CrossAttention crossAttention(Engine &engine, std::span<const int32_t> source, std::span<const int32_t> target,
+CrossAttention crossAttention(const Ensemble &models, std::span<const int32_t> source, std::span<const int32_t> target,
                               bool eos = true);
 
 // For each target token (without eos), of which there are `targets`, the source token that it attends to most, the

@@ -127,11 +127,33 @@ CommandOption ModelOptions::addPathTo(Command command, const std::string &descri
       .subject("Model");
 }
 
+static constexpr const char *modelPath = "folder written by train or `xfc import`, with weights and vocabulary; or an "
+                                         "executable of this model that `pack` wrote";
+
 void ModelOptions::addTo(Command command) {
   const Subject ofModel(command, "Model");
-  CommandOption folder =
-      addPathTo(command, "folder written by train or `xfc import`, with weights and vocabulary; or an "
-                         "executable of this model that `pack` wrote");
+  addWeightsTo(command, addPathTo(command, modelPath));
+}
+
+void ModelOptions::addEnsembleTo(Command command) {
+  const Subject ofModel(command, "Model");
+  const CommandOption folder = command.addOption(
+      "--model",
+      [this](const std::vector<std::string> &paths) {
+        takePath(paths.front());
+        others.assign(paths.begin() + 1, paths.end());
+      },
+      std::string(modelPath) + "; given several times, the models decode together, as an ensemble");
+  folder.valueName("TEXT");
+  command
+      .addOption("--ensemble-weights", ensembleWeights,
+                 "the weight of each --model in the mean of their probabilities (default: equal weights)")
+      .finitePositive();
+  addWeightsTo(command, folder);
+  command.option("--weights").excludes("--ensemble-weights");
+}
+
+void ModelOptions::addWeightsTo(Command command, CommandOption folder) {
   command.addOption("--weights", weights, "weights (safetensors), in place of --model").excludes(folder);
   addEngineTo(command);
 }
@@ -181,22 +203,45 @@ std::unique_ptr<Engine> loadEngine(const ModelOptions &options) {
   return loadEngine(options, packed, metadata);
 }
 
+Ensemble TranslationModel::models() const {
+  if (others.empty())
+    return *engine;
+  std::vector<Engine *> engines = {engine.get()};
+  for (const std::unique_ptr<Engine> &other : others)
+    engines.push_back(other.get());
+  return {std::move(engines), weights};
+}
+
 TranslationModel loadModel(const ModelOptions &options) {
+  const size_t count = 1 + options.others.size();
+  if (!options.ensembleWeights.empty() && options.ensembleWeights.size() != count)
+    throw Error("--ensemble-weights: expected one number for each --model, of which there are " +
+                std::to_string(count) + ", but " + std::to_string(options.ensembleWeights.size()) + " were given");
   std::optional<PackedModel> packed = carried(options);
-  Metadata metadata;
-  TranslationModel model{loadEngine(options, packed, metadata), nullptr, nullptr, options.warn};
+  std::vector<Metadata> metadata(count);
+  TranslationModel model{loadEngine(options, packed, metadata[0]), nullptr, nullptr, options.warn};
   const Module &module = model.engine->module();
   module.requireTranslator();
   generationOf(module, options.model); // fails if the folder contradicts this executable
+  for (size_t i = 1; i < count; ++i) {
+    ModelOptions other = options;
+    other.model = other.weights = other.packed = {};
+    other.takePath(options.others[i - 1]);
+    std::optional<PackedModel> itsPacked = carried(other);
+    model.others.push_back(loadEngine(other, itsPacked, metadata[i]));
+    generationOf(module, other.model);
+  }
+  model.weights = options.ensembleWeights.empty() ? std::vector<double>(count, 1) : options.ensembleWeights;
 
   LoadedVocabularies vocabularies = vocabulariesOf(options, packed, module);
   model.source = std::move(vocabularies.source);
   model.target = std::move(vocabularies.target);
-  for (auto [key, vocabulary] : {std::pair{sourceVocabularyKey, model.source}, {targetVocabularyKey, model.target}})
-    unlessForced(options.forceVocabulary, "--force-vocab", options.warn, [&] {
-      checkVocabulary(metadata, key, vocabulary->bytes(), vocabulary->name(),
-                      "give that one, which train keeps in its folder, or --force-vocab to use this one anyway");
-    });
+  for (const Metadata &ofMember : metadata)
+    for (auto [key, vocabulary] : {std::pair{sourceVocabularyKey, model.source}, {targetVocabularyKey, model.target}})
+      unlessForced(options.forceVocabulary, "--force-vocab", options.warn, [&] {
+        checkVocabulary(ofMember, key, vocabulary->bytes(), vocabulary->name(),
+                        "give that one, which train keeps in its folder, or --force-vocab to use this one anyway");
+      });
 #ifdef __GLIBC__
   malloc_trim(0); // reading vocabularies takes several times the memory that they keep
 #endif

@@ -1,6 +1,7 @@
 // The flags that select a command's model, and the engine and vocabularies that they lead to.
 #pragma once
 
+#include "decode/Ensemble.h"
 #include "decode/Search.h"
 #include "engine/Engine.h"
 #include "support/Options.h"
@@ -17,9 +18,12 @@ using Warn = std::function<void(const std::string &)>;
 void printWarning(const std::string &warning); // on standard error
 
 struct ModelOptions {
-  std::string model;                        // a folder that train or `xfc import` made
-  std::string weights;                      // or a file of weights
-  std::string packed;                       // or an executable that `pack` wrote; if none is given, this one
+  std::string model;   // a folder that train or `xfc import` made
+  std::string weights; // or a file of weights
+  std::string packed;  // or an executable that `pack` wrote; if none is given, this one
+  // Further models, as --model takes them, and the weights of all (empty: equal ones): they decode together.
+  std::vector<std::string> others;
+  std::vector<double> ensembleWeights;
   std::string vocabulary, targetVocabulary; // empty: those of the folder, or the source's for both
   Format format = Format::Text;
   int threads = 0; // 0: one for each processor
@@ -34,10 +38,15 @@ struct ModelOptions {
   CommandOption addPathTo(Command command, const std::string &description);
   // --model, --weights, and what addEngineTo() adds
   void addTo(Command command);
+  // The same, but --model may be given several times; and --ensemble-weights
+  void addEnsembleTo(Command command);
   // --threads, --device, --cuda-image, --quiet, --force-model
   void addEngineTo(Command command);
   // --vocab, --target-vocab, --force-vocab, and --format if the command reads lines
   void addVocabularyTo(Command command, bool withFormat = true);
+
+private:
+  void addWeightsTo(Command command, CommandOption folder);
 };
 
 // --device, --cuda-image
@@ -55,9 +64,15 @@ struct TranslationModel {
   std::unique_ptr<Engine> engine;
   std::shared_ptr<const Vocabulary> source, target;
   Warn warn = printWarning;
+  // Of an ensemble: the other engines, and the weights of all.
+  std::vector<std::unique_ptr<Engine>> others = {};
+  std::vector<double> weights = {};
+  // What translates and scores. It is valid as long as the engines.
+  Ensemble models() const;
 };
 
-// Throw Error if no model is given, files are missing or do not fit, or there is no such device.
+// Throw Error if no model is given, files are missing or do not fit, or there is no such device. loadEngine() loads one
+// model.
 std::unique_ptr<Engine> loadEngine(const ModelOptions &options);
 TranslationModel loadModel(const ModelOptions &options);
 // Loads the vocabularies alone, which needs no weights.

@@ -6,8 +6,11 @@
 
 namespace xfc {
 
-std::vector<std::vector<double>> tokenScores(Engine &engine, const std::vector<std::vector<int32_t>> &sources,
-                                             const std::vector<std::vector<int32_t>> &targets, int64_t batchTokens) {
+namespace {
+
+// Those of one model.
+std::vector<std::vector<double>> scoresOf(Engine &engine, const std::vector<std::vector<int32_t>> &sources,
+                                          const std::vector<std::vector<int32_t>> &targets, int64_t batchTokens) {
   const Module &module = engine.module();
   if (!engine.has(programs::score))
     throw Error("model '" + module.model + "' has no program 'score': it needs a decoder and a head");
@@ -39,10 +42,31 @@ std::vector<std::vector<double>> tokenScores(Engine &engine, const std::vector<s
   return results;
 }
 
-std::vector<double> score(Engine &engine, const std::vector<std::vector<int32_t>> &sources,
+} // namespace
+
+std::vector<std::vector<double>> tokenScores(const Ensemble &models, const std::vector<std::vector<int32_t>> &sources,
+                                             const std::vector<std::vector<int32_t>> &targets, int64_t batchTokens) {
+  std::vector<std::vector<std::vector<double>>> ofMembers;
+  for (Engine *engine : models.members())
+    ofMembers.push_back(scoresOf(*engine, sources, targets, batchTokens));
+  std::vector<std::vector<double>> results = std::move(ofMembers.front());
+  if (ofMembers.size() == 1)
+    return results;
+  std::vector<double> numbers(ofMembers.size());
+  for (size_t pair = 0; pair < results.size(); ++pair)
+    for (size_t token = 0; token < results[pair].size(); ++token) {
+      numbers[0] = results[pair][token];
+      for (size_t m = 1; m < ofMembers.size(); ++m)
+        numbers[m] = ofMembers[m][pair][token];
+      results[pair][token] = logMean(numbers, models.weights());
+    }
+  return results;
+}
+
+std::vector<double> score(const Ensemble &models, const std::vector<std::vector<int32_t>> &sources,
                           const std::vector<std::vector<int32_t>> &targets, int64_t batchTokens) {
   std::vector<double> sums;
-  for (const std::vector<double> &tokens : tokenScores(engine, sources, targets, batchTokens))
+  for (const std::vector<double> &tokens : tokenScores(models, sources, targets, batchTokens))
     sums.push_back(std::accumulate(tokens.begin(), tokens.end(), 0.0));
   return sums;
 }

@@ -1,7 +1,7 @@
 // Log-probabilities of given target sentences, through the program score.
 #pragma once
 
-#include "engine/Engine.h"
+#include "decode/Ensemble.h"
 #include <vector>
 
 namespace xfc {
@@ -11,11 +11,11 @@ inline constexpr int64_t scoreBatchTokens = 4096; // the default
 // The log-probabilities of the tokens of targets (without start and eos), and then of eos, given their sources as the
 // encoder reads them. Batches have at most `batchTokens` source tokens and as many target tokens; the result does not
 // depend on them.
-std::vector<std::vector<double>> tokenScores(Engine &engine, const std::vector<std::vector<int32_t>> &sources,
+std::vector<std::vector<double>> tokenScores(const Ensemble &models, const std::vector<std::vector<int32_t>> &sources,
                                              const std::vector<std::vector<int32_t>> &targets, int64_t batchTokens);
 
 // The log-probabilities of whole targets: the sums of those of their tokens.
-std::vector<double> score(Engine &engine, const std::vector<std::vector<int32_t>> &sources,
+std::vector<double> score(const Ensemble &models, const std::vector<std::vector<int32_t>> &sources,
                           const std::vector<std::vector<int32_t>> &targets, int64_t batchTokens);
 
 } // namespace xfc

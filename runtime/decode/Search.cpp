@@ -2,6 +2,7 @@
 // decode_renormalized or decode_step, and those who use it.
 #include "decode/Search.h"
 #include "decode/Decoder.h"
+#include "decode/EnsembleModel.h"
 #include "plan/Memory.h"
 #include "plan/Programs.h"
 #include <algorithm>
@@ -241,14 +242,14 @@ struct SentenceSet {
   std::vector<std::optional<std::vector<Hypothesis>>> results; // of each sentence that has ended
   std::vector<RequestId> requests;                             // of each sentence
 
-  SentenceSet(Engine &engine, const std::vector<std::vector<int32_t>> &sources, const SearchOptions &options,
+  SentenceSet(const Ensemble &models, const std::vector<std::vector<int32_t>> &sources, const SearchOptions &options,
               const std::vector<std::vector<int32_t>> &prefixes,
               const std::vector<std::vector<Constraint>> &constraints, size_t first,
               const std::vector<std::string> &places, bool ownRows)
       : order(joiningOrder(sources)), results(sources.size()), requests(sources.size()) {
-    check(options, engine.module());
-    decoder =
-        makeDecoder(engine, capacityFor(engine.module(), sources, order, options, prefixes, constraints), ownRows);
+    const Module &module = models.module();
+    check(options, module);
+    decoder = makeDecoder(models, capacityFor(module, sources, order, options, prefixes, constraints), ownRows);
     decoder->prepare(options);
     const auto shared = std::make_shared<const SearchOptions>(options);
     for (size_t sentence : order)
@@ -276,8 +277,14 @@ struct SentenceSet {
 
 } // namespace
 
-std::unique_ptr<Decoder> makeDecoder(Engine &engine, const Counts &capacity, bool ownRows) {
-  return std::make_unique<Decoder>(std::make_unique<StepModel>(engine, capacity, ownRows), capacity, &engine.pool());
+std::unique_ptr<Decoder> makeDecoder(const Ensemble &models, const Counts &capacity, bool ownRows) {
+  std::vector<std::unique_ptr<SearchedModel>> members;
+  for (Engine *engine : models.members())
+    members.push_back(std::make_unique<StepModel>(*engine, capacity, ownRows));
+  ThreadPool *const pool = &models.first().pool();
+  return std::make_unique<Decoder>(members.size() == 1 ? std::move(members.front())
+                                                       : ensembleModel(std::move(members), models.weights(), pool),
+                                   capacity, pool);
 }
 
 Counts searchCounts(const Module &module, const std::vector<std::vector<int32_t>> &sources,
@@ -314,11 +321,11 @@ struct SteppedSearch::State : SentenceSet {
   using SentenceSet::SentenceSet;
 };
 
-SteppedSearch::SteppedSearch(Engine &engine, const std::vector<std::vector<int32_t>> &sources,
+SteppedSearch::SteppedSearch(const Ensemble &models, const std::vector<std::vector<int32_t>> &sources,
                              const SearchOptions &options, const std::vector<std::vector<int32_t>> &prefixes,
                              const std::vector<std::vector<Constraint>> &constraints, size_t first,
                              const std::vector<std::string> &places)
-    : state(std::make_unique<State>(engine, sources, options, prefixes, constraints, first, places, /*ownRows=*/true)) {
+    : state(std::make_unique<State>(models, sources, options, prefixes, constraints, first, places, /*ownRows=*/true)) {
 }
 SteppedSearch::~SteppedSearch() = default;
 bool SteppedSearch::advance() { return state->advance(); }
@@ -329,10 +336,10 @@ std::vector<Hypothesis> SteppedSearch::hypotheses(size_t sentence) const {
 }
 
 std::vector<std::vector<Hypothesis>>
-search(Engine &engine, const std::vector<std::vector<int32_t>> &sources, const SearchOptions &options,
+search(const Ensemble &models, const std::vector<std::vector<int32_t>> &sources, const SearchOptions &options,
        const std::vector<std::vector<int32_t>> &prefixes, const std::vector<std::vector<Constraint>> &constraints,
        const std::function<void(size_t)> &done, size_t first, const std::vector<std::string> &places) {
-  SentenceSet set(engine, sources, options, prefixes, constraints, first, places, /*ownRows=*/false);
+  SentenceSet set(models, sources, options, prefixes, constraints, first, places, /*ownRows=*/false);
   while (set.advance(done)) {
   }
   std::vector<std::vector<Hypothesis>> found(sources.size());

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "decode/Constraints.h"
+#include "decode/Ensemble.h"
 #include "engine/Batch.h"
 #include "engine/Engine.h"
 #include "plan/Generation.h"
@@ -53,18 +54,18 @@ struct Hypothesis {
 // random numbers; `first` is the number of the first sentence, if others came before these. `places` is empty, or names
 // each sentence in errors. Sentences that finish are replaced by waiting ones. `done` is called as sentences finish,
 // for progress. BeamSearch.h states the rules of the search.
-std::vector<std::vector<Hypothesis>> search(Engine &engine, const std::vector<std::vector<int32_t>> &sources,
+std::vector<std::vector<Hypothesis>> search(const Ensemble &models, const std::vector<std::vector<int32_t>> &sources,
                                             const SearchOptions &options,
                                             const std::vector<std::vector<int32_t>> &prefixes = {},
                                             const std::vector<std::vector<Constraint>> &constraints = {},
                                             const std::function<void(size_t)> &done = {}, size_t first = 0,
                                             const std::vector<std::string> &places = {});
 
-// A search that advances one step at a time. Several may be in progress on one engine, and other programs may run
+// A search that advances one step at a time. Several may be in progress on the same models, and other programs may run
 // between their steps. Throws Error as search() does.
 class SteppedSearch {
 public:
-  SteppedSearch(Engine &engine, const std::vector<std::vector<int32_t>> &sources, const SearchOptions &options,
+  SteppedSearch(const Ensemble &models, const std::vector<std::vector<int32_t>> &sources, const SearchOptions &options,
                 const std::vector<std::vector<int32_t>> &prefixes = {},
                 const std::vector<std::vector<Constraint>> &constraints = {}, size_t first = 0,
                 const std::vector<std::string> &places = {});
@@ -86,10 +87,10 @@ private:
 Counts searchCounts(const Module &module, const std::vector<std::vector<int32_t>> &sources,
                     const SearchOptions &options);
 
-// A decoder (decode/Decoder.h) for requests that are not known yet. Its rows are the engine's, which keeps them for
+// A decoder (decode/Decoder.h) for requests that are not known yet. Its rows are the engines', which keep them for
 // others that run later; with `ownRows`, they are its own, and others may run between its steps.
 class Decoder;
-std::unique_ptr<Decoder> makeDecoder(Engine &engine, const Counts &capacity, bool ownRows);
+std::unique_ptr<Decoder> makeDecoder(const Ensemble &models, const Counts &capacity, bool ownRows);
 // Its capacity if requests are expected to have such options: batchTokens source tokens and hypotheses, batchSentences
 // sentences, and the cache that they take.
 Counts decoderCounts(const Module &module, const SearchOptions &options);

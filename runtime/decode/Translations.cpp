@@ -69,7 +69,7 @@ TranslatedLine translatedLine(const TranslationModel &model, const SourceLine &s
         details.replaceUnknowns && hasUnknown(model, hypothesis.ids) &&
         (details.alignments != None || (longest <= limits.tokens && line.found.size() < limits.translations));
     if (replaces || details.alignments != None)
-      translation.attention = crossAttention(*model.engine, source.ids, hypothesis.ids, hypothesis.byEos);
+      translation.attention = crossAttention(model.models(), source.ids, hypothesis.ids, hypothesis.byEos);
     if (replaces || details.alignments == Hard)
       translation.links =
           hardAlignment(translation.attention, static_cast<int64_t>(hypothesis.ids.size()), count, first);

@@ -104,7 +104,7 @@ struct Executor::State {
     requireDetails(model, defaults.details, options.format);
     const Counts room = decoderCounts(module, defaults);
     capacity = room.rows[XFC_TARGET];
-    decoder = makeDecoder(*model.engine, room, /*ownRows=*/true);
+    decoder = makeDecoder(model.models(), room, /*ownRows=*/true);
     decoder->prepare(defaults);
     model.warn = [this](const std::string &warning) { warnings.push_back(warning); };
   }
@@ -131,7 +131,7 @@ struct Executor::State {
       for (const auto &[job, active] : jobs)
         job->tell({.kind = TranslationUpdate::Kind::Failed, .text = message});
       jobs.clear(), owners.clear();
-      decoder = makeDecoder(*model.engine, decoderCounts(model.engine->module(), defaults), /*ownRows=*/true);
+      decoder = makeDecoder(model.models(), decoderCounts(model.engine->module(), defaults), /*ownRows=*/true);
     }
     count(static_cast<int64_t>(decoder->waitingCount()), static_cast<int64_t>(decoder->running()));
     return true;

@@ -94,10 +94,15 @@ private:
       } else if (!options.direction.empty()) {
         served->direction = directionOf(options.direction);
       }
-      for (const auto &other : models)
-        if (!served->direction || !other->direction || served->direction == other->direction)
-          throw Error("--model: several models need a direction each, such as en-fr=DIR, and each another one");
-      models.push_back(std::move(served));
+      if (!models.empty() && (!served->direction || !models.front()->direction))
+        throw Error("--model: several models need a direction each, such as en-fr=DIR; those of the same direction "
+                    "decode together, as an ensemble");
+      const auto same =
+          std::ranges::find_if(models, [&](const auto &other) { return other->direction == served->direction; });
+      if (same != models.end())
+        (*same)->options.others.push_back(served->options.model);
+      else
+        models.push_back(std::move(served));
     }
   }
 

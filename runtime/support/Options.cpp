@@ -256,6 +256,11 @@ CommandOption Command::addOption(const std::string &names, const std::function<v
                                  const std::string &description) const {
   return CommandOption(app->add_option_function<std::string>(names, take, description));
 }
+CommandOption Command::addOption(const std::string &names,
+                                 const std::function<void(const std::vector<std::string> &)> &take,
+                                 const std::string &description) const {
+  return CommandOption(app->add_option_function<std::vector<std::string>>(names, take, description));
+}
 
 template <typename T>
 CommandOption Command::addFlag(const std::string &names, T &value, const std::string &description) const {

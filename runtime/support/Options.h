@@ -100,8 +100,10 @@ public:
   // is one of those for which Options.cpp instantiates this.
   template <typename T>
   CommandOption addOption(const std::string &names, T &value, const std::string &description = "") const;
-  // Calls `take` with the value.
+  // Calls `take` with the value, or with all values.
   CommandOption addOption(const std::string &names, const std::function<void(const std::string &)> &take,
+                          const std::string &description) const;
+  CommandOption addOption(const std::string &names, const std::function<void(const std::vector<std::string> &)> &take,
                           const std::string &description) const;
   // A flag without a value, for a bool; "--flag{text}", for a string, takes one after '=' and is `text` without.
   template <typename T> CommandOption addFlag(const std::string &names, T &value, const std::string &description) const;

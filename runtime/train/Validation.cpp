@@ -81,7 +81,7 @@ std::vector<std::string> translateLines(const TranslationModel &model, const Enc
   std::vector<std::string> translations(lines.count);
   if (lines.sources.empty())
     return translations;
-  std::vector<std::vector<Hypothesis>> found = search(*model.engine, lines.sources, options, {}, {}, done);
+  std::vector<std::vector<Hypothesis>> found = search(model.models(), lines.sources, options, {}, {}, done);
   for (size_t i = 0; i < found.size(); ++i)
     if (!found[i].empty())
       translations[lines.places[i]] = decodeTarget(model, found[i][0].ids, options, format);

@@ -147,6 +147,22 @@ with xfc.Model(library, "run", "--threads", "1") as again:
         thread.join()
     assert all(found[i] == whole for i in range(4))
 
+# An ensemble: the model at the path and those of --model.
+run("train", "--source", "a", "--target", "b", "--vocab", "spm.model", "--out", "second", "--steps", "4", "--batch-tokens", "512", "--warmup", "2", "--quiet")
+with xfc.Model(library, "run", "--model", "second", "--ensemble-weights", "2", "1") as both:
+    models = ["--model", "run", "--model", "second", "--ensemble-weights", "2", "1"]
+    expected = run("translate", *models, "--input", "va", "--scores", *options).splitlines()
+    assert printed_as(both.translate(lines, *options)) == expected != printed_as(model.translate(lines, *options))
+    with both.search(lines, *options) as search:
+        while search.advance():
+            pass
+        assert printed_as([search.hypotheses(i)[1] for i in range(len(lines))]) == expected
+    assert [f"{score:.9g}" for score in both.score(lines[:-1], references[:-1])] == run("score", *models, "--source", "sa", "--target", "sb").splitlines()
+    fails(1, "xfc_forward: the model is an ensemble of 2; open one of them alone", both.forward, source, target)
+    fails(1, "xfc_training_start: the model is an ensemble of 2", both.train)
+    fails(1, "xfc_save: the model is an ensemble of 2", both.save, "ensemble.safetensors")
+fails(1, "the model is given twice: as a path, and by --weights", xfc.Model, library, "run", "--weights", "run/last.safetensors")
+
 # A library of another model in this process, and training, which takes the steps of `train`, to the byte. The run has only one pair, so
 # the order of its batches does not matter.
 other = xfc.load("./libother.so")

@@ -1,4 +1,5 @@
-"""Checks every option of the search, and every pair of them, against an enumeration: check_options.py TRANSLATOR WEIGHTS WORK_FOLDER.
+"""Checks every option of the search, and every pair of them, against an enumeration: check_options.py TRANSLATOR WORK_FOLDER WEIGHTS
+[OTHER_WEIGHTS WEIGHT OTHER_WEIGHT]. With other weights, of an ensemble of the two models.
 
 The vocabulary has seven tokens. The probability of each token after each beginning of up to LONGEST tokens is asked for once, with
 forced beginnings; what the options make of them is computed here, by the rules in BeamSearch.h, Constraints.h and Candidates.h. Plain Python.
@@ -13,7 +14,9 @@ import sys
 
 import id_lines
 
-translator, weights, work = sys.argv[1:]
+translator, work, *given = sys.argv[1:]
+models = given[:2]
+shares = list(map(float, given[2:]))
 PAD, START, EOS = 0, 2, 3
 TOKENS = (1, 4, 5, 6)
 LONGEST = 4
@@ -28,18 +31,26 @@ def run(*arguments):
 
 def translate(sources, *arguments):
     """The hypotheses of each source, and what an error says."""
-    done = run("translate", "--weights", weights, "--format", "ids", "--input", id_lines.write(work, "asked", sources), "--json", "--quiet", *arguments)
+    return translate_with(ensemble(models), sources, *arguments)
+
+
+def ensemble(files):
+    return [word for file in files for word in ("--model", file)] + (["--ensemble-weights", *shares] if len(files) > 1 else [])
+
+
+def translate_with(model, sources, *arguments):
+    done = run("translate", *model, "--format", "ids", "--input", id_lines.write(work, "asked", sources), "--json", "--quiet", *arguments)
     return [json.loads(line)["hypotheses"] for line in done.stdout.splitlines()], done.stderr if done.returncode else ""
 
 
-def logarithms(sources):
-    """For each source and beginning, {token: log-probability}."""
+def logarithms(file, sources):
+    """For each source and beginning, {token: log-probability}, by one model."""
     tables = [{(): {}} for _ in sources]
     sums = [{(): 0.0} for _ in sources]
     for length in range(LONGEST + 1):
         beginnings = list(itertools.product(TOKENS, repeat=length))
         asked = [(i, beginning) for i in range(len(sources)) for beginning in beginnings]
-        found, error = translate([sources[i] for i, _ in asked], "--prefix", id_lines.write(work, "beginnings", [beginning for _, beginning in asked]), "--beam", 8,
+        found, error = translate_with(["--weights", file], [sources[i] for i, _ in asked], "--prefix", id_lines.write(work, "beginnings", [beginning for _, beginning in asked]), "--beam", 8,
                                  "--n-best", 8, "--max-length", length + 1, "--at-max-length", "cut", "--length-penalty", 0)
         assert not error, error
         for (i, beginning), hypotheses in zip(asked, found, strict=True):
@@ -51,6 +62,12 @@ def logarithms(sources):
                 if len(ids) > length:
                     sums[i][ids] = hypothesis["log_probability"]
     return tables
+
+
+def averaged(tables):
+    """The logarithms of the weighted means of the models' probabilities."""
+    return [{ids: {token: math.log(sum(share * math.exp(table[ids][token]) for share, table in zip(shares, of_source)) / sum(shares)) for token in row}
+             for ids, row in of_source[0].items()} for of_source in zip(*tables, strict=True)]
 
 
 USUAL = {"beam": 3, "n_best": 1, "length_penalty": 0.6, "length_penalty_form": "offset", "early_stopping": "true", "patience": 1.0, "max_length": LONGEST,
@@ -339,7 +356,8 @@ def compare_draws(settings, tables):
             failures.append(f"{settings}: {source}: drew {counts}, expected {expected}")
 
 
-tables = logarithms(SOURCES)
+tables = [logarithms(file, SOURCES) for file in models]
+tables = averaged(tables) if len(models) > 1 else tables[0]
 single = [{name: value} for name, values in VALUES.items() for value in values]
 pairs = [a | b for a, b in itertools.combinations(single, 2) if a.keys() != b.keys()]
 # The places of a beam show in all that it finds.

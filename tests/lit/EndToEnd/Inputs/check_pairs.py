@@ -17,7 +17,7 @@ lines = open("lines").read().splitlines()
 # What is no number, and has no list of choices.
 VALUES = {"--model": "run", "--weights": "weights", "--vocab": "vocabulary", "--target-vocab": "vocabulary", "--input": "fewer", "--output": "written",
           "--prefix": "beginnings", "--constraints": "wanted", "--attention-svg": "drawn", "--cuda-image": "ptx", "--forced-first": "5", "--suppress": "6",
-          "--bad-sequences": "7 8"}
+          "--bad-sequences": "7 8", "--ensemble-weights": "2"}
 USUAL = {"--weights": "weights", "--vocab": "vocabulary", "--input": "lines"}
 
 
@@ -48,7 +48,9 @@ def options():
 def run(pair):
     """What is wrong with the answer to these options, and what it says."""
     given = dict(pair)
-    arguments = {**({} if "--model" in given else USUAL), "--input": "lines", **given}
+    several = ["--ensemble-weights=1", *["--model=run"] * (1 + ("--model" not in given))]  # an ensemble has a weight for each of its models
+    several = several if "--ensemble-weights" in given and "--weights" not in given else []
+    arguments = {**({} if several or "--model" in given else USUAL), "--input": "lines", **given}
     if "--model" in given and "--weights" in given:
         arguments.pop("--vocab", None)
     if "--json-input" in given:  # which is no option of other lines
@@ -56,14 +58,14 @@ def run(pair):
     for file in ("written", "drawn"):
         if os.path.exists(file):
             os.remove(file)
-    words = [flag if value is None else f"{flag}={value}" for flag, value in arguments.items()]
+    words = [flag if value is None else f"{flag}={value}" for flag, value in arguments.items()] + several
     done = subprocess.run([translator, "translate", *words], capture_output=True, text=True, timeout=60)
     errors = [line for line in done.stderr.splitlines() if line.startswith("error:")]
     if done.returncode == 0:
         text = open("written").read() if "--output" in given else done.stdout
         count, inputs = len(text.splitlines()), len(open(arguments["--input"]).read().splitlines())
-        several = "--n-best" in given and not {"--json", "--json-input"}.intersection(given)
-        if errors or not inputs <= count <= inputs * (2 if several else 1) or ("--attention-svg" in given and not os.path.exists("drawn")):
+        each = 2 if "--n-best" in given and not {"--json", "--json-input"}.intersection(given) else 1
+        if errors or not inputs <= count <= inputs * each or ("--attention-svg" in given and not os.path.exists("drawn")):
             return f"status 0, {count} lines for {inputs}", done.stderr
         return None, ""
     # A file stands for its option, and so do constraints, which may also come from lines of JSON.

@@ -82,10 +82,10 @@ class Server:
         return said
 
 
-def translate(given, *options, model="run"):
+def translate(given, *options, model="run", others=()):
     """What `translate` answers."""
     text = "".join(line + "\n" for line in given)
-    found = subprocess.run([executable, "translate", "--quiet", "--model", folder / model, "--json", *map(str, options)], input=text, capture_output=True,
+    found = subprocess.run([executable, "translate", "--quiet", *(word for one in (model, *others) for word in ("--model", folder / one)), "--json", *map(str, options)], input=text, capture_output=True,
                            text=True, check=True).stdout
     return [json.loads(line) for line in found.splitlines()]
 
@@ -513,13 +513,13 @@ def check_end(server):
 
 
 def check_several():
-    """Two directions of one executable, and a packed one."""
-    server = Server("--model", f"en-fr={folder / 'run'}", f"en-de={folder / 'run2'}", "--threads", 1)
+    """Two directions of one executable, one of them of an ensemble, and a packed executable."""
+    server = Server("--model", f"en-fr={folder / 'run'}", f"en-de={folder / 'run2'}", f"en-it={folder / 'run'}", f"en-it={folder / 'run2'}", "--threads", 1)
     try:
-        assert json.loads(server.ask("GET", "/languages")[1]) == [{"code": "en", "name": "English", "targets": ["fr", "de"]}]
-        for target, model in (("fr", "run"), ("de", "run2")):
+        assert json.loads(server.ask("GET", "/languages")[1]) == [{"code": "en", "name": "English", "targets": ["fr", "de", "it"]}]
+        for target, *members in (("fr", "run"), ("de", "run2"), ("it", "run", "run2")):
             found = server.post("/translate", {"q": lines[:20], "source": "en", "target": target})["translatedText"]
-            assert found == [one["translation"] for one in translate(lines[:20], model=model)]
+            assert found == [one["translation"] for one in translate(lines[:20], model=members[0], others=members[1:])]
         assert "missing source" in server.post("/v1/translate", {"q": "x"}, 400)["error"]
     finally:
         server.end()
@@ -529,7 +529,7 @@ def check_several():
         assert found == [one["translation"] for one in translate(lines[:20])]
     finally:
         server.end()
-    print("several directions and a packed model are served")
+    print("several directions, an ensemble and a packed model are served")
 
 
 server = Server("--model", f"en-fr={folder / 'run'}", "--max-request", 1000000, "--queue", 1500)

@@ -1,0 +1,41 @@
+// Several models that decode together: an ensemble. A token has the mean of the probabilities that its members give it,
+//
+//   p(y | x, y<) = sum_m w_m p_m(y | x, y<) / sum_m w_m
+//
+// as in fairseq, OpenNMT-py and Sockeye, so that the probabilities of all tokens add up to 1. (Marian adds up weighted
+// log-probabilities instead, and CTranslate2 has no ensembles.) Means are computed in double, in the order of the
+// members. The mean of equal numbers is that number, to the bit, whatever the weights are.
+#pragma once
+
+#include "engine/Engine.h"
+#include <span>
+#include <vector>
+
+namespace xfc {
+
+// The models that a search, a score or an attention asks; all are of this executable. A single engine is the ensemble
+// whose means are what it says itself. The engines must outlive it.
+class Ensemble {
+public:
+  Ensemble(Engine &engine) : engines{&engine}, shares{1} {} // NOLINT(google-explicit-constructor)
+  // `weights`: positive, one for each.
+  Ensemble(std::vector<Engine *> engines, std::vector<double> weights)
+      : engines(std::move(engines)), shares(std::move(weights)) {}
+
+  Engine &first() const { return *engines.front(); }
+  const Module &module() const { return first().module(); }
+  std::span<Engine *const> members() const { return engines; }
+  const std::vector<double> &weights() const { return shares; }
+
+private:
+  std::vector<Engine *> engines;
+  std::vector<double> shares;
+};
+
+// log(sum w exp(x) / sum w), from x, a log-probability of each member, and w, their weights. It is never above the
+// largest x, and -inf if all are -inf. NaN if one is NaN.
+double logMean(std::span<const double> logProbabilities, std::span<const double> weights);
+// sum w x / sum w
+double mean(std::span<const double> numbers, std::span<const double> weights);
+
+} // namespace xfc
