@@ -6,6 +6,7 @@
 #include "decode/Defaults.h"
 #include "decode/Flags.h"
 #include "decode/HeatMap.h"
+#include "decode/MinimumRisk.h"
 #include "decode/ModelOptions.h"
 #include "decode/Search.h"
 #include "decode/Translations.h"
@@ -114,6 +115,8 @@ public:
               bar.update(input.fraction(), std::to_string(done) + " sentences");
           },
           before, places);
+      for (std::vector<Hypothesis> &ofLine : found)
+        ofLine = ofLeastRisk(model, std::move(ofLine), options.search.options, options.model.format);
       std::string text;
       const std::vector<Hypothesis> none;
       for (size_t line = 0, next = 0; line < lines.size(); ++line) {
@@ -263,8 +266,8 @@ void addTranslate(Command app) {
       .excludes(constraints);
   addComputeType(command, options->search.options.computeType);
   command.setWork([options] {
-    if (options->search.options.sample && !options->constraints.empty())
-      throw Error(samplesOrConstraints);
+    if (options->search.options.draws() && !options->constraints.empty())
+      refuseConstraints(options->search.options);
     options->json |= options->jsonInput;
     if (options->attentionSvg == "-" && options->output == "-")
       throw UsageError("--attention-svg", "a drawing and translations cannot both go to standard output");

@@ -1,6 +1,7 @@
 // Searches in the C interface: from beginning to end, or step by step.
 #include "decode/Search.h"
 #include "capi/Handles.h"
+#include "decode/MinimumRisk.h"
 #include "decode/Translations.h"
 #include <new>
 
@@ -29,6 +30,8 @@ struct xfc_search {
     std::vector<Hypothesis> all(1);
     if (sentence != none)
       all = stepped ? stepped->hypotheses(sentence) : found[sentence];
+    if (ended(line))
+      all = ofLeastRisk(open->model, std::move(all), options, open->format);
     const std::span<const int32_t> ids = sentence != none ? sources[sentence] : std::span<const int32_t>();
     shown[line] = translatedLine(open->model, {lines[line], ids}, std::move(all), options, open->format);
     isShown[line] = true;

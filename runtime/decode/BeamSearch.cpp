@@ -62,7 +62,7 @@ void CacheRows::release(int32_t row) {
 SentenceSearch::SentenceSearch(const SearchSentence &sentence, const SearchVocabulary &vocabulary,
                                const SearchOptions &options)
     : sentence(sentence), vocabulary(vocabulary), options(options), generation(options.generation),
-      lives(searchWidth(options)), next(lives.size()), living(options.sample ? lives.size() : 1) {
+      lives(searchWidth(options)), next(lives.size()), living(options.draws() ? lives.size() : 1) {
   for (std::vector<LiveHypothesis> *list : {&lives, &next})
     for (LiveHypothesis &hypothesis : *list) {
       hypothesis.ids.reserve(sentence.maxLength);
@@ -86,7 +86,7 @@ int32_t SentenceSearch::wanted() const {
 
 void SentenceSearch::choose(const StepResult &result, int64_t first, SearchScratch &scratch) {
   chosen.clear();
-  if (options.sample)
+  if (options.draws())
     drawContinuations(result, first, scratch);
   else
     rankContinuations(result, first, scratch);
@@ -152,7 +152,7 @@ std::vector<Hypothesis> SentenceSearch::unfinished() const {
   std::vector<Hypothesis> all;
   for (const LiveHypothesis &hypothesis : std::span(lives).first(living))
     all.push_back({hypothesis.ids, hypothesis.logProbability / penalty(std::max<int64_t>(length(), 1)),
-                   hypothesis.logProbability, false, hypothesis.tokenLogProbabilities});
+                   hypothesis.logProbability, false, hypothesis.sample, hypothesis.tokenLogProbabilities});
   return all;
 }
 
@@ -171,6 +171,10 @@ size_t SentenceSearch::settled() const {
 }
 
 std::vector<Hypothesis> SentenceSearch::best() && {
+  if (options.utility) {
+    std::ranges::sort(finished, {}, &Hypothesis::sample);
+    return std::move(finished);
+  }
   std::stable_sort(finished.begin(), finished.end(),
                    [](const Hypothesis &a, const Hypothesis &b) { return a.score > b.score; });
   if (finished.size() > static_cast<size_t>(options.nBest))
@@ -186,8 +190,8 @@ double SentenceSearch::penalty(int64_t n) const {
 
 void SentenceSearch::finish(const LiveHypothesis &hypothesis, double logProbability, bool byEos) {
   const int64_t n = static_cast<int64_t>(hypothesis.ids.size()) + byEos;
-  finished.push_back(
-      {hypothesis.ids, logProbability / penalty(n), logProbability, byEos, hypothesis.tokenLogProbabilities});
+  finished.push_back({hypothesis.ids, logProbability / penalty(n), logProbability, byEos, hypothesis.sample,
+                      hypothesis.tokenLogProbabilities});
 }
 
 void SentenceSearch::finishAll() {
@@ -416,7 +420,7 @@ double SentenceSearch::finishedScore(int place) {
 }
 
 bool SentenceSearch::decided() {
-  if (options.sample)
+  if (options.draws())
     return false;
   const int count = static_cast<int>(finished.size());
   const int64_t shortest = length() + 1, longest = sentence.maxLength + !endsAsItIs(options);
@@ -439,11 +443,13 @@ bool SentenceSearch::decided() {
   });
 }
 
-int64_t searchWidth(const SearchOptions &options) { return options.sample ? options.nBest : options.generation.beam; }
+int64_t searchWidth(const SearchOptions &options) {
+  return options.draws() ? options.drawn() : options.generation.beam;
+}
 
 int64_t searchCandidates(const SearchOptions &options, const SearchVocabulary &vocabulary) {
   const Generation &generation = options.generation;
-  if (options.sample || generation.noRepeatNgram > 0 || generation.repetitionPenalty != 1)
+  if (options.draws() || generation.noRepeatNgram > 0 || generation.repetitionPenalty != 1)
     return 0;
   std::set<int32_t> suppressed(generation.suppress.begin(), generation.suppress.end());
   for (const std::vector<int32_t> &sequence : generation.badSequences)

@@ -35,7 +35,8 @@
 // 187 when the banks took turns for all places.) No continuation is left out before it is ranked, however improbable:
 // the search reads all log-probabilities.
 //
-// Sampling. A sentence has `nBest` independent hypotheses, each of which draws its next token until it draws eos.
+// Sampling. A sentence has `nBest` independent hypotheses, each of which draws its next token until it draws eos. For
+// minimum Bayes risk it has `samples` of them, and its result is all of these in the order of their numbers.
 //
 // Sums of log-probabilities are kept in double, and no sentence's result depends on another sentence.
 #pragma once
@@ -95,7 +96,7 @@ struct SearchSentence {
   std::string place() const { return where.empty() ? "sentence " + std::to_string(index + 1) : where; }
 };
 
-// The largest number of live hypotheses of a sentence: `beam`, or `nBest` samples.
+// The largest number of live hypotheses of a sentence: `beam`, or the number of samples.
 int64_t searchWidth(const SearchOptions &options);
 // How many candidates of each hypothesis the search needs so that enough remain if some are suppressed; 0: all
 // log-probabilities.

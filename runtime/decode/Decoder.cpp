@@ -20,8 +20,8 @@ Constraints::State afterBeginning(const Constraints &constraints, const Generati
 // Throws Error if no translation of the sentence can meet its constraints.
 void checkConstraints(const SearchSentence &sentence, const SearchOptions &options) {
   const std::string which = sentence.place() + ": ";
-  if (options.sample)
-    throw Error(which + samplesOrConstraints);
+  if (options.draws())
+    refuseConstraints(options, which);
   const Constraints &constraints = *sentence.constraints;
   const auto most = static_cast<size_t>(sentence.maxLength);
   const Constraints::State state = afterBeginning(constraints, options.generation, sentence.prefix, most);

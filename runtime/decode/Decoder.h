@@ -91,7 +91,7 @@ struct DecoderEvent {
   };
   Kind kind;
   RequestId id;
-  std::vector<Hypothesis> found; // best first, at most nBest; if finished
+  std::vector<Hypothesis> found; // if finished: best first, at most nBest, or all samples for minimum Bayes risk
   std::string message;           // if failed
   bool byOptions = false;        // if failed: what was asked for leaves no answer, and the model is as it should be
 };

@@ -249,6 +249,21 @@ void SearchFlags::addSamplingTo(Command command) {
       .within(1, static_cast<int>(mostHypotheses))
       .showDefault();
   command.addFlag("--sample", options.sample, "draw tokens at random instead of searching with a beam");
+  command
+      .addOption(
+          "--mbr",
+          [this](const std::string &utility) {
+            options.utility.reset();
+            if (utility != "none")
+              options.utility = utility == "bleu" ? Utility::Bleu : Utility::Chrf;
+          },
+          "minimum Bayes risk: draw --samples translations, and choose the one with the highest mean of its chrF, or "
+          "BLEU, with each of them as the reference")
+      .oneOf({"none", "chrf", "bleu"})
+      .showDefault("none");
+  command.addOption("--samples", options.samples, "--mbr: how many translations to draw")
+      .within(1, mostSamples)
+      .showDefault();
   addSettings(command, GenerationSetting::Subject::Sampling);
   command.addOption("--seed", options.seed, "sampling: seed of the random numbers").showDefault();
 }

@@ -45,7 +45,7 @@ struct SearchFlags {
   SearchOptions options;
   // --beam, --length-penalty and other flags for `generation` of model.json, --batch-tokens and --batch-sentences
   void addTo(Command command);
-  // --n-best; --sample, --temperature and other flags of sampling
+  // --n-best; --sample, --mbr, --temperature and other flags of sampling
   void addSamplingTo(Command command);
   // --token-scores, --alignments, --replace-unknowns
   void addDetailsTo(Command command);

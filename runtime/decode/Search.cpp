@@ -25,8 +25,10 @@ void check(const SearchOptions &options, const Module &module) {
       throw Error(message);
   };
   require(options.nBest >= 1, "--n-best: expected at least 1");
-  require(options.sample || options.nBest <= options.generation.beam,
+  require(options.draws() || options.nBest <= options.generation.beam,
           "--n-best is larger than --beam: a beam of K gives at most K translations; use a larger --beam");
+  require(!options.utility || options.nBest <= options.samples,
+          "--n-best is larger than --samples, of which the best are chosen; use more --samples");
 }
 
 SearchVocabulary vocabularyOf(const Module &module) {
@@ -276,6 +278,12 @@ struct SentenceSet {
 };
 
 } // namespace
+
+void refuseConstraints(const SearchOptions &options, const std::string &where) {
+  throw Error(where + (options.utility ? "--mbr" : "--sample") +
+              " does not go with constraints: tokens that are drawn at random cannot be made to meet them; leave out "
+              "one of the two");
+}
 
 std::unique_ptr<Decoder> makeDecoder(const Ensemble &models, const Counts &capacity, bool ownRows) {
   std::vector<std::unique_ptr<SearchedModel>> members;

@@ -6,9 +6,11 @@
 #include "decode/Ensemble.h"
 #include "engine/Batch.h"
 #include "engine/Engine.h"
+#include "metrics/Metrics.h"
 #include "plan/Generation.h"
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,24 +28,33 @@ struct SearchOptions {
   Generation generation;
   int nBest = 1; // at most the beam; with `sample`, the number of independent samples
   bool sample = false;
+  // Minimum Bayes risk (decode/MinimumRisk.h): there are `samples` of them, of which the nBest are kept that have the
+  // highest expected utility.
+  std::optional<Utility> utility = {};
+  int samples = 32;
   uint64_t seed = 1;
   int64_t batchTokens = 2048; // of the running sentences: at most this many source tokens, and as many live hypotheses
   int64_t batchSentences = 0; // the most sentences that run together; 0: as many as batchTokens allows
   std::string computeType;    // of the products: one of Module::computeTypes; empty: the executable's own
   bool ignoreEos = false;     // bench: every sentence runs to maxLength, and no eos is scored
   Details details;
+
+  // Whether tokens are drawn at random, and how many translations there are then.
+  bool draws() const { return sample || utility; }
+  int drawn() const { return utility ? samples : nBest; }
 };
 
-// Of a search that is to do both.
-inline constexpr const char *samplesOrConstraints = "--sample does not go with constraints: tokens that are drawn at "
-                                                    "random cannot be made to meet them; leave out one "
-                                                    "of the two";
+inline constexpr int mostSamples = 1024; // for minimum Bayes risk, which compares each with each
+
+// Throws Error: the search is to draw tokens, but also to meet constraints. `where` begins the message.
+[[noreturn]] void refuseConstraints(const SearchOptions &options, const std::string &where = "");
 
 struct Hypothesis {
   std::vector<int32_t> ids; // without start and eos
   double score = 0;         // with the length penalty
   double logProbability = 0;
   bool byEos = false; // whether eos followed
+  int sample = 0;     // its number among those that are drawn
   // Of details.tokenScores: what each token, and eos if it followed, added to logProbability.
   std::vector<double> tokenLogProbabilities = {};
 };

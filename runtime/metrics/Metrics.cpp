@@ -105,6 +105,53 @@ int64_t matches(const Counts &hypothesis, const Counts &reference) {
 
 int64_t ngramsOf(size_t length, size_t n) { return length < n ? 0 : static_cast<int64_t>(length - n + 1); }
 
+std::u32string withoutSpace(const std::string &line) {
+  std::u32string text = codePoints(line);
+  std::erase_if(text, isSpace);
+  return text;
+}
+
+// With `effectiveOrder`, only the orders count of which the hypothesis has n-grams.
+double bleuOf(const WordMatches &words, bool effectiveOrder) {
+  const auto &[correct, total, hypothesisLength, referenceLength] = words;
+  size_t order = total.size();
+  while (effectiveOrder && order > 0 && total[order - 1] == 0)
+    --order;
+  // Without any match, or if no line is long enough for an order, the score is 0.
+  if (std::ranges::all_of(correct, [](int64_t c) { return c == 0; }) || total[order - 1] == 0)
+    return 0;
+  double brevity = 1, logarithms = 0, smoothing = 1;
+  if (hypothesisLength < referenceLength)
+    brevity = std::exp(1 - static_cast<double>(referenceLength) / static_cast<double>(hypothesisLength));
+  for (size_t n = 0; n < order; ++n) {
+    if (correct[n] == 0)
+      smoothing *= 2; // NIST's smoothing: the k-th order without a match counts 1/2^k
+    const auto possible = static_cast<double>(total[n]);
+    logarithms +=
+        std::log(correct[n] == 0 ? 100 / (smoothing * possible) : 100.0 * static_cast<double>(correct[n]) / possible);
+  }
+  return brevity * std::exp(logarithms / static_cast<double>(order));
+}
+
+double chrfOf(const CharacterMatches &characters) {
+  constexpr double factor = 4; // beta squared: recall counts twice as much
+  const auto &[inHypothesis, inReference, matching] = characters;
+  double precision = 0, recall = 0;
+  int orders = 0;
+  for (size_t n = 0; n < matching.size(); ++n) {
+    if (inHypothesis[n] == 0 || inReference[n] == 0)
+      continue;
+    precision += static_cast<double>(matching[n]) / static_cast<double>(inHypothesis[n]);
+    recall += static_cast<double>(matching[n]) / static_cast<double>(inReference[n]);
+    ++orders;
+  }
+  if (precision + recall == 0)
+    return 0;
+  precision /= orders;
+  recall /= orders;
+  return 100 * (1 + factor) * precision * recall / (factor * precision + recall);
+}
+
 void checkSizes(const std::vector<std::string> &hypotheses, const std::vector<std::string> &references) {
   if (hypotheses.size() != references.size())
     throw Error("the hypotheses have " + std::to_string(hypotheses.size()) + " lines, the references " +
@@ -116,23 +163,17 @@ void checkSizes(const std::vector<std::string> &hypotheses, const std::vector<st
 void MetricSums::add(const std::string &hypothesis, const std::string &reference) {
   ++count;
   const std::vector<std::u32string> hypothesisWords = tokenize13a(hypothesis), referenceWords = tokenize13a(reference);
-  hypothesisLength += hypothesisWords.size();
-  referenceLength += referenceWords.size();
-  for (size_t n = 1; n <= words; ++n) {
-    total[n - 1] += ngramsOf(hypothesisWords.size(), n);
-    correct[n - 1] += matches(wordNgrams(hypothesisWords, n), wordNgrams(referenceWords, n));
+  words.hypothesisLength += std::ssize(hypothesisWords);
+  words.referenceLength += std::ssize(referenceWords);
+  for (size_t n = 1; n <= words.total.size(); ++n) {
+    words.total[n - 1] += ngramsOf(hypothesisWords.size(), n);
+    words.correct[n - 1] += matches(wordNgrams(hypothesisWords, n), wordNgrams(referenceWords, n));
   }
-  auto withoutSpace = [](const std::string &line) {
-    std::u32string text = codePoints(line);
-    std::erase_if(text, isSpace);
-    return text;
-  };
   const std::u32string hypothesisText = withoutSpace(hypothesis), referenceText = withoutSpace(reference);
-  for (size_t n = 1; n <= characters; ++n) {
-    // A line whose reference is too short for this order does not count toward the precision.
-    inHypothesis[n - 1] += referenceText.size() < n ? 0 : ngramsOf(hypothesisText.size(), n);
-    inReference[n - 1] += ngramsOf(referenceText.size(), n);
-    matching[n - 1] += matches(characterNgrams(hypothesisText, n), characterNgrams(referenceText, n));
+  for (size_t n = 1; n <= characters.matching.size(); ++n) {
+    characters.inHypothesis[n - 1] += referenceText.size() < n ? 0 : ngramsOf(hypothesisText.size(), n);
+    characters.inReference[n - 1] += ngramsOf(referenceText.size(), n);
+    characters.matching[n - 1] += matches(characterNgrams(hypothesisText, n), characterNgrams(referenceText, n));
   }
   addEdits(hypothesis, reference);
 }
@@ -151,40 +192,12 @@ void MetricSums::addEdits(const std::string &hypothesis, const std::string &refe
 }
 
 Score MetricSums::bleu() const {
-  Score score{0, std::string("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:") + sacrebleuVersion};
-  // Without any match, or if no line is long enough for an order, the score is 0.
-  if (std::all_of(correct.begin(), correct.end(), [](int64_t c) { return c == 0; }) || total[words - 1] == 0)
-    return score;
-  double brevity = 1, logarithms = 0, smoothing = 1;
-  if (hypothesisLength < referenceLength)
-    brevity = std::exp(1 - static_cast<double>(referenceLength) / hypothesisLength);
-  for (size_t n = 0; n < words; ++n) {
-    if (correct[n] == 0)
-      smoothing *= 2; // NIST's smoothing: the k-th order without a match counts 1/2^k
-    logarithms += std::log(correct[n] == 0 ? 100 / (smoothing * total[n]) : 100.0 * correct[n] / total[n]);
-  }
-  score.value = brevity * std::exp(logarithms / words);
-  return score;
+  return {bleuOf(words, /*effectiveOrder=*/false),
+          std::string("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:") + sacrebleuVersion};
 }
 
 Score MetricSums::chrf() const {
-  constexpr double factor = 4; // beta squared: recall counts twice as much
-  Score score{0, std::string("nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:") + sacrebleuVersion};
-  double precision = 0, recall = 0;
-  int orders = 0;
-  for (size_t n = 0; n < characters; ++n) {
-    if (inHypothesis[n] == 0 || inReference[n] == 0)
-      continue;
-    precision += static_cast<double>(matching[n]) / inHypothesis[n];
-    recall += static_cast<double>(matching[n]) / inReference[n];
-    ++orders;
-  }
-  if (precision + recall == 0)
-    return score;
-  precision /= orders;
-  recall /= orders;
-  score.value = 100 * (1 + factor) * precision * recall / (factor * precision + recall);
-  return score;
+  return {chrfOf(characters), std::string("nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:") + sacrebleuVersion};
 }
 
 Score MetricSums::ter() const {
@@ -200,6 +213,114 @@ MetricSums metricsOf(const std::vector<std::string> &hypotheses, const std::vect
   for (size_t line = 0; line < hypotheses.size(); ++line)
     sums.add(hypotheses[line], references[line]);
   return sums;
+}
+
+namespace {
+
+// Lines of which each is compared with each: of every order, their n-grams by number.
+class ComparedLines {
+public:
+  ComparedLines(Utility utility, std::span<const std::string> texts) : utility(utility) {
+    std::vector<std::unordered_map<std::u32string, int32_t>> numbers(orders());
+    for (const std::string &text : texts) {
+      Line &line = lines.emplace_back();
+      const std::vector<std::u32string> words =
+          utility == Utility::Bleu ? tokenize13a(text) : std::vector<std::u32string>();
+      const std::u32string characters = utility == Utility::Chrf ? withoutSpace(text) : std::u32string();
+      line.length = utility == Utility::Bleu ? words.size() : characters.size();
+      for (size_t n = 1; n <= orders(); ++n) {
+        auto &ngrams = line.ngrams.emplace_back();
+        for (auto &[ngram, count] : utility == Utility::Bleu ? wordNgrams(words, n) : characterNgrams(characters, n))
+          ngrams.emplace_back(numbers[n - 1].try_emplace(ngram, numbers[n - 1].size()).first->second, count);
+        std::ranges::sort(ngrams);
+      }
+    }
+  }
+
+  // The utility of the one if the other is right, and the other way around.
+  std::pair<double, double> compare(size_t one, size_t other) const {
+    const Line &a = lines[one], &b = lines[other];
+    if (utility == Utility::Bleu) {
+      WordMatches there, back;
+      for (size_t n = 1; n <= orders(); ++n) {
+        there.correct[n - 1] = back.correct[n - 1] = common(a.ngrams[n - 1], b.ngrams[n - 1]);
+        there.total[n - 1] = ngramsOf(a.length, n);
+        back.total[n - 1] = ngramsOf(b.length, n);
+      }
+      there.hypothesisLength = back.referenceLength = static_cast<int64_t>(a.length);
+      there.referenceLength = back.hypothesisLength = static_cast<int64_t>(b.length);
+      return {bleuOf(there, /*effectiveOrder=*/true), bleuOf(back, /*effectiveOrder=*/true)};
+    }
+    CharacterMatches there, back;
+    for (size_t n = 1; n <= orders(); ++n) {
+      there.matching[n - 1] = back.matching[n - 1] = common(a.ngrams[n - 1], b.ngrams[n - 1]);
+      there.inReference[n - 1] = ngramsOf(b.length, n);
+      back.inReference[n - 1] = ngramsOf(a.length, n);
+      there.inHypothesis[n - 1] = b.length < n ? 0 : ngramsOf(a.length, n);
+      back.inHypothesis[n - 1] = a.length < n ? 0 : ngramsOf(b.length, n);
+    }
+    return {chrfOf(there), chrfOf(back)};
+  }
+
+private:
+  using Ngrams = std::vector<std::pair<int32_t, int64_t>>; // number and count, ascending
+  struct Line {
+    size_t length; // words or characters
+    std::vector<Ngrams> ngrams;
+  };
+
+  size_t orders() const {
+    return utility == Utility::Bleu ? WordMatches().total.size() : CharacterMatches().matching.size();
+  }
+
+  static int64_t common(const Ngrams &a, const Ngrams &b) {
+    int64_t sum = 0;
+    for (auto x = a.begin(), y = b.begin(); x != a.end() && y != b.end();)
+      if (x->first < y->first) {
+        ++x;
+      } else if (y->first < x->first) {
+        ++y;
+      } else {
+        sum += std::min(x->second, y->second);
+        ++x, ++y;
+      }
+    return sum;
+  }
+
+  Utility utility;
+  std::vector<Line> lines;
+};
+
+} // namespace
+
+std::vector<double> expectedUtilities(Utility utility, std::span<const std::string> lines) {
+  // Samples are often equal; only different lines are compared.
+  std::unordered_map<std::string, size_t> known;
+  std::vector<std::string> different;
+  std::vector<size_t> which;
+  std::vector<double> times;
+  for (const std::string &line : lines) {
+    const auto [found, isNew] = known.try_emplace(line, different.size());
+    if (isNew) {
+      different.push_back(line);
+      times.push_back(0);
+    }
+    which.push_back(found->second);
+    ++times[found->second];
+  }
+  const ComparedLines compared(utility, different);
+  std::vector<double> sums(different.size());
+  for (size_t one = 0; one < different.size(); ++one)
+    for (size_t other = one; other < different.size(); ++other) {
+      const auto [there, back] = compared.compare(one, other);
+      sums[one] += times[other] * there;
+      if (other != one)
+        sums[other] += times[one] * back;
+    }
+  std::vector<double> means;
+  for (const size_t line : which)
+    means.push_back(sums[line] / static_cast<double>(lines.size()));
+  return means;
 }
 
 } // namespace xfc

@@ -2,6 +2,7 @@
 #include "serve/Executor.h"
 #include "decode/Decoder.h"
 #include "decode/Defaults.h"
+#include "decode/MinimumRisk.h"
 #include <algorithm>
 #include <condition_variable>
 #include <map>
@@ -29,6 +30,8 @@ constexpr ReplacementLimits attended{.tokens = 512, .translations = 64};
 // it reads. Replacing unknown tokens is not counted: its passes are shorter than the decoding of the lines was, and
 // which lines had to do without would depend on the order in which they end.
 constexpr size_t mostPairs = size_t(1) << 20, leastPairs = 1024;
+// How many samples minimum Bayes risk takes, which compares each with each while the others wait.
+constexpr int mostCompared = 256;
 
 } // namespace
 
@@ -161,13 +164,18 @@ struct Executor::State {
     requireDetails(model, search.details, options.format);
     if (job.alternatives > 0) {
       search.nBest = std::max(search.nBest, job.alternatives + 1);
-      if (!search.sample)
+      if (search.utility)
+        search.samples = std::max(search.samples, search.nBest);
+      else if (!search.sample)
         search.generation.beam = std::max<int64_t>(search.generation.beam, search.nBest);
     }
     if (search.details.alignments != Details::Alignments::None &&
         static_cast<size_t>(search.nBest) > attended.translations)
       throw Error("--alignments takes at most " + std::to_string(attended.translations) +
                   " translations of a line; give a smaller --n-best");
+    if (search.utility && search.samples > mostCompared)
+      throw Error("--samples: at most " + std::to_string(mostCompared) + " in a request, but " +
+                  std::to_string(search.samples) + " were given");
     active.options = std::make_shared<const SearchOptions>(std::move(search));
     active.left = job.lines.size();
     size_t number = 0; // of lines that are not empty, as `translate` counts them
@@ -222,6 +230,7 @@ struct Executor::State {
       case DecoderEvent::Kind::Finished:
         owners.erase(owner);
         active.lines.erase(event.id);
+        event.found = ofLeastRisk(model, std::move(event.found), *active.options, options.format);
         if (const std::string what = excess(active, line, event.found); !what.empty()) {
           active.job->tell({.kind = TranslationUpdate::Kind::Refused, .text = what});
           remove(active.job.get());

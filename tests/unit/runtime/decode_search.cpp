@@ -831,7 +831,11 @@ TEST(Constrained, WhatCannotBeMetIsRefused) {
   EXPECT_EQ(said({.index = 2, .maxLength = 8}, {.generation = {.beam = 2, .suppress = {5}}}),
             "sentence 3: constraint 2 cannot be met: --suppress, --bad-sequences or --no-repeat-ngram "
             "forbids each of its phrases");
-  EXPECT_EQ(said({.index = 2, .maxLength = 8}, {.sample = true}), std::string("sentence 3: ") + samplesOrConstraints);
+  const std::string both =
+      " does not go with constraints: tokens that are drawn at random cannot be made to meet them; "
+      "leave out one of the two";
+  EXPECT_EQ(said({.index = 2, .maxLength = 8}, {.sample = true}), "sentence 3: --sample" + both);
+  EXPECT_EQ(said({.index = 2, .maxLength = 8}, {.utility = Utility::Bleu}), "sentence 3: --mbr" + both);
   // What is forbidden only in some places shows when no token is left.
   EXPECT_NE(
       said({.index = 2, .maxLength = 3}, {.generation = {.beam = 1, .badSequences = {{5, 4}, {4, 5}, {1, 4}}}})
@@ -898,7 +902,7 @@ TEST(BeamSearch, TokenScoresAreThoseOfTeacherForcing) {
             }();
             for (const Hypothesis &hypothesis : found[sentence.index]) {
               EXPECT_TRUE(plain[sentence.index].front().tokenLogProbabilities.empty());
-              const auto &[ids, score, sum, byEos, tokens] = hypothesis;
+              const auto &[ids, score, sum, byEos, sample, tokens] = hypothesis;
               EXPECT_EQ(byEos, end != Cut || static_cast<int64_t>(ids.size()) < sentence.maxLength);
               ASSERT_EQ(tokens.size(), ids.size() + byEos);
               withoutEos += !byEos;

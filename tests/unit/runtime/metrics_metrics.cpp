@@ -2,6 +2,7 @@
 // sacrebleu.CHRF() and sacrebleu.TER(), corpus_score); sacrebleu_check.py compares many more if sacreBLEU is installed.
 #include "metrics/Metrics.h"
 #include "support/Error.h"
+#include <algorithm>
 #include <chrono>
 #include <gtest/gtest.h>
 
@@ -118,3 +119,19 @@ TEST(Metrics, SumsOfPartsAreThoseOfTheWhole) {
 }
 
 } // namespace
+
+TEST(Metrics, ExpectedUtilitiesAreMeansOverAllLines) {
+  // Of each pair, by sacrebleu.sentence_chrf and sentence_bleu.
+  const std::vector<std::string> lines = {"the cat sat", "the cat sat", "a cat sits", ""};
+  const double there = 27.723243473088623, back = 25.551121214386512;
+  const std::vector<double> chrf = expectedUtilities(Utility::Chrf, lines);
+  EXPECT_NEAR(chrf[0], (100 + 100 + there) / 4, 1e-9);
+  EXPECT_EQ(chrf[0], chrf[1]);
+  EXPECT_NEAR(chrf[2], (2 * back + 100) / 4, 1e-9);
+  EXPECT_EQ(chrf[3], 0);
+  const std::vector<double> bleu = expectedUtilities(Utility::Bleu, lines);
+  EXPECT_NEAR(bleu[0], (100 + 100 + 27.516060407455225) / 4, 1e-9);
+  EXPECT_NEAR(bleu[2], (2 * 27.516060407455225 + 100) / 4, 1e-9);
+  EXPECT_EQ(bleu[3], 0);
+  EXPECT_TRUE(expectedUtilities(Utility::Chrf, {}).empty());
+}

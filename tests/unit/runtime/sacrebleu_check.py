@@ -1,4 +1,5 @@
-"""sacrebleu_check.py METRICS: compares xfc's BLEU, chrF and TER with sacreBLEU's on random strings of awkward characters.
+"""sacrebleu_check.py METRICS: compares xfc's BLEU, chrF and TER with sacreBLEU's on random strings of awkward characters, and the expected
+utilities of lines with the means of its sentence_chrf and sentence_bleu.
 
 METRICS is the program built from sacrebleu_main.cpp. The exit status is 77 (skipped) if sacreBLEU is not installed."""
 import os
@@ -46,13 +47,32 @@ def moved(generator, text):
     return " ".join(words)
 
 
-def ours(metrics, hypotheses, references):
+def ours(*arguments):
+    """What the program prints; a list of lines becomes a file."""
     with tempfile.TemporaryDirectory() as folder:
-        names = [os.path.join(folder, name) for name in ("h", "r")]
-        for name, lines in zip(names, (hypotheses, references)):
-            with open(name, "w", encoding="utf-8", newline="\n") as file:
-                file.write("".join(text + "\n" for text in lines))
-        return [float(x) for x in subprocess.run([metrics, *names], check=True, capture_output=True, text=True).stdout.split()]
+        words = []
+        for argument in arguments:
+            words.append(argument)
+            if isinstance(argument, list):
+                words[-1] = os.path.join(folder, str(len(words)))
+                with open(words[-1], "w", encoding="utf-8", newline="\n") as file:
+                    file.write("".join(text + "\n" for text in argument))
+        return [float(x) for x in subprocess.run(words, check=True, capture_output=True, text=True).stdout.split()]
+
+
+def check_utilities(generator, metrics):
+    worst = 0.0
+    for _ in range(60):
+        base = line(generator)
+        lines = [mutated(generator, base) if generator.random() < 0.7 else line(generator) for _ in range(generator.choice([1, 2, 6, 15]))]
+        lines += [generator.choice(lines) for _ in range(generator.choice([0, 3]))] + [""] * generator.choice([0, 2])
+        for name, sentence in (("chrf", sacrebleu.sentence_chrf), ("bleu", sacrebleu.sentence_bleu)):
+            want = [sum(sentence(one, [other]).score for other in lines) / len(lines) for one in lines]
+            got = ours(metrics, name, lines)
+            worst = max([worst, *(abs(a - b) for a, b in zip(got, want, strict=True))])
+            if worst > 1e-9:
+                sys.exit(f"expected {name}: ours {got}, sacreBLEU {want} for\n{lines}")
+    print(f"60 lists of expected utilities agree; the largest difference is {worst:.2e}")
 
 
 def main():
@@ -69,6 +89,7 @@ def main():
             if abs(a - b) > 1e-6:
                 sys.exit(f"ours {got}, sacreBLEU {want} for\n{hypotheses}\n{references}")
     print(f"200 corpora agree; the largest difference is {worst:.2e}")
+    check_utilities(generator, sys.argv[1])
 
 
 main()

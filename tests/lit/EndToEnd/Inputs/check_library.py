@@ -59,6 +59,15 @@ def printed_as(found):
 assert printed_as(model.translate(lines, *options)) == expected, (printed_as(model.translate(lines, *options)), expected)
 sampled = ["--sample", "--min-length", "6", "--seed", "7", "--n-best", "2"]
 assert printed_as(model.translate(lines, *sampled)) == run("translate", "--model", "run", "--input", "va", "--scores", *sampled).splitlines()
+least_risk = ["--mbr", "chrf", "--samples", "9", "--seed", "7", "--n-best", "2", "--min-length", "6"]
+expected = run("translate", "--model", "run", "--input", "va", "--scores", *least_risk).splitlines()
+assert printed_as(model.translate(lines, *least_risk)) == expected
+with model.search(lines, *least_risk) as search:
+    search.advance(2)
+    assert len(search.hypotheses(0)[1]) == 9, "samples that still grow"
+    while search.advance():
+        pass
+    assert printed_as([search.hypotheses(i)[1] for i in range(len(lines))]) == expected
 
 # A search step by step gives the same, whatever happens in between; hypotheses grow by one token per step.
 whole = model.translate(lines, *beam)

@@ -85,14 +85,15 @@ class Server:
 def translate(given, *options, model="run", others=()):
     """What `translate` answers."""
     text = "".join(line + "\n" for line in given)
-    found = subprocess.run([executable, "translate", "--quiet", *(word for one in (model, *others) for word in ("--model", folder / one)), "--json", *map(str, options)], input=text, capture_output=True,
-                           text=True, check=True).stdout
+    found = subprocess.run([executable, "translate", "--quiet", *(word for one in (model, *others) for word in ("--model", folder / one)), "--json", *map(str, options)],
+                           input=text, capture_output=True, text=True, check=True).stdout
     return [json.loads(line) for line in found.splitlines()]
 
 
 KINDS = [{}, {"beam": 1}, {"beam": 4, "n_best": 3, "length_penalty": 1.5, "renormalize": True}, {"sample": True, "seed": 7, "n_best": 2, "top_k": 5},
          {"sample": True, "seed": 8, "temperature": 1.5}, {"max_length": 4, "at_max_length": "cut", "no_repeat_ngram": 2}, {"compute_type": "int8"},
          {"token_scores": True, "alignments": "soft", "beam": 3, "n_best": 2}, {"alignments": "hard", "replace_unknowns": True, "token_scores": True},
+         {"sample": True, "mbr": "chrf", "samples": 7, "n_best": 2, "seed": 3}, {"sample": True, "mbr": "bleu", "samples": 5, "alignments": "hard"},
          {"max_length": 3, "at_max_length": "cut", "token_scores": True, "alignments": "soft"}]
 
 
@@ -107,6 +108,7 @@ def streamed(server, fields):
     for block in text.split("\n\n")[:-1]:
         event = dict(line.split(": ", 1) for line in block.split("\n"))
         events.append((event.get("event", "message"), json.loads(event["data"])))
+    assert events, text
     return events
 
 
@@ -216,6 +218,7 @@ def check_refusals(server):
             ("/v1/translate", {"q": "x", "bean": 3}, 400, "did you mean 'beam'?"),
             ("/v1/translate", {"q": "x", "beam": 0}, 400, "beam"),
             ("/v1/translate", {"q": "x", "n_best": 9, "beam": 2}, 400, "n_best is larger than beam"),
+            ("/v1/translate", {"q": "x", "mbr": "chrf", "samples": 300}, 400, "samples: at most 256 in a request, but 300 were given"),
             ("/v1/translate", {"q": "x", "beam": 60000}, 400, "more than all of the room"),
             ("/v1/translate", {"q": "x", "top_p": 7}, 400, "top_p"),
             ("/v1/translate", {"q": "x", "alignments": "sof"}, 400, "alignments: unknown 'sof'; did you mean 'soft'? known: none, hard, soft"),
@@ -532,7 +535,7 @@ def check_several():
     print("several directions, an ensemble and a packed model are served")
 
 
-server = Server("--model", f"en-fr={folder / 'run'}", "--max-request", 1000000, "--queue", 1500)
+server = Server("--model", f"en-fr={folder / 'run'}", "--max-request", 1000000, "--queue", 1900)
 for check in (check_answers, check_libretranslate, check_unknowns, check_page, check_refusals, check_leaving, check_end):
     begin = time.monotonic()
     check(server)
