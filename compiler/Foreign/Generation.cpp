@@ -69,9 +69,7 @@ const std::set<std::string> &harmlessInSearch() {
 const nlohmann::json &neutralInSearch() {
   // Any other key has an effect by every value but null.
   static const nlohmann::json values = {{"encoder_repetition_penalty", 1.0},
-                                        {"diversity_penalty", 0.0},
                                         {"encoder_no_repeat_ngram_size", 0},
-                                        {"num_beam_groups", 1},
                                         {"do_sample", false},
                                         {"begin_suppress_tokens", nullptr},
                                         {"sequence_bias", nullptr},
@@ -94,6 +92,16 @@ Json generationOf(const Config &config, const Json &description, std::vector<std
   const Json &tokens = description["tokens"];
   const int64_t eos = tokens["eos"], vocabulary = description["params"]["target_vocab"];
   json["beam"] = config.integer("num_beams", 1, mostHypotheses, 1);
+  const double diversity = config.number("diversity_penalty", 0, mostDiversity, false, 0);
+  if (diversity > 0)
+    json["diversity"] = diversity;
+  if (const int64_t groups = config.integer("num_beam_groups", 1, mostHypotheses, 1); groups > 1) {
+    if (json["beam"].get<int64_t>() % groups != 0)
+      config.fail("num_beam_groups", std::to_string(groups) + " does not divide num_beams, " + json["beam"].dump());
+    if (diversity == 0)
+      config.fail("diversity_penalty", "0 lets all num_beam_groups write the same; expected a number above 0");
+    json["beam_groups"] = groups;
+  }
   json["length_penalty"] = config.number("length_penalty", -mostLengthPenalty, mostLengthPenalty, false, 1);
   json["length_penalty_form"] = "power";
   json["early_stopping"] = false;
@@ -202,6 +210,13 @@ Json generationConfig(const Generation &generation, const Description &model, st
     json["repetition_penalty"] = generation.repetitionPenalty;
   if (generation.renormalize)
     json["renormalize_logits"] = true;
+  if (generation.beamGroups > 1) {
+    json["num_beam_groups"] = generation.beamGroups;
+    json["diversity_penalty"] = generation.diversity;
+    notes.push_back(
+        "generation.beam_groups: `generate` has diverse beam search up to version 4 of transformers, and later "
+        "as custom_generate=\"transformers-community/group-beam-search\"");
+  }
   for (const GenerationSetting &setting : generationSettings())
     if (setting.subject == GenerationSetting::Subject::Sampling && setting.elsewhere.huggingFace &&
         !isUsual(setting, generation))

@@ -19,8 +19,8 @@ double logAdd(double x, double y) { return std::max(x, y) + std::log1p(std::exp(
 // Whether a continuation is more probable than another; of equal ones, the lower token comes first, then the parent
 // that ranked higher.
 bool ranksHigher(const Continuation &a, const Continuation &b) {
-  if (a.logProbability != b.logProbability)
-    return a.logProbability > b.logProbability;
+  if (a.value() != b.value())
+    return a.value() > b.value();
   return a.token != b.token ? a.token < b.token : a.parent < b.parent;
 }
 
@@ -62,7 +62,8 @@ void CacheRows::release(int32_t row) {
 SentenceSearch::SentenceSearch(const SearchSentence &sentence, const SearchVocabulary &vocabulary,
                                const SearchOptions &options)
     : sentence(sentence), vocabulary(vocabulary), options(options), generation(options.generation),
-      lives(searchWidth(options)), next(lives.size()), living(options.draws() ? lives.size() : 1) {
+      lives(searchWidth(options)), next(lives.size()),
+      living(options.draws() ? lives.size() : static_cast<size_t>(generation.beamGroups)) {
   for (std::vector<LiveHypothesis> *list : {&lives, &next})
     for (LiveHypothesis &hypothesis : *list) {
       hypothesis.ids.reserve(sentence.maxLength);
@@ -70,10 +71,11 @@ SentenceSearch::SentenceSearch(const SearchSentence &sentence, const SearchVocab
       if (options.details.tokenScores)
         hypothesis.tokenLogProbabilities.reserve(sentence.maxLength);
     }
-  for (size_t i = 0; i < living; ++i)
-    lives[i].sample = static_cast<int>(i);
-  if (sentence.constraints)
-    lives[0].met = sentence.constraints->start();
+  for (size_t i = 0; i < living; ++i) {
+    (options.draws() ? lives[i].sample : lives[i].group) = static_cast<int>(i);
+    if (sentence.constraints)
+      lives[i].met = sentence.constraints->start();
+  }
   chosen.reserve(2 * lives.size());
   if (endsAsItIs(options) && sentence.maxLength == 0)
     finishAll();
@@ -126,6 +128,7 @@ void SentenceSearch::grow(CacheRows &rows) {
     child = parent;
     child.ids.push_back(continuation.token);
     child.logProbability = continuation.logProbability;
+    child.lost = continuation.lost;
     if (options.details.tokenScores)
       child.tokenLogProbabilities.push_back(continuation.ofToken);
     if (sentence.constraints)
@@ -138,9 +141,32 @@ void SentenceSearch::grow(CacheRows &rows) {
   if (endsAsItIs(options) && before + 1 >= sentence.maxLength) {
     release(rows);
     finishAll();
-  } else if (living > 0 && decided()) {
-    abandon(rows);
+  } else {
+    leaveDecided(rows);
   }
+}
+
+void SentenceSearch::leaveDecided(CacheRows &rows) {
+  size_t kept = 0;
+  for (size_t begin = 0, end = 0; begin < living; begin = end) {
+    end = groupEnd(begin);
+    const std::span<LiveHypothesis> group = live().subspan(begin, end - begin);
+    if (decided(group))
+      for (const LiveHypothesis &hypothesis : group)
+        rows.release(hypothesis.history);
+    else
+      for (LiveHypothesis &hypothesis : group)
+        if (LiveHypothesis &place = lives[kept++]; &place != &hypothesis)
+          std::swap(place, hypothesis);
+  }
+  living = kept;
+}
+
+size_t SentenceSearch::groupEnd(size_t begin) const {
+  size_t end = begin + 1;
+  while (end < living && lives[end].group == lives[begin].group)
+    ++end;
+  return end;
 }
 
 void SentenceSearch::abandon(CacheRows &rows) {
@@ -151,8 +177,11 @@ void SentenceSearch::abandon(CacheRows &rows) {
 std::vector<Hypothesis> SentenceSearch::unfinished() const {
   std::vector<Hypothesis> all;
   for (const LiveHypothesis &hypothesis : std::span(lives).first(living))
-    all.push_back({hypothesis.ids, hypothesis.logProbability / penalty(std::max<int64_t>(length(), 1)),
-                   hypothesis.logProbability, false, hypothesis.sample, hypothesis.tokenLogProbabilities});
+    all.push_back(
+        {hypothesis.ids, (hypothesis.logProbability - hypothesis.lost) / penalty(std::max<int64_t>(length(), 1)),
+         hypothesis.logProbability, false, hypothesis.sample, hypothesis.group, hypothesis.tokenLogProbabilities});
+  if (generation.beamGroups > 1)
+    std::ranges::stable_sort(all, std::ranges::greater(), &Hypothesis::score);
   return all;
 }
 
@@ -177,6 +206,12 @@ std::vector<Hypothesis> SentenceSearch::best() && {
   }
   std::stable_sort(finished.begin(), finished.end(),
                    [](const Hypothesis &a, const Hypothesis &b) { return a.score > b.score; });
+  if (!options.draws() && generation.beamGroups > 1) {
+    std::vector<int64_t> ofGroups(static_cast<size_t>(generation.beamGroups));
+    std::erase_if(finished, [&](const Hypothesis &hypothesis) {
+      return ++ofGroups[static_cast<size_t>(hypothesis.group)] > groupWidth();
+    });
+  }
   if (finished.size() > static_cast<size_t>(options.nBest))
     finished.resize(options.nBest);
   return std::move(finished);
@@ -190,8 +225,8 @@ double SentenceSearch::penalty(int64_t n) const {
 
 void SentenceSearch::finish(const LiveHypothesis &hypothesis, double logProbability, bool byEos) {
   const int64_t n = static_cast<int64_t>(hypothesis.ids.size()) + byEos;
-  finished.push_back({hypothesis.ids, logProbability / penalty(n), logProbability, byEos, hypothesis.sample,
-                      hypothesis.tokenLogProbabilities});
+  finished.push_back({hypothesis.ids, (logProbability - hypothesis.lost) / penalty(n), logProbability, byEos,
+                      hypothesis.sample, hypothesis.group, hypothesis.tokenLogProbabilities});
 }
 
 void SentenceSearch::finishAll() {
@@ -281,7 +316,7 @@ void SentenceSearch::takeTurns(std::vector<Continuation> &ranked) const {
   std::map<int64_t, size_t> banks; // how many continuations of each have come
   for (Continuation &continuation : ranked)
     continuation.round = banks[continuation.needed]++;
-  const auto half = static_cast<size_t>(generation.beam / 2);
+  const auto half = static_cast<size_t>(groupWidth() / 2);
   const std::span<Continuation> others = std::span(ranked).subspan(std::min(half, ranked.size()));
   std::ranges::stable_sort(
       others, {}, [](const Continuation &continuation) { return std::pair(continuation.round, continuation.needed); });
@@ -329,7 +364,23 @@ void SentenceSearch::drawContinuations(const StepResult &result, int64_t first, 
 }
 
 void SentenceSearch::rankContinuations(const StepResult &result, int64_t first, SearchScratch &scratch) {
-  const int beam = static_cast<int>(generation.beam);
+  scratch.taken.clear();
+  for (size_t begin = 0, end = 0; begin < living; begin = end) {
+    end = groupEnd(begin);
+    const size_t before = chosen.size();
+    rankGroup(result, first, begin, end, scratch);
+    if (end < living)
+      for (const Continuation &continuation : std::span(chosen).subspan(before))
+        if (continuation.token != vocabulary.eos)
+          scratch.taken.push_back(continuation.token);
+  }
+}
+
+void SentenceSearch::rankGroup(const StepResult &result, int64_t first, size_t begin, size_t end,
+                               SearchScratch &scratch) {
+  // As many candidates of a hypothesis as the whole beam is wide are enough: at most (beam - width) of them lose
+  // something, since the groups before have no more hypotheses.
+  const int beam = static_cast<int>(generation.beam), width = static_cast<int>(groupWidth());
   const Forced must = forced(length());
   std::vector<Continuation> &ranked = scratch.ranked;
   std::vector<int32_t> &suppressed = scratch.suppressed;
@@ -337,12 +388,14 @@ void SentenceSearch::rankContinuations(const StepResult &result, int64_t first, 
   scratch.allowed.clear();
   scratch.others = 0;
   ranked.clear();
-  for (size_t h = 0; h < living; ++h) {
+  for (size_t h = begin; h < end; ++h) {
     const int64_t row = first + static_cast<int64_t>(h);
     double total = 0; // the logarithm of the sum of the probabilities of what may come next
     auto add = [&](int32_t token, double logProbability, int64_t needed = 0) {
       const double ofToken = logProbability - total;
-      ranked.push_back({static_cast<int>(h), token, lives[h].logProbability + ofToken, ofToken, needed});
+      const auto times = must.token >= 0 ? 0 : std::ranges::count(scratch.taken, token);
+      ranked.push_back({static_cast<int>(h), token, lives[h].logProbability + ofToken, ofToken,
+                        lives[h].lost + generation.diversity * static_cast<double>(times), needed});
     };
     const LogProbabilityRow all =
         result.tokens ? LogProbabilityRow() : penalized(result.all.row(row), lives[h], scratch);
@@ -399,45 +452,51 @@ void SentenceSearch::rankContinuations(const StepResult &result, int64_t first, 
   std::ranges::sort(ranked, ranksHigher);
   if (constraints)
     takeTurns(ranked);
+  const size_t before = chosen.size();
   int staying = 0;
-  for (size_t rank = 0; rank < ranked.size() && staying < beam; ++rank) {
+  for (size_t rank = 0; rank < ranked.size() && staying < width; ++rank) {
     bool ends = ranked[rank].token == vocabulary.eos;
-    if (ends && static_cast<int>(rank) >= beam)
+    if (ends && static_cast<int>(rank) >= width)
       continue;
     staying += !ends;
     chosen.push_back(ranked[rank]);
   }
   if (constraints)
-    std::ranges::sort(chosen, ranksHigher);
+    std::ranges::sort(std::span(chosen).subspan(before), ranksHigher);
 }
 
-double SentenceSearch::finishedScore(int place) {
+double SentenceSearch::finishedScore(int place, int group) {
   scores.clear();
   for (const Hypothesis &hypothesis : finished)
-    scores.push_back(hypothesis.score);
+    if (hypothesis.group == group)
+      scores.push_back(hypothesis.score);
   std::nth_element(scores.begin(), scores.begin() + (place - 1), scores.end(), std::greater<>());
   return scores[place - 1];
 }
 
-bool SentenceSearch::decided() {
+bool SentenceSearch::decided(std::span<const LiveHypothesis> group) {
   if (options.draws())
     return false;
-  const int count = static_cast<int>(finished.size());
+  const int number = group.front().group;
+  const int count = static_cast<int>(std::ranges::count(finished, number, &Hypothesis::group));
   const int64_t shortest = length() + 1, longest = sentence.maxLength + !endsAsItIs(options);
-  const int beam = static_cast<int>(generation.beam);
-  const int enough = beam == 1 ? 1 : std::max(static_cast<int>(std::lround(beam * generation.patience)), options.nBest);
+  const int groups = static_cast<int>(generation.beamGroups), width = static_cast<int>(groupWidth());
+  const int expected = (options.nBest + groups - 1) / groups;
+  const int enough =
+      generation.beam == 1 ? 1 : std::max(static_cast<int>(std::lround(width * generation.patience)), expected);
   if (count >= enough) {
     using enum Generation::EarlyStopping;
     if (generation.beam == 1 || generation.earlyStopping == Yes)
       return true;
     const bool atItsLongest = generation.earlyStopping == Never && generation.lengthPenalty > 0;
-    if (lives[0].logProbability / penalty(atItsLongest ? longest : length()) <= finishedScore(std::min(beam, count)))
+    if ((group.front().logProbability - group.front().lost) / penalty(atItsLongest ? longest : length()) <=
+        finishedScore(std::min(width, count), number))
       return true;
   }
-  if (count < options.nBest)
+  if (groups > 1 || count < options.nBest)
     return false;
-  const double worst = finishedScore(options.nBest);
-  return std::ranges::none_of(live(), [&](const LiveHypothesis &hypothesis) {
+  const double worst = finishedScore(options.nBest, number);
+  return std::ranges::none_of(group, [&](const LiveHypothesis &hypothesis) {
     double p = hypothesis.logProbability;
     return std::max(p / penalty(shortest), p / penalty(longest)) > worst;
   });

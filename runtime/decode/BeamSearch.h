@@ -21,6 +21,15 @@
 // of a step's candidates are divided by their sum, so that an only continuation is certain. With a length penalty of
 // the power form, these are the rules of transformers' `generate`.
 //
+// Groups (diverse beam search; Vijayakumar et al. 2016, with the Hamming diversity, as in transformers). A beam of G
+// groups begins with an empty hypothesis in each, and a group is a beam of `beam` / G hypotheses with results of its
+// own. In each step the groups choose one after the other. A continuation loses `diversity` for each live continuation
+// with the same token that an earlier group has chosen in this step, unless it is the only one. What a hypothesis has
+// lost in all is subtracted from its log-probability where it is ranked or scored. A group ends by the first two of the
+// conditions above, of its own hypotheses (the second one with the nBest / G that are expected of it, rounded up, in
+// place of nBest); with groups, the third one does not hold, since what a group still writes makes the others differ.
+// The result is the nBest best of all groups, each of which gives its `beam` / G best.
+//
 // Constraints (decode/Constraints.h). If a sentence has any, every hypothesis that finishes meets them. The tokens of
 // forcedFirst and of the prefix count for them. A hypothesis needs the fewest tokens that must follow so that it meets
 // them. eos is a candidate only if it needs none, and another token only if what is needed after it still fits into
@@ -125,7 +134,8 @@ struct LiveHypothesis {
   // Cache rows of start and of ids (or of the last two), except the token that is read next.
   std::vector<int32_t> history;
   double logProbability = 0;
-  int sample = 0;
+  double lost = 0; // for diversity
+  int sample = 0, group = 0;
   std::vector<double> tokenLogProbabilities; // if details.tokenScores
   Constraints::State met;                    // how far ids meet the sentence's constraints, if it has some
 };
@@ -136,8 +146,10 @@ struct Continuation {
   int32_t token;
   double logProbability;
   double ofToken;     // what the token added to it
+  double lost = 0;    // with what its hypothesis has lost before
   int64_t needed = 0; // tokens that must follow it so that constraints are met
   size_t round = 0;   // its rank among those that need as many
+  double value() const { return logProbability - lost; }
 };
 
 // Memory of a thread for choosing, reused across sentences and steps.
@@ -146,6 +158,7 @@ struct SearchScratch {
   std::vector<Candidate> best;
   std::vector<int32_t> suppressed;
   std::vector<double> numbers; // log-probabilities
+  std::vector<int32_t> taken;  // tokens that earlier groups have chosen
   // The tokens that may follow a hypothesis with constraints. `allowed` lists the tokens with which a phrase begins or
   // goes on, each with the number of tokens that the constraints need after it. `others` is the number that they need
   // after any other token; it is empty if no other token may follow.
@@ -204,15 +217,22 @@ private:
   // Fills what the scratch says about constraints, for tokens that are not suppressed, and suppresses those that are
   // wanted but leave too little room.
   void allowedAfter(const LiveHypothesis &hypothesis, SearchScratch &scratch) const;
-  // Puts continuations, the most probable first, into the order that constraints ask for.
+  // Puts continuations of a group, the most probable first, into the order that constraints ask for.
   void takeTurns(std::vector<Continuation> &ranked) const;
   [[noreturn]] void noCandidate(int64_t length) const;
   void drawContinuations(const StepResult &result, int64_t first, SearchScratch &scratch);
   void rankContinuations(const StepResult &result, int64_t first, SearchScratch &scratch);
-  // The score of the finished hypothesis at rank `place`, from 1.
-  double finishedScore(int place);
-  // Whether the finished hypotheses already decide the result.
-  bool decided();
+  // Of the live hypotheses from `begin` to `end`, which are a group.
+  void rankGroup(const StepResult &result, int64_t first, size_t begin, size_t end, SearchScratch &scratch);
+  int64_t groupWidth() const { return generation.beam / generation.beamGroups; }
+  // The end of the group of live hypotheses that begins there.
+  size_t groupEnd(size_t begin) const;
+  // The score of the group's finished hypothesis at rank `place`, from 1.
+  double finishedScore(int place, int group);
+  // Whether the finished hypotheses of a group already decide its result. `group`: its live ones.
+  bool decided(std::span<const LiveHypothesis> group);
+  // Takes the groups that are decided out of the live hypotheses.
+  void leaveDecided(CacheRows &rows);
 
   const SearchSentence &sentence;
   const SearchVocabulary &vocabulary;

@@ -55,6 +55,7 @@ struct Hypothesis {
   double logProbability = 0;
   bool byEos = false; // whether eos followed
   int sample = 0;     // its number among those that are drawn
+  int group = 0;      // of the beam
   // Of details.tokenScores: what each token, and eos if it followed, added to logProbability.
   std::vector<double> tokenLogProbabilities = {};
 };

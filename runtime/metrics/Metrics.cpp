@@ -318,6 +318,7 @@ std::vector<double> expectedUtilities(Utility utility, std::span<const std::stri
         sums[other] += times[one] * back;
     }
   std::vector<double> means;
+  means.reserve(which.size());
   for (const size_t line : which)
     means.push_back(sums[line] / static_cast<double>(lines.size()));
   return means;

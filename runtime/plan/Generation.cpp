@@ -22,6 +22,11 @@ std::optional<GenerationProblem> findProblem(const Generation &generation, int64
   for (const GenerationSetting &setting : generationSettings())
     if (!problem)
       problem = rangeProblem(setting, g);
+  require(g.beamGroups < 1 || g.beam % g.beamGroups == 0, "beam_groups",
+          std::to_string(g.beamGroups) + " does not divide beam, " + std::to_string(g.beam) +
+              ", into groups of equal size");
+  require(g.beamGroups == 1 || g.diversity > 0, "beam_groups",
+          std::to_string(g.beamGroups) + " groups without diversity write the same; expected a diversity above 0");
   require(g.maxLength == 0 || g.minLength <= g.maxLength, "min_length",
           std::to_string(g.minLength) + " is larger than max_length, " + std::to_string(g.maxLength));
   for (size_t i = 0; i < g.forcedFirst.size(); ++i) {

@@ -47,6 +47,18 @@ const Setting table[] = {
      "P: a beam has finished enough translations when it has finished P times as many as it is wide (Kasai et al. "
      "2022)",
      {nullptr, "patience"}},
+    {"beam_groups",
+     Setting::Whole{&Generation::beamGroups, 1, mostHypotheses},
+     "G: a beam consists of G groups of equal size, each of which avoids the tokens that those before it choose "
+     "(diverse "
+     "beam search, Vijayakumar et al. 2016)",
+     {"num_beam_groups"}},
+    {"diversity",
+     Setting::Number{&Generation::diversity, 0, mostDiversity},
+     "beam_groups: what the log-probability of a token loses for each hypothesis of an earlier group that chooses it "
+     "in "
+     "the same step",
+     {"diversity_penalty"}},
     {"max_length",
      Setting::Whole{&Generation::maxLength, 0, mostTokens},
      "maximum number of tokens in a translation, without start and eos; 0: twice the source's plus 10, but no more "

@@ -30,6 +30,9 @@ constexpr ReplacementLimits attended{.tokens = 512, .translations = 64};
 // it reads. Replacing unknown tokens is not counted: its passes are shorter than the decoding of the lines was, and
 // which lines had to do without would depend on the order in which they end.
 constexpr size_t mostPairs = size_t(1) << 20, leastPairs = 1024;
+// The least multiple of `step` that is at least `number`.
+int64_t roundedUp(int64_t number, int64_t step) { return (number + step - 1) / step * step; }
+
 // How many samples minimum Bayes risk takes, which compares each with each while the others wait.
 constexpr int mostCompared = 256;
 
@@ -167,7 +170,8 @@ struct Executor::State {
       if (search.utility)
         search.samples = std::max(search.samples, search.nBest);
       else if (!search.sample)
-        search.generation.beam = std::max<int64_t>(search.generation.beam, search.nBest);
+        search.generation.beam =
+            std::max<int64_t>(search.generation.beam, roundedUp(search.nBest, search.generation.beamGroups));
     }
     if (search.details.alignments != Details::Alignments::None &&
         static_cast<size_t>(search.nBest) > attended.translations)

@@ -62,7 +62,7 @@ HeldOut::HeldOut(const TrainOptions &options, const TrainedModel &model, const R
           EncodedLines(model.translation, lines, format, text.tables.empty() ? text.sources[0] : text.tables[0]),
           ranks));
       greedy.generation = model.module().settings.generation;
-      greedy.generation.beam = 1;
+      greedy.generation.beam = greedy.generation.beamGroups = 1;
     }
   }
 }

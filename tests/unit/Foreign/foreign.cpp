@@ -194,6 +194,8 @@ protected:
                        {"dropout_rate", 0.375},
                        {"scale_decoder_outputs", false},
                        {"num_beams", 3},
+                       {"num_beam_groups", 3},
+                       {"diversity_penalty", 0.25},
                        {"repetition_penalty", 1.5},
                        {"temperature", 0.5},
                        {"top_k", 10},
@@ -593,6 +595,33 @@ TEST_F(Foreign, SettingsOfTheSearchComeAlong) {
   ASSERT_EQ(done.notes.size(), 2u); // pad is among bad_words_ids
   EXPECT_EQ(done.notes[0].find(in("tiny-mt/generation_config.json: encoder_repetition_penalty: 1.1")), 0u)
       << done.notes[0];
+}
+
+TEST_F(Foreign, GroupsOfTheBeamComeAlong) {
+  const auto write = [&](const Json &settings) {
+    writeFile(in("tiny-mt/generation_config.json"), settings.dump());
+    std::filesystem::remove_all(in("out"));
+  };
+  write({{"num_beams", 6}, {"num_beam_groups", 3}, {"diversity_penalty", 0.25}});
+  import();
+  EXPECT_EQ(description()["generation"]["beam_groups"], 3);
+  EXPECT_EQ(description()["generation"]["diversity"], 0.25);
+  exportForeign({in("out"), in("back")});
+  const Json exported = Json::parse(readFile(in("back/generation_config.json")));
+  EXPECT_EQ(exported["num_beam_groups"], 3);
+  EXPECT_EQ(exported["diversity_penalty"], 0.25);
+  std::filesystem::remove_all(in("back"));
+  write({{"num_beams", 6}, {"num_beam_groups", 1}, {"diversity_penalty", 0.0}});
+  const ForeignImport done = import();
+  EXPECT_FALSE(description()["generation"].contains("beam_groups") ||
+               description()["generation"].contains("diversity"));
+  for (const std::string &note : done.notes)
+    EXPECT_EQ(note.find("diversity"), std::string::npos) << note;
+  write({{"num_beams", 6}, {"num_beam_groups", 4}, {"diversity_penalty", 0.5}});
+  EXPECT_EQ(error(), "tiny-mt/generation_config.json: num_beam_groups: 4 does not divide num_beams, 6");
+  write({{"num_beams", 6}, {"num_beam_groups", 3}});
+  EXPECT_EQ(error(), "tiny-mt/generation_config.json: diversity_penalty: 0 lets all num_beam_groups write the same; "
+                     "expected a number above 0");
 }
 
 // Folders in which `generate` writes exactly so many tokens: with eos, which is forced after them, and without.

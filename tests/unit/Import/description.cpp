@@ -332,12 +332,18 @@ TEST(Description, WrongGenerationIsAnErrorWithItsPlace) {
   };
   const std::pair<const char *, const char *> cases[] = {
       {R"("beams": 4)", ".beams: unknown key of generation; did you mean \"beam\"? known: beam, length_penalty, "
-                        "length_penalty_form, early_stopping, patience, max_length, max_length_ratio, min_length, "
-                        "min_length_ratio, at_max_length, forced_first, suppress, bad_sequences, no_repeat_ngram, "
+                        "length_penalty_form, early_stopping, patience, beam_groups, diversity, max_length, "
+                        "max_length_ratio, min_length, min_length_ratio, at_max_length, forced_first, suppress, "
+                        "bad_sequences, no_repeat_ngram, "
                         "repetition_penalty, renormalize, temperature, top_k, top_p, min_p, typical_p, "
                         "epsilon_cutoff"},
       {R"("beam": 0)", ".beam: expected a whole number from 1 to 65536, found 0"},
       {R"("beam": "4")", ".beam: expected a whole number from 1 to 65536, found \"4\""},
+      {R"("beam_groups": 0)", ".beam_groups: expected a whole number from 1 to 65536, found 0"},
+      {R"("beam": 4, "beam_groups": 3)", ".beam_groups: 3 does not divide beam, 4, into groups of equal size"},
+      {R"("beam": 4, "beam_groups": 2, "diversity": 0)",
+       ".beam_groups: 2 groups without diversity write the same; expected a diversity above 0"},
+      {R"("diversity": -1)", ".diversity: expected a number from 0 to 100, found -1"},
       {R"("length_penalty": 41)", ".length_penalty: expected a number from -40 to 40, found 41"},
       {R"("length_penalty_form": "gnmt")", ".length_penalty_form: expected \"offset\" or \"power\", found \"gnmt\""},
       {R"("early_stopping": "yes")", ".early_stopping: expected false, true or \"never\", found \"yes\""},

@@ -902,7 +902,7 @@ TEST(BeamSearch, TokenScoresAreThoseOfTeacherForcing) {
             }();
             for (const Hypothesis &hypothesis : found[sentence.index]) {
               EXPECT_TRUE(plain[sentence.index].front().tokenLogProbabilities.empty());
-              const auto &[ids, score, sum, byEos, sample, tokens] = hypothesis;
+              const auto &[ids, score, sum, byEos, sample, group, tokens] = hypothesis;
               EXPECT_EQ(byEos, end != Cut || static_cast<int64_t>(ids.size()) < sentence.maxLength);
               ASSERT_EQ(tokens.size(), ids.size() + byEos);
               withoutEos += !byEos;
@@ -1039,6 +1039,66 @@ std::vector<Hypothesis> generate(const FakeModel &model, uint32_t key, const Gen
 
 // Random settings, including pad or eos as start token, both with all log-probabilities and with as many candidates as
 // the search requests.
+// The candidates that a beam without groups needs are enough for one with groups.
+TEST(BeamSearch, GroupsNeedNoMoreCandidates) {
+  int differing = 0;
+  for (uint32_t seed = 1; seed <= 60; ++seed)
+    for (const auto &[beam, groups] : {std::pair{3, 3}, {2, 2}, {3, 1}})
+      for (const double diversity : {0.2, 1.0, 5.0}) {
+        const FakeModel model{.seed = seed, .sharpness = 0.5 + seed % 5};
+        const std::vector<SearchSentence> sentences = {{.index = 1, .maxLength = 6}, {.index = 2, .maxLength = 4}};
+        SearchOptions options{.generation = {.beam = beam, .beamGroups = groups, .diversity = diversity},
+                              .nBest = beam};
+        const auto all = run(model, sentences, options);
+        ASSERT_EQ(searchCandidates(options, model.vocabulary), beam);
+        const auto best = run(model, sentences, options, nullptr, 1, beam);
+        const auto recurrent = run(model, sentences, options, nullptr, 1000, beam, /*recurrent=*/true);
+        options.generation.beamGroups = 1;
+        const auto plain = run(model, sentences, options);
+        for (size_t s = 0; s < sentences.size(); ++s) {
+          expectSame(best[s], all[s]);
+          expectSame(recurrent[s], all[s]);
+          std::set<Ids> mine, theirs;
+          for (const Hypothesis &hypothesis : all[s]) {
+            mine.insert(hypothesis.ids);
+            EXPECT_EQ(hypothesis.logProbability,
+                      model.logProbability(static_cast<uint32_t>(sentences[s].index), hypothesis.ids));
+          }
+          for (const Hypothesis &hypothesis : plain[s])
+            theirs.insert(hypothesis.ids);
+          EXPECT_TRUE(groups > 1 || mine == theirs);
+          differing += mine != theirs;
+        }
+      }
+  EXPECT_GT(differing, 100);
+}
+
+// A group goes on although its best is found, since what it writes makes the others differ.
+TEST(BeamSearch, GroupsGoOnForTheOthers) {
+  const FakeModel words;
+  std::vector<double> rows; // the same in each step: eos is so probable that nothing beats the empty translation
+  const auto step = [&](const StepRequest &request) {
+    rows.clear();
+    for (size_t h = 0; h < request.ids.size(); ++h)
+      for (const double p : {0.0, 0.05, 0.0, 0.6, 0.2, 0.15})
+        rows.push_back(std::log(p));
+    return StepResult{.all = {rows.data(), true, words.vocabulary.size}};
+  };
+  for (const int groups : {1, 2}) {
+    const SearchOptions options{.generation = {.beam = 4, .lengthPenalty = 0, .beamGroups = groups, .diversity = 5}};
+    Decoder decoder(std::make_unique<StepModel>(words.vocabulary, step), roomOf(1, 100));
+    const RequestId id = decoder.submit(requestFor({.maxLength = 5}, options));
+    const auto events = decoder.step();
+    EXPECT_EQ(decoder.idle(), groups == 1) << "without groups the best is found";
+    EXPECT_EQ(events.size(), groups == 1 ? 1u : 0u);
+    std::vector<Ids> live;
+    for (const Hypothesis &hypothesis : decoder.hypotheses(id))
+      live.push_back(hypothesis.ids);
+    // The first group writes 4 and 5, of which the second one takes 4 after 1 only because it has to take two.
+    EXPECT_EQ(live, groups == 1 ? std::vector<Ids>() : (std::vector<Ids>{{4}, {5}, {1}, {4}}));
+  }
+}
+
 TEST(BeamSearch, SettingsFollowTheirRules) {
   std::mt19937 random(7);
   auto below = [&](uint32_t n) { return random() % n; };

@@ -70,11 +70,12 @@ def averaged(tables):
              for ids, row in of_source[0].items()} for of_source in zip(*tables, strict=True)]
 
 
-USUAL = {"beam": 3, "n_best": 1, "length_penalty": 0.6, "length_penalty_form": "offset", "early_stopping": "true", "patience": 1.0, "max_length": LONGEST,
+USUAL = {"beam": 3, "n_best": 1, "length_penalty": 0.6, "length_penalty_form": "offset", "early_stopping": "true", "patience": 1.0, "beam_groups": 1,
+         "diversity": 0.5, "max_length": LONGEST,
          "max_length_ratio": 0.0, "min_length": 0, "min_length_ratio": 0.0, "at_max_length": "eos", "forced_first": (), "suppress": (), "bad_sequences": (),
          "no_repeat_ngram": 0, "repetition_penalty": 1.0, "renormalize": "false", "prefix": (), "constraints": ()}
 VALUES = {"beam": [1, 2, 6], "n_best": [2, 3], "length_penalty": [0, 2.5, -1], "length_penalty_form": ["power"], "early_stopping": ["false", "never"],
-          "patience": [0.4, 2.0], "max_length": [2], "max_length_ratio": [0.4, 1.0], "min_length": [2], "min_length_ratio": [0.4],
+          "patience": [0.4, 2.0], "beam_groups": [3], "diversity": [1.5], "max_length": [2], "max_length_ratio": [0.4, 1.0], "min_length": [2], "min_length_ratio": [0.4],
           "at_max_length": ["forced_eos", "cut"], "forced_first": [(5,), (6, 4)], "suppress": [(1,)], "bad_sequences": [((1, 6), (START, 1), (6,))],
           "no_repeat_ngram": [1, 2], "repetition_penalty": [1.5, 0.7], "renormalize": ["true"],
           # For each source. Constraints are choices of phrases.
@@ -176,56 +177,72 @@ class Reference:
         return row
 
     def search(self):
-        live, finished = [((), 0.0)], []  # ids and log-probability, the best first
-        finish = lambda ids, number, count: finished.append((number / self.penalty(count), number, list(ids)))  # noqa: E731
-        while live:
-            length = len(live[0][0])
-            ranked = sorted((-(before + number), token, parent) for parent, (ids, before) in enumerate(live) for token, number in self.after(ids).items())
-            if not ranked and not finished:
+        width = self.beam // self.beam_groups
+        groups = [[((), 0.0, 0.0)] for _ in range(self.beam_groups)]  # ids, log-probability and what was lost for diversity, the best first
+        finished = [[] for _ in groups]
+        for length in range(self.longest + 1):
+            chosen = []  # tokens, by the groups so far
+            before = any(finished)
+            anything = False
+            for number, live in enumerate(groups):
+                ranked = sorted(self.continuations(live, chosen))
+                anything |= bool(ranked)
+                groups[number] = []
+                for rank, (value, token, parent, total, lost) in enumerate(self.taking_turns(live, ranked, width)):
+                    if len(groups[number]) == width:
+                        break
+                    ids = live[parent][0]
+                    if token != EOS:
+                        groups[number].append(((*ids, token), total, lost))
+                    elif rank < width:
+                        finished[number].append((-value / self.penalty(length + 1), total, list(ids)))
+                groups[number].sort(key=lambda one: one[2] - one[1])
+                chosen += [ids[-1] for ids, _, _ in groups[number]]
+            if not anything and not before:
                 raise NothingLeft
-            ranked = self.taking_turns(live, ranked)
-            following = []
-            for rank, (number, token, parent) in enumerate(ranked):
-                if len(following) == self.beam:
-                    break
-                if token != EOS:
-                    following.append(((*live[parent][0], token), -number))
-                elif rank < self.beam:
-                    finish(live[parent][0], -number, length + 1)
-            live = sorted(following, key=lambda one: -one[1])
-            if self.cut and length + 1 >= self.longest:
-                for ids, number in live:
-                    finish(ids, number, length + 1)
+            for number, live in enumerate(groups):
+                if self.cut and length + 1 >= self.longest:
+                    finished[number] += [((total - lost) / self.penalty(length + 1), total, list(ids)) for ids, total, lost in live]
+                if (self.cut and length + 1 >= self.longest) or (live and self.decided(live, finished[number], length + 1, width)):
+                    groups[number] = []
+            if not any(groups):
                 break
-            if live and self.decided(live, finished, length + 1):
-                break
-        return sorted(finished, key=lambda result: -result[0])[:self.n_best]
+        results = [one for of_group in finished for one in sorted(of_group, key=lambda result: -result[0])[:width if len(groups) > 1 else None]]
+        return sorted(results, key=lambda result: -result[0])[:self.n_best]
 
-    def taking_turns(self, live, ranked):
+    def continuations(self, live, chosen):
+        for parent, (ids, before, lost) in enumerate(live):
+            following = self.after(ids)
+            forced = len(ids) < len(self.forced_first) + len(self.prefix) or len(ids) >= self.longest
+            for token, number in following.items():
+                loses = lost + (0 if forced else self.diversity * chosen.count(token))
+                yield loses - before - number, token, parent, before + number, loses
+
+    def taking_turns(self, live, ranked, width):
         """The most probable continuations, for half of the beam, and the others in the order of their rank among those that need as many tokens,
         and then of this number."""
         banks, rounds = {}, []
         for continuation in ranked:
-            _, token, parent = continuation
+            _, token, parent, _, _ = continuation
             need = self.needed(live[parent][0] + ((token,) if token != EOS else ()))
             banks[need] = banks.get(need, 0) + 1
             rounds.append((banks[need], need, continuation))
-        half = self.beam // 2
+        half = width // 2
         return ranked[:half] + [continuation for _, _, continuation in sorted(rounds[half:], key=lambda one: one[:2])]
 
-    def decided(self, live, finished, length):
+    def decided(self, live, finished, length, width):
         scores = sorted((score for score, _, _ in finished), reverse=True)
-        enough = 1 if self.beam == 1 else max(int(self.beam * self.patience + 0.5), self.n_best)
+        enough = 1 if self.beam == 1 else max(int(width * self.patience + 0.5), math.ceil(self.n_best / self.beam_groups))
         most = self.longest + (not self.cut)
         if len(scores) >= enough:
             if self.beam == 1 or self.early_stopping == "true":
                 return True
             count = most if self.early_stopping == "never" and self.length_penalty > 0 else length
-            if live[0][1] / self.penalty(count) <= scores[min(self.beam, len(scores)) - 1]:
+            if (live[0][1] - live[0][2]) / self.penalty(count) <= scores[min(width, len(scores)) - 1]:
                 return True
-        if len(scores) < self.n_best:
+        if len(scores) < self.n_best or self.beam_groups > 1:
             return False
-        return all(max(number / self.penalty(length + 1), number / self.penalty(most)) <= scores[self.n_best - 1] for _, number in live)
+        return all(max(number / self.penalty(length + 1), number / self.penalty(most)) <= scores[self.n_best - 1] for _, number, _ in live)
 
 
 def constraints_file(of_sources):
@@ -257,6 +274,10 @@ def compare(settings, tables):
     if settings["n_best"] > settings["beam"]:
         if "--n-best" not in error or "--beam" not in error:
             failures.append(f"{changed}: more translations than hypotheses: {error!r}")
+        return
+    if settings["beam"] % settings["beam_groups"]:
+        if f"--beam-groups: {settings['beam_groups']} does not divide beam" not in error:
+            failures.append(f"{changed}: groups of unequal size: {error!r}")
         return
     try:
         searches = [Reference(settings, number, table) for number, table in enumerate(tables)]
@@ -362,6 +383,9 @@ single = [{name: value} for name, values in VALUES.items() for value in values]
 pairs = [a | b for a, b in itertools.combinations(single, 2) if a.keys() != b.keys()]
 # The places of a beam show in all that it finds.
 whole = [{"constraints": value, "beam": beam, "n_best": beam} for value in VALUES["constraints"] for beam in (2, 3, 4, 5, 7)]
+# So do those of groups of several hypotheses.
+grouped = [{"beam": beam, "beam_groups": groups, "n_best": best} for beam, groups, best in ((4, 2, 4), (4, 2, 1), (6, 2, 2), (6, 3, 6), (4, 4, 4))]
+whole += [one | changed for one in grouped for changed in [{}, {"diversity": 0.1}, {"diversity": 3}, *single] if not {"beam", "beam_groups", "n_best"} & changed.keys()]
 for changed in [{}, *single, *pairs, *whole]:
     compare(USUAL | changed, tables)
 for value in VALUES["constraints"]:
