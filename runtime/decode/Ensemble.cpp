@@ -15,7 +15,8 @@ double logMean(std::span<const double> logProbabilities, std::span<const double>
   // rounds to no more than the weight: so their ratio is 1 then, and never above it.
   double sum = 0, total = 0;
   for (size_t m = 0; m < weights.size(); ++m) {
-    sum += weights[m] * std::exp(logProbabilities[m] - largest);
+    const double x = logProbabilities[m];
+    sum += x == largest ? weights[m] : weights[m] * std::exp(x - largest); // the former is the same, and cheaper
     total += weights[m];
   }
   return largest + std::log(sum / total);

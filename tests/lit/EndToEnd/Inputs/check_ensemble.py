@@ -1,7 +1,8 @@
-"""check_ensemble.py TRANSLATOR FOLDER SOURCE TARGET: what does not depend on how an ensemble averages. Plain Python.
+"""check_ensemble.py TRANSLATOR FOLDER SOURCE TARGET DRIVER: what does not depend on how an ensemble averages. Plain Python.
 
 FOLDER holds two trained models (run-smaller, run-other). An ensemble of a model with itself is the model; an ensemble does not depend on the
-batch, the threads or the order of its models; `score` and attention average as the search does; mistakes are refused.
+batch, the threads or the order of its models; `score` and attention average as the search does; a GPU, whose driver is in the folder DRIVER,
+gives what the CPU gives, up to rounding; mistakes are refused.
 """
 import json
 import math
@@ -9,19 +10,21 @@ import os
 import subprocess
 import sys
 
-translator, folder, source, target = sys.argv[1:]
+translator, folder, source, target, driver = sys.argv[1:]
 ONE, OTHER = (os.path.join(folder, name) for name in ("run-smaller", "run-other"))
 
 
 def run(verb, models, *arguments, status=0):
     words = [word for model in models for word in ("--model", model)]
-    done = subprocess.run([translator, verb, *words, "--format", "ids", *map(str, arguments)], capture_output=True, text=True)
+    done = subprocess.run([translator, verb, *words, "--format", "ids", *map(str, arguments)], capture_output=True, text=True,
+                          env={**os.environ, "LD_LIBRARY_PATH": driver})
     assert done.returncode == status, (verb, models, arguments, done.returncode, done.stderr)
     return done.stdout if status == 0 else done.stderr
 
 
 def translate(models, *arguments):
-    return [json.loads(line)["hypotheses"] for line in run("translate", models, "--input", source, "--json", "--quiet", *arguments).splitlines()]
+    given = arguments if "--input" in arguments else (*arguments, "--input", source)
+    return [json.loads(line)["hypotheses"] for line in run("translate", models, "--json", "--quiet", *given).splitlines()]
 
 
 def score(models, *arguments):
@@ -48,6 +51,13 @@ expected = [sum(math.log((3 * math.exp(a) + math.exp(b)) / 4) for a, b in zip(*l
 assert all(abs(a - b) < 1e-9 for a, b in zip(score([ONE, OTHER], "--ensemble-weights", 3, 1), expected, strict=True))
 rows = [[one["attention"] for one in translate(models, "--alignments=soft", "--forced-first", "4 5", "--max-length", 2)[0]][0] for models in ([ONE], [OTHER], [ONE, OTHER])]
 assert all(abs((a + b) / 2 - both) < 1e-12 for row in zip(*rows, strict=True) for a, b, both in zip(*row, strict=True)) and rows[0] != rows[1]
+
+few = os.path.join(folder, "few")
+open(few, "w").writelines(open(source).readlines()[:6])
+for options in (["--beam", 2, "--n-best", 2], ["--beam", 4, "--n-best", 2, "--beam-groups", 2, "--no-repeat-ngram", 2]):
+    cpu, gpu = (translate([ONE, OTHER], *options, "--input", few, "--device", device) for device in ("cpu", "cuda"))
+    assert [[one["ids"] for one in line] for line in cpu] == [[one["ids"] for one in line] for line in gpu], options
+    assert all(abs(a["score"] - b["score"]) < 1e-4 for one, other in zip(cpu, gpu) for a, b in zip(one, other)), options
 
 for arguments, said in ((("--ensemble-weights", 1), "--ensemble-weights: expected one number for each --model, of which there are 2, but 1 were given"),
                         (("--ensemble-weights", 1, 0), "--ensemble-weights")):
