@@ -42,6 +42,8 @@ public:
   // Gives every rank its share of a state, or all of it. The first rank's bytes count.
   void scatter(const Tensor &tensor, std::string_view bytes);
 
+  // Whether the optimizer keeps a moving average of the parameters.
+  bool hasAverage() const { return optimizer.averages; }
   // Begins the moving average with the parameters, if the optimizer keeps one.
   void beginAverage();
   // Calls `use` with the moving average, if the optimizer keeps one, in place of the parameters, which are restored bit

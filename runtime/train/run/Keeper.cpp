@@ -47,7 +47,7 @@ void Keeper::save(const Progress &progress, double seconds, bool isPlanned) {
   if (isPlanned)
     keepWeights(progress.step);
   saveWeights("last.safetensors", progress.step);
-  if (folder.optimizer->averages)
+  if (model.states.hasAverage())
     saveAveraged("ema.safetensors", progress.step);
 }
 
