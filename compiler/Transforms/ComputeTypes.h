@@ -10,8 +10,8 @@ namespace xfc {
 
 struct ComputeTypes {
   using Type = std::optional<ComputeType>; // without one, f32
-  // A pattern is a glob over the names of weights, including tied ones: `*`, `?`, `[...]`; a dot is an ordinary
-  // character. If several match a name, the last one wins.
+  // A pattern is a glob over the names of weights, including tied ones: `*`, `?`, `[...]`, without commas; a dot is an
+  // ordinary character. If several match a name, the last one wins.
   struct Rule {
     std::string pattern;
     Type type;

@@ -91,9 +91,10 @@ private:
         result = ofThis;
         first = name;
       } else if (*result != ofThis) {
-        emitError(product->getLoc()) << "compute type " << type << ": " << first << " and " << name
-                                     << " are multiplied together and need the same type; give both the same, or turn "
-                                        "merge-projections off";
+        emitError(product->getLoc())
+            << "compute type " << type << ": " << first << " and " << name
+            << " are multiplied together and need the same type; give both the same, or compile "
+               "with --no-fuse=merge-projections";
         signalPassFailure();
       }
     }

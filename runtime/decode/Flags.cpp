@@ -326,6 +326,13 @@ void SearchFlags::resolve(const Generation &own, const Vocabulary &target) {
           (generation.*sequences->member).push_back(std::move(tokens));
     }
   }
+  // Groups that come with the model are for its own beam; another one need not be a multiple of them.
+  const auto isGiven = [&](const std::string &flag) {
+    return std::ranges::any_of(
+        given, [&](const auto &each) { return optionOf(*each.first) == flag && each.second.count() > 0; });
+  };
+  if (isGiven("--beam") && !isGiven("--beam-groups") && generation.beam % generation.beamGroups != 0)
+    generation.beamGroups = 1;
 }
 
 } // namespace xfc

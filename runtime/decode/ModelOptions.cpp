@@ -148,7 +148,7 @@ void ModelOptions::addEnsembleTo(Command command) {
   command
       .addOption("--ensemble-weights", ensembleWeights,
                  "the weight of each --model in the mean of their probabilities (default: equal weights)")
-      .finitePositive();
+      .above(0, 1e6);
   addWeightsTo(command, folder);
   command.option("--weights").excludes("--ensemble-weights");
 }

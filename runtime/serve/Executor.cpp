@@ -108,6 +108,9 @@ struct Executor::State {
     const Module &module = model.engine->module();
     defaults = searchOptionsOf(words, {.generation = generationOf(module, options.model)}, model);
     requireDetails(model, defaults.details, options.format);
+    if (defaults.utility && defaults.samples > mostCompared)
+      throw Error("--samples: a server draws at most " + std::to_string(mostCompared) + " for a line, but " +
+                  std::to_string(defaults.samples) + " were given");
     const Counts room = decoderCounts(module, defaults);
     capacity = room.rows[XFC_TARGET];
     decoder = makeDecoder(model.models(), room, /*ownRows=*/true);

@@ -5,7 +5,7 @@
 // RUN: not %xfc-opt %s --xfc-set-compute-type="type=int8,[=int4" 2>&1 | FileCheck %s --check-prefix=PATTERN
 
 // NONE: error: compute type int8,weigth=int4: no weight of a product is called 'weigth'; did you mean 'weight'? there are, for example, weight.a and weight
-// MERGED: error: compute type int8,weight.a=int4: weight.a and weight.b are multiplied together and need the same type; give both the same, or turn merge-projections off
+// MERGED: error: compute type int8,weight.a=int4: weight.a and weight.b are multiplied together and need the same type; give both the same, or compile with --no-fuse=merge-projections
 // TYPE: error: compute type int7: expected f32, bf16, int8 or int4, found 'int7'
 // RULE: error: compute type int8,int4: expected PATTERN=TYPE after the first ',', found 'int4'
 // PATTERN: error: compute type int8,[=int4: '[' is not a pattern:

@@ -1,5 +1,6 @@
 // Tests plans: buffer allocation, sizes, serialization, and damaged bytes.
 #include "model.h"
+#include "plan/GenerationSettings.h"
 #include "plan/Layout.h"
 #include "plan/Memory.h"
 #include "plan/Serialization.h"
@@ -286,6 +287,8 @@ TEST(Plan, ExtremesAndBack) {
                                 .penaltyForm = Generation::PenaltyForm::Power,
                                 .earlyStopping = Generation::EarlyStopping::Never,
                                 .patience = 2.5,
+                                .beamGroups = 4,
+                                .diversity = 0.25,
                                 .atMaxLength = Generation::AtMaxLength::Cut,
                                 .maxLength = 9,
                                 .maxLengthRatio = 1.5,
@@ -303,6 +306,11 @@ TEST(Plan, ExtremesAndBack) {
                                 .minP = 0.0625,
                                 .typicalP = 0.875,
                                 .epsilonCutoff = 0.001};
+  for (const GenerationSetting &setting : generationSettings()) {
+    Generation one;
+    copySetting(setting, one, module.settings.generation);
+    EXPECT_NE(one, Generation()) << setting.name << " has its default above, so that losing it would not be noticed";
+  }
   module.settings.training.labelSmoothing = 0.3;
   module.kernels[0].scratch = largest;
   module.kernels[0].threads = 1024;
