@@ -5,6 +5,8 @@
 #include "plan/Memory.h"
 #include "plan/Serialization.h"
 #include "support/Error.h"
+#include "support/FileWriter.h"
+#include "support/Files.h"
 #include <algorithm>
 #include <array>
 #include <cfenv>
@@ -273,6 +275,19 @@ TEST(Plan, BytesAndBack) {
 }
 
 // Every kind of field at the limits of its range.
+#ifdef XFC_FUZZ_CORPUS
+// The seed of the fuzz target `plan` has to be of the current version, or nothing behind the version's check is fuzzed.
+// With XFC_WRITE_SEEDS=1 in the environment, this test writes it anew.
+TEST(Plan, SeedOfFuzzingIsCurrent) {
+  const std::string file = std::string(XFC_FUZZ_CORPUS) + "/plan/bag";
+  const std::vector<uint8_t> bytes = serialize(bagModel());
+  const std::string current(bytes.begin(), bytes.end());
+  if (std::getenv("XFC_WRITE_SEEDS"))
+    writeFile(file, current);
+  EXPECT_EQ(readFile(file), current) << "XFC_WRITE_SEEDS=1 writes " << file << " anew";
+}
+#endif
+
 TEST(Plan, ExtremesAndBack) {
   Module module = bagModel();
   constexpr int64_t largest = int64_t(1) << 50;
