@@ -146,14 +146,6 @@ struct NibbleKernel {
         else
           sum = products;
       };
-      // Of one row and its vectors' weights, what there are more of is loaded when it is needed.
-      if (rows == 1) {
-        const Value row[] = {leftWord(0, 0), leftWord(0, 1)};
-        for (int64_t v = 0; v < vectors; ++v)
-          for (auto [half, nibbles] : llvm::enumerate(halvesOf(v)))
-            add(0, v, nibbles, row[half]);
-        continue;
-      }
       SmallVector<std::array<Value, 2>> weights;
       for (int64_t v = 0; v < vectors; ++v)
         weights.push_back(halvesOf(v));
