@@ -1,5 +1,6 @@
 // Computes the layout of a batch as one block of bytes.
 #include "plan/StagingLayout.h"
+#include "support/RoundUp.h"
 
 namespace xfc {
 
@@ -8,8 +9,6 @@ int keySetOf(int structure) {
   constexpr int sets[] = {XFC_SOURCE, XFC_TARGET, XFC_SOURCE, XFC_CACHE};
   return sets[structure / 4];
 }
-
-static int64_t roundUp(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
 
 static int64_t bytesOfRow(const Argument &argument) { return featuresOf(argument) * bytesOf(argument.type); }
 

@@ -3,6 +3,7 @@
 #include "decode/Decoder.h"
 #include "decode/Defaults.h"
 #include "decode/MinimumRisk.h"
+#include "support/RoundUp.h"
 #include <algorithm>
 #include <condition_variable>
 #include <map>
@@ -30,10 +31,7 @@ constexpr ReplacementLimits attended{.tokens = 512, .translations = 64};
 // it reads. Replacing unknown tokens is not counted: its passes are shorter than the decoding of the lines was, and
 // which lines had to do without would depend on the order in which they end.
 constexpr size_t mostPairs = size_t(1) << 20, leastPairs = 1024;
-// The least multiple of `step` that is at least `number`.
-int64_t roundedUp(int64_t number, int64_t step) { return (number + step - 1) / step * step; }
-
-// How many samples minimum Bayes risk takes, which compares each with each while the others wait.
+// The most samples for minimum Bayes risk: all pairs of them are compared, and other requests wait meanwhile.
 constexpr int mostCompared = 256;
 
 } // namespace
@@ -174,7 +172,7 @@ struct Executor::State {
         search.samples = std::max(search.samples, search.nBest);
       else if (!search.sample)
         search.generation.beam =
-            std::max<int64_t>(search.generation.beam, roundedUp(search.nBest, search.generation.beamGroups));
+            std::max<int64_t>(search.generation.beam, roundUp(search.nBest, search.generation.beamGroups));
     }
     if (search.details.alignments != Details::Alignments::None &&
         static_cast<size_t>(search.nBest) > attended.translations)

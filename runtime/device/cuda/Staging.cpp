@@ -1,14 +1,13 @@
 // Writes a batch as one block of bytes.
 #include "device/cuda/Staging.h"
 #include "support/Error.h"
+#include "support/RoundUp.h"
 #include <algorithm>
 #include <bit>
 #include <cstring>
 
 namespace xfc::cuda {
 namespace {
-
-int64_t roundUp(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
 
 int64_t bytesOfRow(const Argument &argument) { return featuresOf(argument) * bytesOf(argument.type); }
 
