@@ -1,6 +1,7 @@
 // Tests planning the next pool of batches while one is used.
 #include "corpora/Batches.h"
 #include "folder.h"
+#include "unigram.h"
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -43,13 +44,7 @@ protected:
 
   Module module;
   Vocabulary ids = Vocabulary(20);
-  Vocabulary vocabulary = Vocabulary::fromBytes(
-      R"({"model": {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0], ["</s>", 0], ["<s>", 0], ["\u2581", -2],
-          ["a", -2], ["b", -2.5], ["ab", -3], ["aba", -4], ["\u2581ab", -4.5], ["bb", -4]]},
-          "pre_tokenizer": {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always"},
-          "decoder": {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always"},
-          "added_tokens": [{"id": 1, "content": "</s>", "special": true}, {"id": 2, "content": "<s>", "special": true}]})",
-      "tokenizer.json", 20);
+  Vocabulary vocabulary = unigramVocabulary();
 };
 
 std::vector<std::vector<int32_t>> sequencesOf(const PairsOfCorpus &batch) {

@@ -4,6 +4,7 @@
 #include "plan/Programs.h"
 #include "support/Checksum.h"
 #include "support/Files.h"
+#include "unigram.h"
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -994,13 +995,7 @@ protected:
   std::string textOf(std::span<const int32_t> ids) { return vocabulary.decode(list(ids), Format::Text); }
 
   std::string lines;
-  Vocabulary vocabulary = Vocabulary::fromBytes(
-      R"({"model": {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0], ["</s>", 0], ["<s>", 0], ["\u2581", -2],
-          ["a", -2], ["b", -2.5], ["ab", -3], ["aba", -4], ["\u2581ab", -4.5], ["bb", -4]]},
-          "pre_tokenizer": {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always"},
-          "decoder": {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always"},
-          "added_tokens": [{"id": 1, "content": "</s>", "special": true}, {"id": 2, "content": "<s>", "special": true}]})",
-      "tokenizer.json", 20);
+  Vocabulary vocabulary = unigramVocabulary();
 };
 
 TEST_F(SampledCorpusTest, EpochsDifferInIdsAndNotInText) {
