@@ -8,8 +8,8 @@
 //   not negative. Then comes a word of the scales, as bf16, the first group's in its low half.
 //
 // Since a row's integers are at most 127, a group's sum is exact in 16 bits for each pair of bytes: 8 * 2 * 15 * 127 is
-// less than 2^15. The 8 that every weight has too much is made up for by the word of the row's group. After each group,
-// its sum becomes a float, which is multiplied by the scale of the column, and added to the sum of the groups before.
+// less than 2^15. Every weight is 8 too large, for which the word of the row's group makes up. After each group, its
+// sum becomes a float, which is multiplied by the scale of the column, and added to the sum of the groups before.
 #pragma once
 
 #include "MicroKernel.h"

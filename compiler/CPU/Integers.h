@@ -9,7 +9,7 @@ namespace xfc {
 mlir::Value as(KernelBuilder &k, mlir::Value vector, mlir::Type element);
 // The low bytes of a vector's 32-bit integers.
 mlir::Value bytes(KernelBuilder &k, mlir::Value integers);
-// A vector of the same 32 bits.
+// A vector that has these 32 bits in every lane.
 mlir::Value word(KernelBuilder &k, int32_t bits);
 
 // The factor 127 / m by which the elements of a row become integers, and the scale m / 127, where m is the largest of

@@ -848,7 +848,7 @@ static Backend::PackInfo emitPackIntegers(KernelBuilder &k, const Tiling &t, int
     View row = from + k.mul(k.add(first, j), inner);
     isInt8(t.products) ? packInt8Column(k, t, row, inner, to, j) : packInt4Column(k, t, row, inner, to, j);
   });
-  // What is all zeros has a scale of zero.
+  // Columns that do not exist are filled with zeros. Their scale is zero then, too, and so are their sums.
   k.loop(real, t.panel, 1, [&](Value j) {
     k.loop(0, t.panelWords(inner), t.panel, [&](Value word) { k.store(0, (to + k.add(word, j)).as(k.i32)); });
   });

@@ -119,9 +119,9 @@ void configureTiles(KernelBuilder &k, const Tiling &t, mlir::Value count);
 // Emits prefetches before the micro-kernel processes a tile of its rows and a panel, to hide the latency of memory.
 using Ahead = std::function<void(mlir::Value tile, int64_t panel)>;
 
-// What a kernel does with the sums of AMX's tiles once they are complete. Its code for a pair of tiles comes after the
-// instructions that multiply the next pair, so that the vector units complete one pair while the tiles multiply the
-// next.
+// What a kernel does with the sums of AMX's tiles once they are complete. The code that does this for a pair of tiles
+// is emitted after the instructions that multiply the next pair, so that the vector units work on one pair while the
+// next one is multiplied.
 struct Completion {
   // Takes `rows` rows from `row` on of the panel `panel`.
   std::function<void(mlir::Value row, mlir::Value rows, mlir::Value panel, const View &sums)> finish;

@@ -133,7 +133,7 @@ public:
   mlir::Value index(const Term &value); // as i64
   mlir::Value integer(int64_t value, mlir::Type type);
   mlir::Value add(const Term &a, const Term &b), sub(const Term &a, const Term &b), mul(const Term &a, const Term &b);
-  // Of non-negative values.
+  // The quotient and the remainder; no operand may be negative.
   mlir::Value div(mlir::Value a, int64_t b), div(mlir::Value a, mlir::Value b), rem(mlir::Value a, int64_t b);
   mlir::Value min(const Term &a, const Term &b), max(const Term &a, const Term &b);
   mlir::Value equal(const Term &a, const Term &b), less(const Term &a, const Term &b);

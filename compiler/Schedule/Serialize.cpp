@@ -24,8 +24,9 @@ std::string locationOf(Operation *op) {
   return place;
 }
 
-// What the runtime needs of the description, a model.json with every value resolved, or any other text. `width` is for
-// one that names no d_model. Throws Error for settings that no model.json may have.
+// Reads the settings that the runtime needs from the description. This is a model.json in which every value is
+// resolved; any other text has no settings. If it names no d_model, the width is `width`. Throws Error for settings
+// that no model.json may have.
 ModelSettings settingsIn(StringRef description, int64_t width) {
   ModelSettings settings{.width = std::max<int64_t>(width, 1), .generation = {}, .training = {}};
   const std::optional<nlohmann::json> json = jsonIn(std::string_view(description));

@@ -9,16 +9,16 @@
 namespace xfc {
 
 struct ComputeTypes {
-  using Type = std::optional<ComputeType>; // without one, f32
+  using Type = std::optional<ComputeType>; // nullopt: f32
   // A pattern is a glob over the names of weights, including tied ones: `*`, `?`, `[...]`, without commas; a dot is an
   // ordinary character. If several match a name, the last one wins.
   struct Rule {
     std::string pattern;
     Type type;
-    // Whether the rule is for a weight with these names.
+    // Whether the pattern matches one of the names of a weight.
     bool matches(llvm::ArrayRef<llvm::StringRef> names) const;
   };
-  Type others; // of products whose weights no rule is for, or that have none
+  Type others; // the type of products without a weight, and of those whose weight no rule matches
   std::vector<Rule> rules;
 
   // "TYPE,PATTERN=TYPE,..." or, with f32 for all others, "PATTERN=TYPE,...", where a TYPE is f32, bf16, int8 or int4.

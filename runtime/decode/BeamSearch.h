@@ -222,7 +222,7 @@ private:
   [[noreturn]] void noCandidate(int64_t length) const;
   void drawContinuations(const StepResult &result, int64_t first, SearchScratch &scratch);
   void rankContinuations(const StepResult &result, int64_t first, SearchScratch &scratch);
-  // Of the live hypotheses from `begin` to `end`, which are a group.
+  // Ranks the continuations of one group, the live hypotheses from `begin` to `end`, and chooses among them.
   void rankGroup(const StepResult &result, int64_t first, size_t begin, size_t end, SearchScratch &scratch);
   int64_t groupWidth() const { return generation.beam / generation.beamGroups; }
   // The end of the group of live hypotheses that begins there.

@@ -67,7 +67,7 @@ struct TranslationModel {
   // Of an ensemble: the other engines, and the weights of all.
   std::vector<std::unique_ptr<Engine>> others = {};
   std::vector<double> weights = {};
-  // What translates and scores. It is valid as long as the engines.
+  // All models, as searches and scores take them. The result refers to the engines.
   Ensemble models() const;
 };
 

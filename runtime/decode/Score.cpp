@@ -8,7 +8,7 @@ namespace xfc {
 
 namespace {
 
-// Those of one model.
+// The scores of tokens by one model.
 std::vector<std::vector<double>> scoresOf(Engine &engine, const std::vector<std::vector<int32_t>> &sources,
                                           const std::vector<std::vector<int32_t>> &targets, int64_t batchTokens) {
   const Module &module = engine.module();
