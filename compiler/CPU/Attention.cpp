@@ -16,7 +16,7 @@ constexpr int64_t queryBlock = 48, keyBlock = 256;
 class AttentionKernel {
 public:
   AttentionKernel(KernelBuilder &k, AttentionOp op);
-  Backend::KernelInfo emit();
+  KernelInfo emit();
 
 private:
   void blocks(HeadOfSequence &at);
@@ -56,7 +56,7 @@ AttentionKernel::AttentionKernel(KernelBuilder &k, AttentionOp op)
   wantsWeights = op.getWeights() && !op.getWeights().use_empty();
 }
 
-Backend::KernelInfo AttentionKernel::emit() {
+KernelInfo AttentionKernel::emit() {
   HeadOfSequence at(k, heads, op.getK().getType().getSet() == RowSet::cache);
   at.shareKeys(k, heads / op.getKeyHeads());
   at.setReach(k, op.getReach());
@@ -292,7 +292,7 @@ void AttentionKernel::finish(HeadOfSequence &at, Value firstQuery, Value count) 
 
 } // namespace
 
-static std::optional<Backend::KernelInfo> emitAttention(KernelBuilder &k, AttentionOp op) {
+static std::optional<KernelInfo> emitAttention(KernelBuilder &k, AttentionOp op) {
   if (!AttentionTiles::computesIn(k, op.getCompute()))
     return std::nullopt;
   return AttentionKernel(k, op).emit();

@@ -13,7 +13,7 @@ constexpr int64_t gradQueryBlock = 48, gradKeyBlock = 128;
 class AttentionGradKernel {
 public:
   AttentionGradKernel(KernelBuilder &k, AttentionGradOp op);
-  Backend::KernelInfo emit();
+  KernelInfo emit();
 
 private:
   void clearKeys(HeadOfSequence &at);
@@ -66,7 +66,7 @@ AttentionGradKernel::AttentionGradKernel(KernelBuilder &k, AttentionGradOp op)
   wantsBias = op.getDbias() && !op.getDbias().use_empty();
 }
 
-Backend::KernelInfo AttentionGradKernel::emit() {
+KernelInfo AttentionGradKernel::emit() {
   HeadOfSequence at(k, keyHeads);
   at.setReach(k, op.getReach());
   probabilities = area(gradQueryBlock * pairStride).inRows(pairStride);
@@ -265,7 +265,7 @@ void AttentionGradKernel::gradientRow(HeadOfSequence &at, Value firstQuery, Valu
 
 } // namespace
 
-static std::optional<Backend::KernelInfo> emitAttentionGrad(KernelBuilder &k, AttentionGradOp op) {
+static std::optional<KernelInfo> emitAttentionGrad(KernelBuilder &k, AttentionGradOp op) {
   if (!AttentionTiles::computesIn(k, op.getCompute()))
     return std::nullopt;
   return AttentionGradKernel(k, op).emit();

@@ -40,7 +40,7 @@ int64_t CPUBackend::strideOf(RowsType rows) const {
   return isSpread ? features : features + line / bytes;
 }
 
-Backend::KernelInfo CPUBackend::emit(Operation *op, llvm::StringRef name, ModuleOp code) const {
+KernelInfo CPUBackend::emit(Operation *op, llvm::StringRef name, ModuleOp code) const {
   KernelBuilder builder(code, set, elementType(code.getContext(), type));
   std::optional<KernelInfo> info;
   builder.kernel(name, [&] { info = emitKernel(builder, op); });
@@ -49,15 +49,14 @@ Backend::KernelInfo CPUBackend::emit(Operation *op, llvm::StringRef name, Module
   return *info;
 }
 
-std::optional<Backend::Packing> CPUBackend::packs(Operation *op, unsigned operand) const {
+std::optional<Packing> CPUBackend::packs(Operation *op, unsigned operand) const {
   auto product = dyn_cast<ProductOpInterface>(op);
   if (!product || product.getWeightOperand() != operand)
     return std::nullopt;
   return Packing{product.getContractedDimension() == 1, product.getCompute()};
 }
 
-Backend::PackInfo CPUBackend::emitPack(RankedTensorType weight, Packing packing, llvm::StringRef name,
-                                       ModuleOp code) const {
+PackInfo CPUBackend::emitPack(RankedTensorType weight, Packing packing, llvm::StringRef name, ModuleOp code) const {
   KernelBuilder builder(code, set, elementType(code.getContext(), type));
   PackInfo info;
   builder.kernel(name, [&] { info = emitPackWeight(builder, weight, packing); });

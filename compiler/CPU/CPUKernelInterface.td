@@ -11,7 +11,7 @@ def CPUKernelOpInterface : OpInterface<"CPUKernelOpInterface"> {
   }];
   let methods = [InterfaceMethod<[{Emits the body of the kernel with the builder, and returns its partition and the scratch it needs, or
                                    nothing if there is no kernel for the op's attributes.}],
-                                 "::std::optional<::xfc::Backend::KernelInfo>", "emitKernel", (ins "::xfc::KernelBuilder &":$k)>];
+                                 "::std::optional<::xfc::KernelInfo>", "emitKernel", (ins "::xfc::KernelBuilder &":$k)>];
 }
 
 #endif

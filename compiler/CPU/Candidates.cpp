@@ -189,7 +189,7 @@ SlabCandidates emitSlabCandidates(KernelBuilder &k, const View &row, Value width
 }
 
 // Works on a copy of the row in scratch, without the excluded tokens.
-static Backend::KernelInfo emitCandidates(KernelBuilder &k, CandidatesOp op) {
+static KernelInfo emitCandidates(KernelBuilder &k, CandidatesOp op) {
   const int64_t vocabulary = widthOf(op.getLogProbs()),
                 width = (vocabulary + candidateGroup - 1) / candidateGroup * candidateGroup;
   const int64_t per = rowsPerChunk(vocabulary), count = widthOf(op.getTokens()), lanes = k.lanes();
@@ -223,7 +223,7 @@ static Backend::KernelInfo emitCandidates(KernelBuilder &k, CandidatesOp op) {
   return {{Partition::Unit::Rows, per, 1}, width * k.bytes()};
 }
 
-static Backend::KernelInfo emitMergeCandidates(KernelBuilder &k, MergeCandidatesOp op) {
+static KernelInfo emitMergeCandidates(KernelBuilder &k, MergeCandidatesOp op) {
   const int64_t slabs = widthOf(op.getLse()), count = widthOf(op.getTokens()), per = rowsPerChunk(slabs * count);
   k.eachRow(per, [&](Value row) {
     View tokens = k.rowOf(op.getSlabTokensMutable(), row), numbers = k.rowOf(op.getLargestMutable(), row);

@@ -13,8 +13,7 @@ using Compute = std::function<Value(ArrayRef<Value>)>;
 int64_t rowsPerChunk(int64_t features) { return std::clamp<int64_t>(8192 / std::max<int64_t>(features, 1), 1, 64); }
 
 // Computes each vector of a row of the last buffer from the vectors of the others.
-static Backend::KernelInfo overRows(KernelBuilder &k, int64_t width, ArrayRef<BufferIndex> buffers,
-                                    const Compute &compute) {
+static KernelInfo overRows(KernelBuilder &k, int64_t width, ArrayRef<BufferIndex> buffers, const Compute &compute) {
   SmallVector<View> data;
   for (BufferIndex buffer : buffers)
     data.push_back(k.rowsOf(buffer));
@@ -46,8 +45,7 @@ static void overElements(KernelBuilder &k, ArrayRef<View> data, Value from, Valu
   });
 }
 
-static Backend::KernelInfo overPairs(KernelBuilder &k, PairsType type, ArrayRef<BufferIndex> buffers,
-                                     const Compute &compute) {
+static KernelInfo overPairs(KernelBuilder &k, PairsType type, ArrayRef<BufferIndex> buffers, const Compute &compute) {
   Value offsets = k.field(k.keys(), offsetof(xfc_keys, pair_offsets), k.ptr);
   SmallVector<View> data;
   for (BufferIndex buffer : buffers)
@@ -58,7 +56,7 @@ static Backend::KernelInfo overPairs(KernelBuilder &k, PairsType type, ArrayRef<
   return {{Partition::Unit::Sequences, 1, 1}, 0};
 }
 
-static Backend::KernelInfo overTensors(KernelBuilder &k, ArrayRef<BufferIndex> buffers, const Compute &compute) {
+static KernelInfo overTensors(KernelBuilder &k, ArrayRef<BufferIndex> buffers, const Compute &compute) {
   constexpr int64_t part = SquareSumOp::elementsOfPart;
   SmallVector<View> data;
   for (BufferIndex buffer : buffers)
@@ -68,7 +66,7 @@ static Backend::KernelInfo overTensors(KernelBuilder &k, ArrayRef<BufferIndex> b
   return {{Partition::Unit::Elements, part, 1}, 0};
 }
 
-Backend::KernelInfo emitElementwise(KernelBuilder &k, ScalarOpInterface op) {
+KernelInfo emitElementwise(KernelBuilder &k, ScalarOpInterface op) {
   auto compute = [&](ArrayRef<Value> xs) { return op.emitScalar(k, xs); };
   const SmallVector<BufferIndex> buffers = buffersOf(op);
   Type type = op->getResultTypes().front();
@@ -80,7 +78,7 @@ Backend::KernelInfo emitElementwise(KernelBuilder &k, ScalarOpInterface op) {
 }
 
 // Sixteen Philox counters give the numbers of 64 features (abi.h).
-static Backend::KernelInfo dropRows(KernelBuilder &k, DropoutOp op, int64_t width, double rate) {
+static KernelInfo dropRows(KernelBuilder &k, DropoutOp op, int64_t width, double rate) {
   const int64_t lanes = k.lanes(), per = rowsPerChunk(width);
   const BufferIndex operand = op.getXMutable(), result = op.getResult();
   View x = k.buffer(operand), y = k.buffer(result);
@@ -116,7 +114,7 @@ static Backend::KernelInfo dropRows(KernelBuilder &k, DropoutOp op, int64_t widt
   return {{Partition::Unit::Rows, per, 1}, 0};
 }
 
-static Backend::KernelInfo emitDropout(KernelBuilder &k, DropoutOp op) {
+static KernelInfo emitDropout(KernelBuilder &k, DropoutOp op) {
   const double rate = op.getRate().convertToDouble();
   if (op.getKept()) {
     Value factor = k.broadcast(k.keptFactor(rate));
@@ -128,7 +126,7 @@ static Backend::KernelInfo emitDropout(KernelBuilder &k, DropoutOp op) {
   return dropRows(k, op, cast<RowsType>(op.getType()).getFeatures(), rate);
 }
 
-static Backend::KernelInfo emitZeros(KernelBuilder &k, ZerosOp op) {
+static KernelInfo emitZeros(KernelBuilder &k, ZerosOp op) {
   const int64_t width = cast<RowsType>(op.getType()).getFeatures(), per = rowsPerChunk(width);
   View y = k.rowsOf(op.getResult());
   k.eachRow(per, [&](Value row) {
@@ -138,7 +136,7 @@ static Backend::KernelInfo emitZeros(KernelBuilder &k, ZerosOp op) {
   return {{Partition::Unit::Rows, per, 1}, 0};
 }
 
-static Backend::KernelInfo emitCacheWrite(KernelBuilder &k, CacheWriteOp op) {
+static KernelInfo emitCacheWrite(KernelBuilder &k, CacheWriteOp op) {
   const int64_t width = cast<RowsType>(op.getRows().getType()).getFeatures(), per = rowsPerChunk(width);
   View cache = k.rowsOf(op.getCacheMutable()), rows = k.rowsOf(op.getRowsMutable());
   Value slots = k.field(k.shape(), offsetof(xfc_shape, slots), k.ptr);
@@ -152,7 +150,7 @@ static Backend::KernelInfo emitCacheWrite(KernelBuilder &k, CacheWriteOp op) {
   return {{Partition::Unit::Rows, per, 1}, 0};
 }
 
-static Backend::KernelInfo emitAddPositions(KernelBuilder &k, AddPositionsOp op) {
+static KernelInfo emitAddPositions(KernelBuilder &k, AddPositionsOp op) {
   const int64_t width = cast<RowsType>(op.getType()).getFeatures(), per = rowsPerChunk(width);
   View x = k.rowsOf(op.getXMutable()), y = k.rowsOf(op.getResult());
   View table = k.buffer(op.getTableMutable()) + op.getOffset() * width;
@@ -176,7 +174,7 @@ static Value inPairs(KernelBuilder &k, Value x, std::optional<int64_t> which = {
   return vector::ShuffleOp::create(k.b, x, x, from);
 }
 
-static Backend::KernelInfo emitRotate(KernelBuilder &k, RotateOp op) {
+static KernelInfo emitRotate(KernelBuilder &k, RotateOp op) {
   const int64_t features = op.getType().getFeatures(), heads = static_cast<int64_t>(op.getHeads());
   const int64_t width = features / heads, rotated = op.getTable().getType().getDimSize(1), half = rotated / 2;
   const int64_t per = rowsPerChunk(features);

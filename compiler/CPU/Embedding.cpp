@@ -5,7 +5,7 @@ using namespace mlir;
 
 namespace xfc {
 
-static Backend::KernelInfo emitEmbedding(KernelBuilder &k, EmbeddingOp op) {
+static KernelInfo emitEmbedding(KernelBuilder &k, EmbeddingOp op) {
   const int64_t width = cast<RowsType>(op.getType()).getFeatures(), per = rowsPerChunk(width);
   View ids = k.buffer(op.getIdsMutable()), table = k.buffer(op.getTableMutable());
   View y = k.rowsOf(op.getResult());
@@ -37,7 +37,7 @@ static Value lowerBound(KernelBuilder &k, Value byId, const View &ids, Value cou
 
 // Each chunk owns a range of the vocabulary and traverses it once: one thread clears each entry and then accumulates it
 // in the order of rows, while it is in the L1 cache.
-static Backend::KernelInfo emitEmbeddingGrad(KernelBuilder &k, EmbeddingGradOp op) {
+static KernelInfo emitEmbeddingGrad(KernelBuilder &k, EmbeddingGradOp op) {
   auto table = cast<RankedTensorType>(op.getType());
   const int64_t vocabulary = table.getDimSize(0), width = table.getDimSize(1);
   const int64_t range = std::clamp<int64_t>(vocabulary / 64, 1, 256);
@@ -69,7 +69,7 @@ static Backend::KernelInfo emitEmbeddingGrad(KernelBuilder &k, EmbeddingGradOp o
 }
 
 // Each chunk owns a block of columns and processes the rows in order.
-static Backend::KernelInfo emitPositionsGrad(KernelBuilder &k, PositionsGradOp op) {
+static KernelInfo emitPositionsGrad(KernelBuilder &k, PositionsGradOp op) {
   auto table = cast<RankedTensorType>(op.getType());
   const int64_t entries = table.getDimSize(0), width = table.getDimSize(1), block = 4 * k.lanes();
   const int64_t chunks = (width + block - 1) / block;

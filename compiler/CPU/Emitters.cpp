@@ -25,7 +25,7 @@ void registerCPUKernels(DialectRegistry &registry) {
   });
 }
 
-std::optional<Backend::KernelInfo> emitKernel(KernelBuilder &k, Operation *op) {
+std::optional<KernelInfo> emitKernel(KernelBuilder &k, Operation *op) {
   if (auto kernel = dyn_cast<CPUKernelOpInterface>(op))
     return kernel.emitKernel(k);
   if (auto scalar = dyn_cast<ScalarOpInterface>(op))

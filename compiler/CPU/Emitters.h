@@ -1,5 +1,5 @@
 // The emitters of kernels. The file of each family of ops has a function
-//   Backend::KernelInfo emitThing(KernelBuilder &, ThingOp)
+//   KernelInfo emitThing(KernelBuilder &, ThingOp)
 // for each of its ops, which emits the kernel's body and returns its partition, and a function that attaches them all.
 // The functions that several families share are declared below.
 #pragma once
@@ -16,8 +16,8 @@
 namespace xfc {
 
 // Emits the kernel of an op that has an emitter of its own or is elementwise; returns nothing for other ops.
-std::optional<Backend::KernelInfo> emitKernel(KernelBuilder &, mlir::Operation *);
-Backend::KernelInfo emitElementwise(KernelBuilder &, ScalarOpInterface);
+std::optional<KernelInfo> emitKernel(KernelBuilder &, mlir::Operation *);
+KernelInfo emitElementwise(KernelBuilder &, ScalarOpInterface);
 
 // Attaches emitters to their ops.
 template <auto... emitters> void attachKernels(mlir::MLIRContext &context) {
@@ -38,7 +38,7 @@ void attachRecurrenceKernels(mlir::MLIRContext &);
 
 // Shared parts. Rows per chunk of a memory-bound kernel.
 int64_t rowsPerChunk(int64_t features);
-Backend::KernelInfo emitPairsDropout(KernelBuilder &, DropoutOp);
+KernelInfo emitPairsDropout(KernelBuilder &, DropoutOp);
 
 // Loss, negative log-likelihood and log-sum-exp of one row of `vocabulary` logits. If the loss's gradient `dloss` is
 // given, the gradient of the logits overwrites them; of logits that are stored in a narrower type than is computed in,

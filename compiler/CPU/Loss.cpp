@@ -129,7 +129,7 @@ RowLoss emitCrossEntropyRow(KernelBuilder &k, const View &logits, int64_t vocabu
   return {loss, nll, lse};
 }
 
-static Backend::KernelInfo emitCrossEntropy(KernelBuilder &k, CrossEntropyOp op) {
+static KernelInfo emitCrossEntropy(KernelBuilder &k, CrossEntropyOp op) {
   const int64_t vocabulary = widthOf(op.getLogits()), per = rowsPerChunk(vocabulary);
   View logits = k.rowsOf(op.getLogitsMutable()), loss = k.rowsOf(op.getLoss()), nll = k.rowsOf(op.getNll()),
        lse = k.rowsOf(op.getLse());
@@ -147,7 +147,7 @@ static Backend::KernelInfo emitCrossEntropy(KernelBuilder &k, CrossEntropyOp op)
   return {{Partition::Unit::Rows, per, 1}, 0};
 }
 
-static Backend::KernelInfo emitCrossEntropyGrad(KernelBuilder &k, CrossEntropyGradOp op) {
+static KernelInfo emitCrossEntropyGrad(KernelBuilder &k, CrossEntropyGradOp op) {
   const int64_t vocabulary = widthOf(op.getLogits()), per = rowsPerChunk(vocabulary), lanes = k.lanes();
   View logits = k.rowsOf(op.getLogitsMutable()), dLoss = k.rowsOf(op.getDlossMutable()),
        lse = k.rowsOf(op.getLseMutable()), result = k.rowsOf(op.getResult());
@@ -177,7 +177,7 @@ static Backend::KernelInfo emitCrossEntropyGrad(KernelBuilder &k, CrossEntropyGr
   return {{Partition::Unit::Rows, per, 1}, 0};
 }
 
-static Backend::KernelInfo emitLogSoftmax(KernelBuilder &k, LogSoftmaxOp op) {
+static KernelInfo emitLogSoftmax(KernelBuilder &k, LogSoftmaxOp op) {
   KernelBuilder::SumLanes wide(k);
   const int64_t width = widthOf(op.getX()), per = rowsPerChunk(width);
   View x = k.rowsOf(op.getXMutable()), y = k.rowsOf(op.getResult());
@@ -192,7 +192,7 @@ static Backend::KernelInfo emitLogSoftmax(KernelBuilder &k, LogSoftmaxOp op) {
   return {{Partition::Unit::Rows, per, 1}, 0};
 }
 
-static Backend::KernelInfo emitLogSoftmaxGrad(KernelBuilder &k, LogSoftmaxGradOp op) {
+static KernelInfo emitLogSoftmaxGrad(KernelBuilder &k, LogSoftmaxGradOp op) {
   KernelBuilder::SumLanes wide(k);
   const int64_t width = widthOf(op.getY()), per = rowsPerChunk(width), lanes = k.lanes();
   View dy = k.rowsOf(op.getDyMutable()), y = k.rowsOf(op.getYMutable()), dx = k.rowsOf(op.getResult());
@@ -208,7 +208,7 @@ static Backend::KernelInfo emitLogSoftmaxGrad(KernelBuilder &k, LogSoftmaxGradOp
   return {{Partition::Unit::Rows, per, 1}, 0};
 }
 
-static Backend::KernelInfo emitNll(KernelBuilder &k, NllOp op) {
+static KernelInfo emitNll(KernelBuilder &k, NllOp op) {
   KernelBuilder::SumLanes wide(k);
   const int64_t width = widthOf(op.getLogProbs()), per = rowsPerChunk(width);
   View logProbs = k.rowsOf(op.getLogProbsMutable()), loss = k.rowsOf(op.getLoss()), nll = k.rowsOf(op.getNll());
@@ -233,7 +233,7 @@ static Backend::KernelInfo emitNll(KernelBuilder &k, NllOp op) {
   return {{Partition::Unit::Rows, per, 1}, 0};
 }
 
-static Backend::KernelInfo emitNllGrad(KernelBuilder &k, NllGradOp op) {
+static KernelInfo emitNllGrad(KernelBuilder &k, NllGradOp op) {
   const int64_t width = widthOf(op.getResult()), per = rowsPerChunk(width);
   View dLoss = k.rowsOf(op.getDlossMutable()), result = k.rowsOf(op.getResult());
   const LossTargets targets(k, op);

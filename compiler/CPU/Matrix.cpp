@@ -288,9 +288,9 @@ struct Dropout {
 constexpr int64_t enoughChunks = 16;
 
 // The last `extras` operands are the extras of the epilogue.
-Backend::KernelInfo emitProduct(KernelBuilder &k, Operation *op, BufferIndex rows, BufferIndex weight,
-                                std::optional<BufferIndex> biases, int64_t extras, int64_t inner, int64_t columns,
-                                Region &epilogue) {
+KernelInfo emitProduct(KernelBuilder &k, Operation *op, BufferIndex rows, BufferIndex weight,
+                       std::optional<BufferIndex> biases, int64_t extras, int64_t inner, int64_t columns,
+                       Region &epilogue) {
   const int64_t all = (columns + Tiling::group - 1) / Tiling::group;
   // At least two chunks per block of rows if there are enough columns, so that a few rows keep two threads busy.
   const int64_t groups = std::clamp<int64_t>((all + 1) / 2, 1, 4), slabs = (all + groups - 1) / groups;
@@ -380,14 +380,14 @@ Backend::KernelInfo emitProduct(KernelBuilder &k, Operation *op, BufferIndex row
 
 } // namespace
 
-static Backend::KernelInfo emitLinear(KernelBuilder &k, LinearOp op) {
+static KernelInfo emitLinear(KernelBuilder &k, LinearOp op) {
   RankedTensorType weight = op.getWeight().getType();
   return emitProduct(k, op, op.getXMutable(), op.getWeightMutable(),
                      op.getBias() ? std::optional<BufferIndex>(op.getBiasMutable()) : std::nullopt,
                      op.getExtras().size(), weight.getDimSize(1), weight.getDimSize(0), op.getEpilogue());
 }
 
-static Backend::KernelInfo emitLinearInputGrad(KernelBuilder &k, LinearInputGradOp op) {
+static KernelInfo emitLinearInputGrad(KernelBuilder &k, LinearInputGradOp op) {
   RankedTensorType weight = op.getWeight().getType();
   return emitProduct(k, op, op.getDyMutable(), op.getWeightMutable(), std::nullopt, op.getExtras().size(),
                      weight.getDimSize(0), weight.getDimSize(1), op.getEpilogue());
@@ -399,9 +399,8 @@ namespace {
 // gradient overwrites them. The loss needs all logits of a row at once: unless they are `kept` as a result, they stay
 // in scratch.
 template <typename Op>
-Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value result, bool kept,
-                                   ArrayRef<std::pair<Value, Value RowLoss::*>> numbers,
-                                   std::optional<BufferIndex> dloss) {
+KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value result, bool kept,
+                          ArrayRef<std::pair<Value, Value RowLoss::*>> numbers, std::optional<BufferIndex> dloss) {
   RankedTensorType weight = op.getWeight().getType();
   const int64_t inner = weight.getDimSize(1), vocabulary = weight.getDimSize(0);
   const Tiling t(k, inner, productsFor(k, op.getCompute()));
@@ -456,20 +455,20 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value result, bool k
 
 } // namespace
 
-static Backend::KernelInfo emitLinearCrossEntropy(KernelBuilder &k, LinearCrossEntropyOp op) {
+static KernelInfo emitLinearCrossEntropy(KernelBuilder &k, LinearCrossEntropyOp op) {
   return emitLinearLoss(k, op, op.getLogits(), !op.getLogits().use_empty(),
                         {{op.getLoss(), &RowLoss::loss}, {op.getNll(), &RowLoss::nll}, {op.getLse(), &RowLoss::lse}},
                         std::nullopt);
 }
 
-static Backend::KernelInfo emitLinearCrossEntropyWithGrad(KernelBuilder &k, LinearCrossEntropyWithGradOp op) {
+static KernelInfo emitLinearCrossEntropyWithGrad(KernelBuilder &k, LinearCrossEntropyWithGradOp op) {
   return emitLinearLoss(k, op, op.getDlogits(), !op.getDlogits().use_empty(),
                         {{op.getLoss(), &RowLoss::loss}, {op.getNll(), &RowLoss::nll}}, op.getDlossMutable());
 }
 
 // Computes the logits of a block of rows and a slab of columns; only the largest ones and the log-sum-exp leave the
 // cache. A chunk is always one slab, whatever the number of rows.
-static Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidatesOp op) {
+static KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidatesOp op) {
   RankedTensorType weight = op.getWeight().getType();
   const int64_t inner = weight.getDimSize(1), vocabulary = weight.getDimSize(0), slabs = op.getSlabs(),
                 lanes = k.lanes();
@@ -541,7 +540,7 @@ static Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidat
 // Each chunk owns a tile of dW and processes the rows in blocks, in order: it copies a block's dy into columns as wide
 // as the micro-kernel has rows, or transposes it for AMX, and copies its x into panels. In bf16, units are pairs of
 // rows. The chunks of the first columns also own db.
-static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op) {
+static KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op) {
   // Rows per block. With 128, dy, the panel of x and what is prefetched for the next one share the L2 cache with dW;
   // with 256, the weight gradients of the model small took up to 8 % longer, and with AVX2 up to 16 %.
   // AMX multiplies so fast that loading and storing the sums, once per block, would take half of the L2 cache's
@@ -822,7 +821,7 @@ static void packRows(KernelBuilder &k, const Tiling &t, bool transposed, const V
   k.when(k.equal(end, columns), [&] { pad(to); });
 }
 
-void emitPackRows(KernelBuilder &k, Backend::Packing packing, const View &weight, const Term &rows, const Term &columns,
+void emitPackRows(KernelBuilder &k, Packing packing, const View &weight, const Term &rows, const Term &columns,
                   Value first, const Term &begin, const Term &end, const View &packed) {
   const Tiling t(k, 1, productsFor(k, packing.compute));
   const char *const kind = t.products == Products::Elements ? "" : t.products == Products::Tiles ? "_tiles" : "_pairs";
@@ -834,7 +833,7 @@ void emitPackRows(KernelBuilder &k, Backend::Packing packing, const View &weight
 }
 
 // Packs a weight as integers. Each chunk packs one panel.
-static Backend::PackInfo emitPackIntegers(KernelBuilder &k, const Tiling &t, int64_t outer, int64_t inner) {
+static PackInfo emitPackIntegers(KernelBuilder &k, const Tiling &t, int64_t outer, int64_t inner) {
   if (isInt8(t.products) && inner > largestInt8Inner)
     throw Error("compile: a product over " + std::to_string(inner) +
                 " features cannot be summed exactly in int8; the limit is " + std::to_string(largestInt8Inner) +
@@ -855,7 +854,7 @@ static Backend::PackInfo emitPackIntegers(KernelBuilder &k, const Tiling &t, int
   return {t.panels(outer) * t.panelWords(inner) * k.bytes(), t.panels(outer)};
 }
 
-Backend::PackInfo emitPackWeight(KernelBuilder &k, RankedTensorType weight, Backend::Packing packing) {
+PackInfo emitPackWeight(KernelBuilder &k, RankedTensorType weight, Packing packing) {
   const int64_t rows = weight.getDimSize(0), columns = weight.getDimSize(1);
   const int64_t outer = packing.transposed ? rows : columns, inner = packing.transposed ? columns : rows;
   const Tiling t(k, inner, productsFor(k, packing.compute));

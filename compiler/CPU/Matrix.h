@@ -10,12 +10,12 @@ namespace xfc {
 // Emits the kernel that packs a weight into panels of `panel` columns, [ceil(N / panel)][units of K][panel], with zeros
 // beyond N and K. If transposed, it packs W^T, so N is the weight's first dimension; otherwise W. A unit is one
 // element, two of bf16 or four of int8 (MicroKernel.h).
-Backend::PackInfo emitPackWeight(KernelBuilder &, mlir::RankedTensorType weight, Backend::Packing);
+PackInfo emitPackWeight(KernelBuilder &, mlir::RankedTensorType weight, Packing);
 
 // Packs part of a weight [rows, columns]: a panel's worth of rows, from `first` on, and the columns begin .. end - 1.
 // `first` and `begin` are multiples of the panel size, and so is `end` unless it is `columns`. A module has this code
 // once, for weights of all shapes.
-void emitPackRows(KernelBuilder &, Backend::Packing, const View &weight, const Term &rows, const Term &columns,
+void emitPackRows(KernelBuilder &, Packing, const View &weight, const Term &rows, const Term &columns,
                   mlir::Value first, const Term &begin, const Term &end, const View &packed);
 
 } // namespace xfc

@@ -80,7 +80,7 @@ void writeStats(KernelBuilder &k, const View &to, Value mean, Value r) {
 
 } // namespace
 
-static Backend::KernelInfo emitNorm(KernelBuilder &k, NormOp op) {
+static KernelInfo emitNorm(KernelBuilder &k, NormOp op) {
   KernelBuilder::SumLanes wide(k);
   NormFormulas parts(op, op.getX().getType().getFeatures());
   const int64_t per = rowsPerChunk(parts.width);
@@ -98,7 +98,7 @@ static Backend::KernelInfo emitNorm(KernelBuilder &k, NormOp op) {
   return {{Partition::Unit::Rows, per, 1}, 0};
 }
 
-static Backend::KernelInfo emitAddNorm(KernelBuilder &k, AddNormOp op) {
+static KernelInfo emitAddNorm(KernelBuilder &k, AddNormOp op) {
   KernelBuilder::SumLanes wide(k);
   NormFormulas parts(op, op.getX().getType().getFeatures());
   const int64_t per = rowsPerChunk(parts.width);
@@ -182,7 +182,7 @@ template <typename Op> struct NormGradRows {
 
 } // namespace
 
-static Backend::KernelInfo emitNormGrad(KernelBuilder &k, NormGradOp op) {
+static KernelInfo emitNormGrad(KernelBuilder &k, NormGradOp op) {
   KernelBuilder::SumLanes wide(k);
   NormGradRows rows(k, op);
   const int64_t per = rowsPerChunk(rows.parts.width);
@@ -191,7 +191,7 @@ static Backend::KernelInfo emitNormGrad(KernelBuilder &k, NormGradOp op) {
 }
 
 // Each chunk computes one part, whose sums stay in the L1 cache.
-static Backend::KernelInfo emitNormGradWithParts(KernelBuilder &k, NormGradWithPartsOp op) {
+static KernelInfo emitNormGradWithParts(KernelBuilder &k, NormGradWithPartsOp op) {
   KernelBuilder::SumLanes wide(k);
   NormGradRows rows(k, op);
   const int64_t parts = op.getDweights().getType().getDimSize(0), width = rows.parts.width, lanes = k.lanes();
@@ -227,7 +227,7 @@ static Backend::KernelInfo emitNormGradWithParts(KernelBuilder &k, NormGradWithP
 }
 
 // Each chunk sums one vector of columns.
-static Backend::KernelInfo emitSumParts(KernelBuilder &k, SumPartsOp op) {
+static KernelInfo emitSumParts(KernelBuilder &k, SumPartsOp op) {
   auto type = cast<RankedTensorType>(op.getParts().front().getType());
   const int64_t parts = type.getDimSize(0), width = type.getDimSize(1), lanes = k.lanes(),
                 chunks = (width + lanes - 1) / lanes;
@@ -245,7 +245,7 @@ static Backend::KernelInfo emitSumParts(KernelBuilder &k, SumPartsOp op) {
 }
 
 // Each chunk owns a block of columns and processes the rows in order.
-static Backend::KernelInfo emitNormWeightGrad(KernelBuilder &k, NormWeightGradOp op) {
+static KernelInfo emitNormWeightGrad(KernelBuilder &k, NormWeightGradOp op) {
   const int64_t width = op.getX().getType().getFeatures(), lanes = k.lanes(), vectors = 4, block = vectors * lanes;
   const int64_t chunks = (width + block - 1) / block;
   const bool wantsWeight = !op.getDweight().use_empty(), wantsBias = op.getDbias() && !op.getDbias().use_empty();

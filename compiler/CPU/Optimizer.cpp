@@ -13,7 +13,7 @@ namespace xfc {
 constexpr int64_t part = SquareSumOp::elementsOfPart; // elements per chunk, too
 static_assert(part == squarePart);                    // as the ranks cut the block
 
-static Backend::KernelInfo emitSquareSum(KernelBuilder &k, SquareSumOp op) {
+static KernelInfo emitSquareSum(KernelBuilder &k, SquareSumOp op) {
   constexpr int64_t lanes = 8; // 64 bytes of f64 sums
   KernelBuilder::SumLanes vectors(k, lanes * k.bytes());
   View data = k.buffer(op.getTensorsMutable()), result = k.buffer(op.getResult());
@@ -33,7 +33,7 @@ static Backend::KernelInfo emitSquareSum(KernelBuilder &k, SquareSumOp op) {
   return {{Partition::Unit::Elements, part, 1}, 0};
 }
 
-static Backend::KernelInfo emitClipFactor(KernelBuilder &k, ClipFactorOp op) {
+static KernelInfo emitClipFactor(KernelBuilder &k, ClipFactorOp op) {
   Type f64 = k.b.getF64Type();
   Value total = k.constant(0, f64), zero = total;
   for (auto [i, tensor] : llvm::enumerate(op.getSums())) {
@@ -54,7 +54,7 @@ static Backend::KernelInfo emitClipFactor(KernelBuilder &k, ClipFactorOp op) {
   return {{Partition::Unit::One, 1, 1}, 0};
 }
 
-static Backend::KernelInfo emitOptimize(KernelBuilder &k, OptimizeOp op) {
+static KernelInfo emitOptimize(KernelBuilder &k, OptimizeOp op) {
   const int64_t lanes = k.lanes();
   auto scalarAt = [&](const View &p) { return k.elementOf(k.load(p)); };
   auto hyper = [&](StringRef name) { return scalarAt(k.buffer(op.getHyperMutable()) + op.getHyperIndex(name)); };
@@ -89,7 +89,7 @@ static Backend::KernelInfo emitOptimize(KernelBuilder &k, OptimizeOp op) {
       update(whole, [&](Value x, const View &place) { k.storeMasked(x, place, mask); });
     });
   };
-  const Backend::KernelInfo info = {{Partition::Unit::Elements, part, 1}, 0};
+  const KernelInfo info = {{Partition::Unit::Elements, part, 1}, 0};
   if (!op.getPacks()) {
     updateRange(from, to);
     return info;
@@ -164,7 +164,7 @@ public:
   View ofMatrix(ResultRange group) const { return k.bufferAt(group.front(), chunk.matrix); }
 
   // Runs `body` unless the tensor is frozen.
-  Backend::KernelInfo run(const std::function<void()> &body) {
+  KernelInfo run(const std::function<void()> &body) {
     k.when(chunk.updated, body);
     return {{Partition::Unit::Elements, 1, 1}, 0};
   }
@@ -244,7 +244,7 @@ public:
 
 } // namespace
 
-static Backend::KernelInfo emitRowMoments(KernelBuilder &k, RowMomentsOp op) {
+static KernelInfo emitRowMoments(KernelBuilder &k, RowMomentsOp op) {
   const auto n = static_cast<int64_t>(op.getParameters().size()),
              m = static_cast<int64_t>(op.getResultSegment(2).size());
   FactoredKernel kernel(k, op, n);
@@ -292,7 +292,7 @@ static Backend::KernelInfo emitRowMoments(KernelBuilder &k, RowMomentsOp op) {
   });
 }
 
-static Backend::KernelInfo emitColumnMoments(KernelBuilder &k, ColumnMomentsOp op) {
+static KernelInfo emitColumnMoments(KernelBuilder &k, ColumnMomentsOp op) {
   FactoredKernel kernel(k, op, static_cast<int64_t>(op.getRows().size()));
   const ChunkOfTensor &chunk = kernel.chunk;
   return kernel.run([&] {
@@ -320,7 +320,7 @@ static Backend::KernelInfo emitColumnMoments(KernelBuilder &k, ColumnMomentsOp o
   });
 }
 
-static Backend::KernelInfo emitUpdateSquares(KernelBuilder &k, UpdateSquaresOp op) {
+static KernelInfo emitUpdateSquares(KernelBuilder &k, UpdateSquaresOp op) {
   FactoredKernel kernel(k, op, static_cast<int64_t>(op.getGradients().size()));
   return kernel.run([&] {
     Value sum = kernel.eachUpdate(
@@ -330,7 +330,7 @@ static Backend::KernelInfo emitUpdateSquares(KernelBuilder &k, UpdateSquaresOp o
   });
 }
 
-static Backend::KernelInfo emitFactoredUpdate(KernelBuilder &k, FactoredUpdateOp op) {
+static KernelInfo emitFactoredUpdate(KernelBuilder &k, FactoredUpdateOp op) {
   FactoredKernel kernel(k, op, static_cast<int64_t>(op.getParameters().size()));
   const ChunkOfTensor &chunk = kernel.chunk;
   const bool averages = !op.getAverages().empty();

@@ -27,7 +27,7 @@ static void copyPairs(KernelBuilder &k, const View &to, const View &from, Value 
   });
 }
 
-static Backend::KernelInfo emitScores(KernelBuilder &k, ScoresOp op) {
+static KernelInfo emitScores(KernelBuilder &k, ScoresOp op) {
   AttentionTiles tiles(k);
   const int64_t heads = op.getResult().getType().getHeads(), dim = op.getQ().getType().getFeatures() / heads;
   const int64_t pairStride = keyBlock + 16, queryStride = tiles.padded(dim);
@@ -50,9 +50,9 @@ static Backend::KernelInfo emitScores(KernelBuilder &k, ScoresOp op) {
 }
 
 // Runs `body` for each query of the chunk's head, with the addresses of its row in the operands and then in the result.
-static Backend::KernelInfo eachQuery(KernelBuilder &k, Operation *op,
-                                     const std::function<void(HeadOfSequence &, Value, ArrayRef<View>, Value)> &body,
-                                     std::optional<uint64_t> reach = {}) {
+static KernelInfo eachQuery(KernelBuilder &k, Operation *op,
+                            const std::function<void(HeadOfSequence &, Value, ArrayRef<View>, Value)> &body,
+                            std::optional<uint64_t> reach = {}) {
   auto type = cast<PairsType>(op->getResultTypes().front());
   HeadOfSequence at(k, type.getHeads(), type.getKeys() == RowSet::cache);
   at.setReach(k, reach);
@@ -76,7 +76,7 @@ static Values eachVector(KernelBuilder &k, Value count, ValueRange state,
 }
 
 // Each chunk computes a range of distances.
-static Backend::KernelInfo emitDistanceBias(KernelBuilder &k, DistanceBiasOp op) {
+static KernelInfo emitDistanceBias(KernelBuilder &k, DistanceBiasOp op) {
   constexpr int64_t per = 512;
   const int64_t distances = op.getType().getDimSize(0), heads = op.getType().getDimSize(1) / 2;
   View bias = k.buffer(op.getResult());
@@ -108,7 +108,7 @@ static Backend::KernelInfo emitDistanceBias(KernelBuilder &k, DistanceBiasOp op)
 }
 
 // Each chunk computes one bucket.
-static Backend::KernelInfo emitDistanceBiasGrad(KernelBuilder &k, DistanceBiasGradOp op) {
+static KernelInfo emitDistanceBiasGrad(KernelBuilder &k, DistanceBiasGradOp op) {
   const int64_t buckets = op.getType().getDimSize(0), heads = op.getType().getDimSize(1);
   View dy = k.buffer(op.getDyMutable());
   Value first = k.mul(k.chunk, heads);
@@ -134,7 +134,7 @@ static std::pair<Value, Value> distanceOf(KernelBuilder &k, HeadOfSequence &at, 
   return {k.max(distance, k.sub(0, distance)), k.select(k.less(0, distance), 1, 0)};
 }
 
-static Backend::KernelInfo emitAddDistanceBias(KernelBuilder &k, AddDistanceBiasOp op) {
+static KernelInfo emitAddDistanceBias(KernelBuilder &k, AddDistanceBiasOp op) {
   const int64_t heads = op.getType().getHeads();
   HeadOfSequence at(k, heads, op.getType().getKeys() == RowSet::cache);
   View from = at.pairs(k, op.getXMutable(), heads), to = at.pairs(k, op.getResult(), heads);
@@ -152,7 +152,7 @@ static Backend::KernelInfo emitAddDistanceBias(KernelBuilder &k, AddDistanceBias
   return {{perSequence, 1, heads}, 0};
 }
 
-static Backend::KernelInfo emitSumDistances(KernelBuilder &k, SumDistancesOp op) {
+static KernelInfo emitSumDistances(KernelBuilder &k, SumDistancesOp op) {
   PairsType type = op.getX().getType();
   const int64_t heads = type.getHeads();
   HeadOfSequence at(k, heads);
@@ -170,7 +170,7 @@ static Backend::KernelInfo emitSumDistances(KernelBuilder &k, SumDistancesOp op)
   return {{perSequence, 1, heads}, 0};
 }
 
-static Backend::KernelInfo emitMask(KernelBuilder &k, MaskOp op) {
+static KernelInfo emitMask(KernelBuilder &k, MaskOp op) {
   auto body = [&](HeadOfSequence &at, Value query, ArrayRef<View> rows, Value count) {
     Value zero = k.index(0), first = at.first(k, query, zero), limit = at.limit(k, query, zero);
     Value hidden = k.splat(op.getZero() ? 0 : -std::numeric_limits<double>::infinity());
@@ -184,7 +184,7 @@ static Backend::KernelInfo emitMask(KernelBuilder &k, MaskOp op) {
   return eachQuery(k, op, body, op.getReach());
 }
 
-Backend::KernelInfo emitPairsDropout(KernelBuilder &k, DropoutOp op) {
+KernelInfo emitPairsDropout(KernelBuilder &k, DropoutOp op) {
   const double rate = op.getRate().convertToDouble();
   AttentionTiles tiles(k);
   auto body = [&](HeadOfSequence &at, Value query, ArrayRef<View> rows, Value keys) {
@@ -200,12 +200,12 @@ Backend::KernelInfo emitPairsDropout(KernelBuilder &k, DropoutOp op) {
       });
     });
   };
-  Backend::KernelInfo info = eachQuery(k, op, body);
+  KernelInfo info = eachQuery(k, op, body);
   info.scratch = keyBlock * k.bytes();
   return info;
 }
 
-static Backend::KernelInfo emitSoftmax(KernelBuilder &k, SoftmaxOp op) {
+static KernelInfo emitSoftmax(KernelBuilder &k, SoftmaxOp op) {
   KernelBuilder::SumLanes wide(k);
   return eachQuery(k, op, [&](HeadOfSequence &, Value, ArrayRef<View> rows, Value count) {
     const int64_t lanes = k.lanes();
@@ -230,7 +230,7 @@ static Backend::KernelInfo emitSoftmax(KernelBuilder &k, SoftmaxOp op) {
   });
 }
 
-static Backend::KernelInfo emitSoftmaxGrad(KernelBuilder &k, SoftmaxGradOp op) {
+static KernelInfo emitSoftmaxGrad(KernelBuilder &k, SoftmaxGradOp op) {
   KernelBuilder::SumLanes wide(k);
   return eachQuery(k, op, [&](HeadOfSequence &, Value, ArrayRef<View> rows, Value count) {
     const int64_t lanes = k.lanes();
@@ -249,7 +249,7 @@ static Backend::KernelInfo emitSoftmaxGrad(KernelBuilder &k, SoftmaxGradOp op) {
   });
 }
 
-static Backend::KernelInfo emitCombine(KernelBuilder &k, CombineOp op) {
+static KernelInfo emitCombine(KernelBuilder &k, CombineOp op) {
   AttentionTiles tiles(k);
   const int64_t heads = cast<PairsType>(op.getP().getType()).getHeads();
   const int64_t dim = op.getType().getFeatures() / heads, stride = tiles.padded(dim);
@@ -271,7 +271,7 @@ static Backend::KernelInfo emitCombine(KernelBuilder &k, CombineOp op) {
   return {{perSequence, 1, heads}, (keyBlock + queryBlock) * stride * k.bytes()};
 }
 
-static Backend::KernelInfo emitCombineTransposed(KernelBuilder &k, CombineTransposedOp op) {
+static KernelInfo emitCombineTransposed(KernelBuilder &k, CombineTransposedOp op) {
   AttentionTiles tiles(k);
   const int64_t heads = cast<PairsType>(op.getP().getType()).getHeads();
   const int64_t dim = op.getX().getType().getFeatures() / heads, stride = tiles.padded(dim);
@@ -296,7 +296,7 @@ static Backend::KernelInfo emitCombineTransposed(KernelBuilder &k, CombineTransp
 }
 
 // A chunk is a sequence, with all heads of its pairs.
-static Backend::KernelInfo emitAlignmentLoss(KernelBuilder &k, AlignmentLossOp op) {
+static KernelInfo emitAlignmentLoss(KernelBuilder &k, AlignmentLossOp op) {
   const int64_t heads = op.getP().getType().getHeads();
   const AlignmentLinks links(k, op, heads);
   const View loss = k.rowsOf(op.getLossMutable()), result = k.rowsOf(op.getResult()),
@@ -323,7 +323,7 @@ static Backend::KernelInfo emitAlignmentLoss(KernelBuilder &k, AlignmentLossOp o
   return {{perSequence, 1, 1}, 0};
 }
 
-static Backend::KernelInfo emitAlignmentLossGrad(KernelBuilder &k, AlignmentLossGradOp op) {
+static KernelInfo emitAlignmentLossGrad(KernelBuilder &k, AlignmentLossGradOp op) {
   const int64_t heads = op.getType().getHeads();
   const AlignmentLinks links(k, op, heads);
   const View dloss = k.rowsOf(op.getDlossMutable()), means = k.rowsOf(op.getMeansMutable());

@@ -16,8 +16,8 @@ struct ScannedPart {
 // Scans the rows of each sequence in ascending order, or `backwards`. `step` returns the state after a row, given the
 // state before it, which is 0 at the beginning. A chunk has some of the columns of one sequence, and keeps their states
 // in registers, a few vectors at a time.
-static Backend::KernelInfo scan(KernelBuilder &k, int64_t width, bool backwards,
-                                const std::function<Value(const ScannedPart &, Value)> &step) {
+static KernelInfo scan(KernelBuilder &k, int64_t width, bool backwards,
+                       const std::function<Value(const ScannedPart &, Value)> &step) {
   const int64_t lanes = k.lanes(), together = 4 * lanes, perChunk = 4 * together;
   const int64_t whole = width / together * together, parts = (width + perChunk - 1) / perChunk;
   Value sequence = k.div(k.chunk, parts), part = k.rem(k.chunk, parts);
@@ -41,7 +41,7 @@ static Backend::KernelInfo scan(KernelBuilder &k, int64_t width, bool backwards,
 }
 
 // A row is a hypothesis, whose previous state is a row of the cache.
-static Backend::KernelInfo emitStep(KernelBuilder &k, RecurrenceOp op) {
+static KernelInfo emitStep(KernelBuilder &k, RecurrenceOp op) {
   const int64_t width = op.getType().getFeatures(), per = rowsPerChunk(width);
   const View gate = k.rowsOf(op.getGateMutable()), x = k.rowsOf(op.getXMutable()),
              states = k.rowsOf(op.getStatesMutable()), result = k.rowsOf(op.getResult());
@@ -61,7 +61,7 @@ static Backend::KernelInfo emitStep(KernelBuilder &k, RecurrenceOp op) {
   return {{Partition::Unit::Rows, per, 1}, 0};
 }
 
-static Backend::KernelInfo emitRecurrence(KernelBuilder &k, RecurrenceOp op) {
+static KernelInfo emitRecurrence(KernelBuilder &k, RecurrenceOp op) {
   if (op.getStates())
     return emitStep(k, op);
   const View gate = k.rowsOf(op.getGateMutable()), x = k.rowsOf(op.getXMutable()), result = k.rowsOf(op.getResult());
@@ -73,7 +73,7 @@ static Backend::KernelInfo emitRecurrence(KernelBuilder &k, RecurrenceOp op) {
   });
 }
 
-static Backend::KernelInfo emitRecurrenceGrad(KernelBuilder &k, RecurrenceGradOp op) {
+static KernelInfo emitRecurrenceGrad(KernelBuilder &k, RecurrenceGradOp op) {
   const View dy = k.rowsOf(op.getDyMutable()), gate = k.rowsOf(op.getGateMutable()), x = k.rowsOf(op.getXMutable()),
              c = k.rowsOf(op.getCMutable()), dgate = k.rowsOf(op.getDgate()), dx = k.rowsOf(op.getDx());
   return scan(k, op.getDy().getType().getFeatures(), /*backwards=*/true, [&](const ScannedPart &at, Value state) {

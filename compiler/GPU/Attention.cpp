@@ -12,7 +12,7 @@ namespace {
 class AttentionKernel {
 public:
   AttentionKernel(KernelBuilder &k, AttentionOp op);
-  Backend::KernelInfo emit();
+  KernelInfo emit();
 
 private:
   // A lane's state for its two rows: the outputs so far, not yet normalized; the largest score; the sum of the
@@ -74,7 +74,7 @@ AttentionKernel::State AttentionKernel::State::of(const Values &flat) {
   return {Values(flat.begin(), flat.begin() + n), {flat[n], flat[n + 1]}, {flat[n + 2], flat[n + 3]}};
 }
 
-Backend::KernelInfo AttentionKernel::emit() {
+KernelInfo AttentionKernel::emit() {
   k.threads = queries / AttentionTiles::warpRows * KernelBuilder::warpSize;
   k.registers = std::max(keyDim, valueDim) > 64 ? 232 : 168; // two blocks, or three, on a multiprocessor
   // Two stages where rows are copied asynchronously and narrow enough that blocks still share a multiprocessor.
@@ -234,7 +234,7 @@ void AttentionKernel::writeWeights(HeadOfSequence &at, const std::array<Value, 2
 }
 
 struct AttentionKernels : GPUKernelOpInterface::ExternalModel<AttentionKernels, AttentionOp> {
-  std::optional<Backend::KernelInfo> emitKernel(Operation *op, KernelBuilder &k) const {
+  std::optional<KernelInfo> emitKernel(Operation *op, KernelBuilder &k) const {
     auto attention = cast<AttentionOp>(op);
     return isOneQueryAttention(attention) ? emitOneQueryAttention(k, attention) : AttentionKernel(k, attention).emit();
   }

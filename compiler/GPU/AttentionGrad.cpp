@@ -23,7 +23,7 @@ namespace {
 class AttentionGradKernel {
 public:
   AttentionGradKernel(KernelBuilder &k, AttentionGradOp op);
-  Backend::KernelInfo emit();
+  KernelInfo emit();
 
 private:
   // A block of queries and the current block of keys: tiles, and a lane's state for its two queries.
@@ -91,7 +91,7 @@ AttentionGradKernel::AttentionGradKernel(KernelBuilder &k, AttentionGradOp op)
   }
 }
 
-Backend::KernelInfo AttentionGradKernel::emit() {
+KernelInfo AttentionGradKernel::emit() {
   k.threads = own / AttentionTiles::warpRows * KernelBuilder::warpSize;
   k.registers = 255;
   // A sequence has as many distances as queries, and the sums by distance are rows of the query set.
@@ -520,7 +520,7 @@ void AttentionGradKernel::keyBlock(HeadOfSequence &at, Value start, Value count)
 
 } // namespace
 
-static std::optional<Backend::KernelInfo> emitAttentionGrad(KernelBuilder &k, AttentionGradOp op) {
+static std::optional<KernelInfo> emitAttentionGrad(KernelBuilder &k, AttentionGradOp op) {
   return AttentionGradKernel(k, op).emit();
 }
 

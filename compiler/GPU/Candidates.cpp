@@ -102,7 +102,7 @@ static void store(KernelBuilder &k, Op op, Value row, ArrayRef<Candidates::Candi
   }
 }
 
-static Backend::KernelInfo emitCandidates(KernelBuilder &k, CandidatesOp op) {
+static KernelInfo emitCandidates(KernelBuilder &k, CandidatesOp op) {
   RowInMemory row(k, widthOf(op.getLogProbs()));
   Candidates candidates(k, widthOf(op.getTokens()));
   return {row.eachRow({op.getLogProbsMutable()}, [&](Value number) {
@@ -119,7 +119,7 @@ static Backend::KernelInfo emitCandidates(KernelBuilder &k, CandidatesOp op) {
   })};
 }
 
-static Backend::KernelInfo emitMergeCandidates(KernelBuilder &k, MergeCandidatesOp op) {
+static KernelInfo emitMergeCandidates(KernelBuilder &k, MergeCandidatesOp op) {
   const int64_t slabs = widthOf(op.getLse()), count = widthOf(op.getTokens());
   RowInMemory row(k, slabs * count);
   Candidates candidates(k, count);

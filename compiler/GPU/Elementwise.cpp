@@ -13,8 +13,8 @@ using Compute = std::function<Value(ArrayRef<Value>)>;
 
 // Computes each pair: compute(its operands, its head and sequence, the index of the query, the index of the key).
 using ComputePair = std::function<Value(ArrayRef<Value>, HeadOfSequence &, Value, Value)>;
-static Backend::KernelInfo overPairs(KernelBuilder &k, Operation *op, const ComputePair &compute,
-                                     std::optional<uint64_t> reach = {}) {
+static KernelInfo overPairs(KernelBuilder &k, Operation *op, const ComputePair &compute,
+                            std::optional<uint64_t> reach = {}) {
   auto type = cast<PairsType>(op->getResultTypes().front());
   return {eachQuery(k, type.getHeads(), [&](HeadOfSequence &at, Value query) {
     at.setReach(k, reach, type.getKeys() == RowSet::cache);
@@ -31,7 +31,7 @@ static Backend::KernelInfo overPairs(KernelBuilder &k, Operation *op, const Comp
   })};
 }
 
-static Backend::KernelInfo overTensors(KernelBuilder &k, Operation *op, const Compute &compute) {
+static KernelInfo overTensors(KernelBuilder &k, Operation *op, const Compute &compute) {
   constexpr int64_t part = SquareSumOp::elementsOfPart;
   SmallVector<View> data;
   for (BufferIndex buffer : buffersOf(op))
@@ -50,7 +50,7 @@ static Backend::KernelInfo overTensors(KernelBuilder &k, Operation *op, const Co
   return {{Partition::Unit::Elements, part, 1}};
 }
 
-Backend::KernelInfo emitElementwise(KernelBuilder &k, ScalarOpInterface op) {
+KernelInfo emitElementwise(KernelBuilder &k, ScalarOpInterface op) {
   auto compute = [&](ArrayRef<Value> xs) { return op.emitScalar(k, xs); };
   Type type = op->getResultTypes().front();
   if (auto rows = dyn_cast<RowsType>(type))
@@ -60,7 +60,7 @@ Backend::KernelInfo emitElementwise(KernelBuilder &k, ScalarOpInterface op) {
   return overTensors(k, op, compute);
 }
 
-static Backend::KernelInfo emitMask(KernelBuilder &k, MaskOp op) {
+static KernelInfo emitMask(KernelBuilder &k, MaskOp op) {
   Value hidden = k.scalar(op.getZero() ? 0 : -std::numeric_limits<double>::infinity());
   auto compute = [&](ArrayRef<Value> xs, HeadOfSequence &at, Value query, Value key) {
     Value x = k.select(k.less(key, at.limit(k, query)), xs[0], hidden);
@@ -104,7 +104,7 @@ static Partition dropRows(KernelBuilder &k, DropoutOp op, int64_t width, double 
   return {Partition::Unit::Rows, per, 1};
 }
 
-static Backend::KernelInfo dropPairs(KernelBuilder &k, DropoutOp op, double rate) {
+static KernelInfo dropPairs(KernelBuilder &k, DropoutOp op, double rate) {
   Value training = k.training();
   const View positions = k.numbers(k.keyRows(), offsetof(xfc_rows, positions));
   return overPairs(k, op, [&](ArrayRef<Value> xs, HeadOfSequence &at, Value query, Value key) {
@@ -125,7 +125,7 @@ static Backend::KernelInfo dropPairs(KernelBuilder &k, DropoutOp op, double rate
   });
 }
 
-static Backend::KernelInfo emitDropout(KernelBuilder &k, DropoutOp op) {
+static KernelInfo emitDropout(KernelBuilder &k, DropoutOp op) {
   const double rate = op.getRate().convertToDouble();
   if (op.getKept()) {
     Value factor = k.keptFactor(rate);
@@ -137,12 +137,12 @@ static Backend::KernelInfo emitDropout(KernelBuilder &k, DropoutOp op) {
   return {dropRows(k, op, cast<RowsType>(op.getType()).getFeatures(), rate)};
 }
 
-static Backend::KernelInfo emitZeros(KernelBuilder &k, ZerosOp op) {
+static KernelInfo emitZeros(KernelBuilder &k, ZerosOp op) {
   return {overRows(k, cast<RowsType>(op.getType()).getFeatures(), {op.getResult()},
                    [&](ArrayRef<Value>) { return k.scalar(0); })};
 }
 
-static Backend::KernelInfo emitCacheWrite(KernelBuilder &k, CacheWriteOp op) {
+static KernelInfo emitCacheWrite(KernelBuilder &k, CacheWriteOp op) {
   const View slots = k.numbers(k.shape(), offsetof(xfc_shape, slots));
   const BufferIndex cache = op.getCacheMutable(), rows = op.getRowsMutable();
   auto address = [&](BufferIndex i, Value row) {
@@ -154,7 +154,7 @@ static Backend::KernelInfo emitCacheWrite(KernelBuilder &k, CacheWriteOp op) {
       address)};
 }
 
-static Backend::KernelInfo emitAddPositions(KernelBuilder &k, AddPositionsOp op) {
+static KernelInfo emitAddPositions(KernelBuilder &k, AddPositionsOp op) {
   const int64_t width = cast<RowsType>(op.getType()).getFeatures();
   const View positions = k.numbers(k.rows(), offsetof(xfc_rows, positions));
   const BufferIndex table = op.getTableMutable();
@@ -168,7 +168,7 @@ static Backend::KernelInfo emitAddPositions(KernelBuilder &k, AddPositionsOp op)
 }
 
 // A thread rotates one pair of features.
-static Backend::KernelInfo emitRotate(KernelBuilder &k, RotateOp op) {
+static KernelInfo emitRotate(KernelBuilder &k, RotateOp op) {
   const int64_t features = op.getType().getFeatures(), heads = static_cast<int64_t>(op.getHeads());
   const int64_t width = features / heads, rotated = op.getTable().getType().getDimSize(1), half = rotated / 2;
   const int64_t rest = width - rotated, per = rowsPerBlock(features);
@@ -197,7 +197,7 @@ static Backend::KernelInfo emitRotate(KernelBuilder &k, RotateOp op) {
   return {{Partition::Unit::Rows, per, 1}};
 }
 
-Backend::PackInfo emitPackWeight(KernelBuilder &k, RankedTensorType weight) {
+PackInfo emitPackWeight(KernelBuilder &k, RankedTensorType weight) {
   const int64_t rows = weight.getDimSize(0), columns = weight.getDimSize(1), width = packedColumns(columns),
                 pairs = width / 2;
   const int64_t per = std::max<int64_t>(1, 4096 / width), chunks = (rows + per - 1) / per;

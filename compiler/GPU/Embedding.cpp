@@ -7,7 +7,7 @@ using namespace mlir;
 
 namespace xfc::gpu {
 
-static Backend::KernelInfo emitEmbedding(KernelBuilder &k, EmbeddingOp op) {
+static KernelInfo emitEmbedding(KernelBuilder &k, EmbeddingOp op) {
   const int64_t width = cast<RowsType>(op.getType()).getFeatures();
   const BufferIndex table = op.getTableMutable();
   View ids = k.buffer(op.getIdsMutable());
@@ -51,7 +51,7 @@ static Value lowerBound(KernelBuilder &k, const View &byId, const View &ids, Val
 // A block owns 128 columns of 32 entries. If an entry has few rows, one warp sums them in order. If it has many, all
 // warps do, the i-th row by warp i modulo the number of warps, and then their sums are added in order. The choice
 // depends on the number of the entry's rows alone.
-static Backend::KernelInfo emitEmbeddingGrad(KernelBuilder &k, EmbeddingGradOp op) {
+static KernelInfo emitEmbeddingGrad(KernelBuilder &k, EmbeddingGradOp op) {
   constexpr int64_t entries = 32, columns = 128, few = 64;
   auto table = cast<RankedTensorType>(op.getType());
   const int64_t vocabulary = table.getDimSize(0), width = table.getDimSize(1), across = (width + columns - 1) / columns;
@@ -141,7 +141,7 @@ static Backend::KernelInfo emitEmbeddingGrad(KernelBuilder &k, EmbeddingGradOp o
 
 // A block owns an entry and sums the rows at its position in order: one from each sequence that is long enough. The
 // first `offset` entries belong to no position.
-static Backend::KernelInfo emitPositionsGrad(KernelBuilder &k, PositionsGradOp op) {
+static KernelInfo emitPositionsGrad(KernelBuilder &k, PositionsGradOp op) {
   auto table = cast<RankedTensorType>(op.getType());
   const int64_t width = table.getDimSize(1);
   const View dy = k.rowsOf(op.getDyMutable());

@@ -30,7 +30,7 @@ void registerGPUKernels(DialectRegistry &registry) {
 
 namespace xfc::gpu {
 
-std::optional<Backend::KernelInfo> emitKernel(KernelBuilder &k, Operation *op) {
+std::optional<KernelInfo> emitKernel(KernelBuilder &k, Operation *op) {
   if (auto kernel = dyn_cast<GPUKernelOpInterface>(op))
     return kernel.emitKernel(k);
   if (auto scalar = dyn_cast<ScalarOpInterface>(op))

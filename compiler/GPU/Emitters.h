@@ -1,5 +1,5 @@
 // Declares the emitters of GPU kernels. The file of each family of ops defines a function
-//   Backend::KernelInfo emitThing(KernelBuilder &, ThingOp)
+//   KernelInfo emitThing(KernelBuilder &, ThingOp)
 // for each op, which emits the kernel's body and returns how its work is partitioned, and attaches them all. Threads
 // and shared memory are the builder's. What several families use follows below.
 #pragma once
@@ -17,8 +17,8 @@
 namespace xfc::gpu {
 
 // Emits the kernel of an op that has its own emitter or is elementwise; returns nothing for any other op.
-std::optional<Backend::KernelInfo> emitKernel(KernelBuilder &, mlir::Operation *);
-Backend::KernelInfo emitElementwise(KernelBuilder &, ScalarOpInterface);
+std::optional<KernelInfo> emitKernel(KernelBuilder &, mlir::Operation *);
+KernelInfo emitElementwise(KernelBuilder &, ScalarOpInterface);
 
 // Attaches emitters to their ops.
 template <auto... emitters> void attachKernels(mlir::MLIRContext &context) {
@@ -40,13 +40,13 @@ void attachRecurrenceKernels(mlir::MLIRContext &);
 
 // Packs a weight [out, in] in bf16, rounded to nearest, ties to even, in rows of packedColumns(in) elements that are
 // padded with zeros.
-Backend::PackInfo emitPackWeight(KernelBuilder &, mlir::RankedTensorType weight);
+PackInfo emitPackWeight(KernelBuilder &, mlir::RankedTensorType weight);
 inline int64_t packedColumns(int64_t columns) { return (columns + 7) / 8 * 8; }
 
 // Whether the op gets the kernel for one query per sequence: it is in a decoding step, without dropout, and only its
 // first result is read.
 bool isOneQueryAttention(AttentionOp);
-Backend::KernelInfo emitOneQueryAttention(KernelBuilder &, AttentionOp);
+KernelInfo emitOneQueryAttention(KernelBuilder &, AttentionOp);
 
 // For kernels that have whole rows of logits in memory. All threads of the row's team take part.
 //

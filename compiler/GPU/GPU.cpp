@@ -37,7 +37,7 @@ std::string GPUBackend::variant(Operation *op) const {
   return kernel ? kernel.getVariant(architecture) : "";
 }
 
-Backend::KernelInfo GPUBackend::emit(Operation *op, StringRef name, ModuleOp code) const {
+KernelInfo GPUBackend::emit(Operation *op, StringRef name, ModuleOp code) const {
   gpu::KernelBuilder builder(code, architecture);
   std::optional<KernelInfo> info;
   builder.kernel(name, [&] { info = gpu::emitKernel(builder, op); });
@@ -47,7 +47,7 @@ Backend::KernelInfo GPUBackend::emit(Operation *op, StringRef name, ModuleOp cod
   return *info;
 }
 
-Backend::KernelInfo GPUBackend::emitMerge(Operation *op, StringRef name, ModuleOp code) const {
+KernelInfo GPUBackend::emitMerge(Operation *op, StringRef name, ModuleOp code) const {
   gpu::KernelBuilder builder(code, architecture);
   KernelInfo info;
   builder.kernel(name, [&] { info = cast<gpu::GPUKernelOpInterface>(op).emitMerge(builder); });
@@ -55,7 +55,7 @@ Backend::KernelInfo GPUBackend::emitMerge(Operation *op, StringRef name, ModuleO
   return info;
 }
 
-std::optional<Backend::FewRowsInfo> GPUBackend::emitForFewRows(Operation *op, StringRef name, ModuleOp code) const {
+std::optional<FewRowsInfo> GPUBackend::emitForFewRows(Operation *op, StringRef name, ModuleOp code) const {
   auto kernel = dyn_cast<gpu::GPUKernelOpInterface>(op);
   const int64_t rows = kernel ? kernel.getFewRows(architecture) : 0;
   if (rows == 0)
@@ -68,7 +68,7 @@ std::optional<Backend::FewRowsInfo> GPUBackend::emitForFewRows(Operation *op, St
 }
 
 // A bf16 product reads its weight packed in bf16; an f32 product reads the weight itself.
-std::optional<Backend::Packing> GPUBackend::packs(Operation *op, unsigned operand) const {
+std::optional<Packing> GPUBackend::packs(Operation *op, unsigned operand) const {
   auto product = dyn_cast<ProductOpInterface>(op);
   if (!product || !product.getCompute() || product.getWeightOperand() != operand)
     return std::nullopt;
@@ -76,7 +76,7 @@ std::optional<Backend::Packing> GPUBackend::packs(Operation *op, unsigned operan
                  cast<gpu::GPUKernelOpInterface>(op).readsBlocks(architecture)};
 }
 
-Backend::PackInfo GPUBackend::emitPack(RankedTensorType weight, Packing packing, StringRef name, ModuleOp code) const {
+PackInfo GPUBackend::emitPack(RankedTensorType weight, Packing packing, StringRef name, ModuleOp code) const {
   gpu::KernelBuilder builder(code, architecture);
   PackInfo info;
   builder.kernel(name, [&] {

@@ -12,7 +12,7 @@ def GPUKernelOpInterface : OpInterface<"GPUKernelOpInterface"> {
   let methods = [
     InterfaceMethod<[{Emits the body of the kernel at the builder's insertion point, and returns how the work is partitioned. Threads and
                       shared memory are the builder's. Returns nothing if there is no kernel for the op's attributes.}],
-                    "::std::optional<::xfc::Backend::KernelInfo>", "emitKernel", (ins "::xfc::gpu::KernelBuilder &":$k)>,
+                    "::std::optional<::xfc::KernelInfo>", "emitKernel", (ins "::xfc::gpu::KernelBuilder &":$k)>,
     InterfaceMethod<[{Distinguishes the op's kernel on an architecture from those of other ops with the same key, and becomes part of
                       its name.}],
                     "::std::string", "getVariant", (ins "const ::xfc::gpu::Architecture &":$architecture), "", "return {};">,
@@ -20,10 +20,10 @@ def GPUKernelOpInterface : OpInterface<"GPUKernelOpInterface"> {
                     "bool", "readsBlocks", (ins "const ::xfc::gpu::Architecture &":$architecture), "", "return false;">,
     InterfaceMethod<[{The most rows for which the kernel's small-M variant, which adds in the same order, is faster; 0 if there is none.}],
                     "int64_t", "getFewRows", (ins "const ::xfc::gpu::Architecture &":$architecture), "", "return 0;">,
-    InterfaceMethod<"Emits the body of the small-M variant.", "::xfc::Backend::KernelInfo", "emitForFewRows",
+    InterfaceMethod<"Emits the body of the small-M variant.", "::xfc::KernelInfo", "emitForFewRows",
                     (ins "::xfc::gpu::KernelBuilder &":$k), "", [{llvm_unreachable("the op has no kernel for few rows");}]>,
     InterfaceMethod<"Emits the body of the kernel that adds up the partial sums that the first kernel leaves for each chunk of rows.",
-                    "::xfc::Backend::KernelInfo", "emitMerge", (ins "::xfc::gpu::KernelBuilder &":$k), "",
+                    "::xfc::KernelInfo", "emitMerge", (ins "::xfc::gpu::KernelBuilder &":$k), "",
                     [{llvm_unreachable("the op's kernel leaves no parts");}]>];
 }
 

@@ -30,13 +30,13 @@ public:
   static bool byWarpgroups(const Architecture &architecture, Op op) {
     return WarpgroupTile::multiplies(architecture, op.getCompute(), {op.getXMutable()});
   }
-  Backend::KernelInfo emit() { return byWarpgroups(k.architecture, op) ? emitByWarpgroups() : emitByWarps(); }
+  KernelInfo emit() { return byWarpgroups(k.architecture, op) ? emitByWarpgroups() : emitByWarps(); }
 
 private:
   static constexpr int64_t columnsOfSlab = 256;
   BufferIndex rows() { return op.getXMutable(); }
 
-  Backend::KernelInfo emitByWarps() {
+  KernelInfo emitByWarps() {
     const TileShape tile{64, columnsOfSlab, bf16 ? 32 : 16, 32, 64};
     k.threads = tile.threads();
     prepare(tile.rows);
@@ -57,7 +57,7 @@ private:
   }
 
   // Each row belongs to one warp.
-  Backend::KernelInfo emitByWarpgroups() {
+  KernelInfo emitByWarpgroups() {
     using Product = WarpgroupTile;
     constexpr int64_t cluster = Product::clusterOfWeight;
     k.threads = Product::threads;
@@ -253,14 +253,14 @@ private:
 
 } // namespace
 
-static Backend::KernelInfo emitLinearLoss(KernelBuilder &k, LinearCrossEntropyOp op) {
+static KernelInfo emitLinearLoss(KernelBuilder &k, LinearCrossEntropyOp op) {
   return LinearLoss(k, op, op.getLogits(),
                     {{op.getLoss(), &RowLoss::loss}, {op.getNll(), &RowLoss::nll}, {op.getLse(), &RowLoss::lse}},
                     std::nullopt)
       .emit();
 }
 
-static Backend::KernelInfo emitLinearLoss(KernelBuilder &k, LinearCrossEntropyWithGradOp op) {
+static KernelInfo emitLinearLoss(KernelBuilder &k, LinearCrossEntropyWithGradOp op) {
   return LinearLoss(k, op, op.getDlogits(), {{op.getLoss(), &RowLoss::loss}, {op.getNll(), &RowLoss::nll}},
                     op.getDlossMutable())
       .emit();
@@ -269,7 +269,7 @@ static Backend::KernelInfo emitLinearLoss(KernelBuilder &k, LinearCrossEntropyWi
 namespace {
 
 template <typename Op> struct LinearLossKernels : GPUKernelOpInterface::ExternalModel<LinearLossKernels<Op>, Op> {
-  std::optional<Backend::KernelInfo> emitKernel(Operation *op, KernelBuilder &k) const {
+  std::optional<KernelInfo> emitKernel(Operation *op, KernelBuilder &k) const {
     return emitLinearLoss(k, cast<Op>(op));
   }
   bool readsBlocks(Operation *op, const Architecture &architecture) const {
@@ -280,7 +280,7 @@ template <typename Op> struct LinearLossKernels : GPUKernelOpInterface::External
 } // namespace
 
 // A block has 32 rows of a slab of columns. Their logits stay in shared memory, where a warp takes one row at a time.
-static Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidatesOp op) {
+static KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidatesOp op) {
   RankedTensorType weight = op.getWeight().getType();
   const int64_t inner = weight.getDimSize(1), vocabulary = weight.getDimSize(0), slab = op.getSlab(),
                 slabs = op.getSlabs(), best = op.getCount();

@@ -86,7 +86,7 @@ void emitCrossEntropyGradRow(KernelBuilder &k, RowInMemory &row, const View &log
   subtractOthers(k, row, target, scale, result);
 }
 
-static Backend::KernelInfo emitCrossEntropy(KernelBuilder &k, CrossEntropyOp op) {
+static KernelInfo emitCrossEntropy(KernelBuilder &k, CrossEntropyOp op) {
   RowInMemory row(k, widthOf(op.getLogits()));
   const View logits = k.rowsOf(op.getLogitsMutable()), loss = k.rowsOf(op.getLoss()), nll = k.rowsOf(op.getNll()),
              lse = k.rowsOf(op.getLse());
@@ -105,7 +105,7 @@ static Backend::KernelInfo emitCrossEntropy(KernelBuilder &k, CrossEntropyOp op)
   })};
 }
 
-static Backend::KernelInfo emitCrossEntropyGrad(KernelBuilder &k, CrossEntropyGradOp op) {
+static KernelInfo emitCrossEntropyGrad(KernelBuilder &k, CrossEntropyGradOp op) {
   RowInMemory row(k, widthOf(op.getLogits()));
   const View logits = k.rowsOf(op.getLogitsMutable()), dloss = k.rowsOf(op.getDlossMutable()),
              lse = k.rowsOf(op.getLseMutable()), result = k.rowsOf(op.getResult());
@@ -118,7 +118,7 @@ static Backend::KernelInfo emitCrossEntropyGrad(KernelBuilder &k, CrossEntropyGr
   })};
 }
 
-static Backend::KernelInfo emitLogSoftmax(KernelBuilder &k, LogSoftmaxOp op) {
+static KernelInfo emitLogSoftmax(KernelBuilder &k, LogSoftmaxOp op) {
   RowInMemory row(k, widthOf(op.getX()));
   const View x = k.rowsOf(op.getXMutable()), y = k.rowsOf(op.getResult());
   return {row.eachRow({op.getXMutable(), op.getResult()}, [&](Value number) {
@@ -133,7 +133,7 @@ static Backend::KernelInfo emitLogSoftmax(KernelBuilder &k, LogSoftmaxOp op) {
   })};
 }
 
-static Backend::KernelInfo emitLogSoftmaxGrad(KernelBuilder &k, LogSoftmaxGradOp op) {
+static KernelInfo emitLogSoftmaxGrad(KernelBuilder &k, LogSoftmaxGradOp op) {
   RowInMemory row(k, widthOf(op.getY()));
   const View dy = k.rowsOf(op.getDyMutable()), y = k.rowsOf(op.getYMutable()), dx = k.rowsOf(op.getResult());
   return {row.eachRow({op.getDyMutable(), op.getYMutable(), op.getResult()}, [&](Value number) {
@@ -148,7 +148,7 @@ static Backend::KernelInfo emitLogSoftmaxGrad(KernelBuilder &k, LogSoftmaxGradOp
   })};
 }
 
-static Backend::KernelInfo emitNll(KernelBuilder &k, NllOp op) {
+static KernelInfo emitNll(KernelBuilder &k, NllOp op) {
   RowInMemory row(k, widthOf(op.getLogProbs()));
   const View logProbs = k.rowsOf(op.getLogProbsMutable()), loss = k.rowsOf(op.getLoss()), nll = k.rowsOf(op.getNll());
   const LossTargets targets(k, op);
@@ -173,7 +173,7 @@ static Backend::KernelInfo emitNll(KernelBuilder &k, NllOp op) {
   })};
 }
 
-static Backend::KernelInfo emitNllGrad(KernelBuilder &k, NllGradOp op) {
+static KernelInfo emitNllGrad(KernelBuilder &k, NllGradOp op) {
   RowInMemory row(k, widthOf(op.getResult()));
   const View dloss = k.rowsOf(op.getDlossMutable()), result = k.rowsOf(op.getResult());
   const LossTargets targets(k, op);

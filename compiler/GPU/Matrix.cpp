@@ -166,7 +166,7 @@ void finish(KernelBuilder &k, const ThreadSums &product, ArrayRef<Value> sums, V
   }
 }
 
-Backend::KernelInfo emitProduct(KernelBuilder &k, const Terms &terms, const TileShape &tile, bool bf16) {
+KernelInfo emitProduct(KernelBuilder &k, const Terms &terms, const TileShape &tile, bool bf16) {
   k.threads = tile.threads();
   const Operand weight = weightOperand(k, terms.weight, terms.type, bf16, terms.along);
   const int64_t inner = terms.inner(), across = upTo(terms.columns(), tile.columns);
@@ -182,7 +182,7 @@ Backend::KernelInfo emitProduct(KernelBuilder &k, const Terms &terms, const Tile
 
 // Computes the product by warpgroups: the blocks of a cluster have the same columns and consecutive tiles of rows. Of n
 // clusters that run at once, each takes every n-th pair of tiles.
-Backend::KernelInfo emitByWarpgroups(KernelBuilder &k, const Terms &terms) {
+KernelInfo emitByWarpgroups(KernelBuilder &k, const Terms &terms) {
   using Product = WarpgroupTile;
   constexpr int64_t cluster = Product::clusterOfWeight, rowsOfCluster = cluster * Product::rows;
   const int64_t inner = terms.inner(), columns = terms.columns() > 128 ? 256 : 128,
@@ -235,7 +235,7 @@ bool byWarpgroups(const Architecture &architecture, LinearInputGradOp op) {
 }
 
 struct LinearKernels : GPUKernelOpInterface::ExternalModel<LinearKernels, LinearOp> {
-  std::optional<Backend::KernelInfo> emitKernel(Operation *op, KernelBuilder &k) const {
+  std::optional<KernelInfo> emitKernel(Operation *op, KernelBuilder &k) const {
     const Terms terms(cast<LinearOp>(op));
     const bool bf16 = inBF16(cast<LinearOp>(op).getCompute());
     return readsBlocks(op, k.architecture) ? emitByWarpgroups(k, terms)
@@ -247,14 +247,14 @@ struct LinearKernels : GPUKernelOpInterface::ExternalModel<LinearKernels, Linear
   int64_t getFewRows(Operation *op, const Architecture &architecture) const {
     return readsBlocks(op, architecture) ? 0 : fewRowsOf(cast<LinearOp>(op));
   }
-  Backend::KernelInfo emitForFewRows(Operation *op, KernelBuilder &k) const {
+  KernelInfo emitForFewRows(Operation *op, KernelBuilder &k) const {
     const bool bf16 = inBF16(cast<LinearOp>(op).getCompute());
     return emitProduct(k, Terms(cast<LinearOp>(op)), tileForFewRows(bf16), bf16);
   }
 };
 
 struct LinearInputGradKernels : GPUKernelOpInterface::ExternalModel<LinearInputGradKernels, LinearInputGradOp> {
-  std::optional<Backend::KernelInfo> emitKernel(Operation *op, KernelBuilder &k) const {
+  std::optional<KernelInfo> emitKernel(Operation *op, KernelBuilder &k) const {
     const Terms terms(cast<LinearInputGradOp>(op));
     const bool bf16 = inBF16(cast<LinearInputGradOp>(op).getCompute());
     return readsBlocks(op, k.architecture) ? emitByWarpgroups(k, terms)
@@ -340,10 +340,10 @@ struct WeightGradWork {
     Value isOut = k.less(o, out);
     k.storeIf(k.both(condition, isOut), {sum}, own);
   }
-  Backend::KernelInfo info() const {
+  KernelInfo info() const {
     if (!chunked)
       return {{Partition::Unit::One, 1, tiles}};
-    Backend::KernelInfo info{{Partition::Unit::Rows, chunkRows, tiles}};
+    KernelInfo info{{Partition::Unit::Rows, chunkRows, tiles}};
     info.chunkBytes = chunks.all * 4;
     return info;
   }
@@ -359,7 +359,7 @@ struct WeightGradWork {
 // A block owns a tile of dW and takes rows in ascending order: all of them, or only those of a chunk, since dW has few
 // tiles and batches have many rows. For db, a thread sums every n-th row of four columns of dy, where n does not depend
 // on the number of rows; the blocks with the first columns of dW own db.
-Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op) {
+KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op) {
   RankedTensorType type = op.getDweight().getType();
   const int64_t out = type.getDimSize(0), in = type.getDimSize(1);
   const bool bf16 = inBF16(op.getCompute());
@@ -387,7 +387,7 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
 
 // The same by warpgroups. The sums of dy are products with ones, so db has the order of sums of dW. Narrow tiles are
 // for shapes where wide ones would leave most of a GPU idle.
-Backend::KernelInfo emitWeightGradByWarpgroups(KernelBuilder &k, LinearWeightGradOp op) {
+KernelInfo emitWeightGradByWarpgroups(KernelBuilder &k, LinearWeightGradOp op) {
   using Product = WarpgroupTile;
   RankedTensorType type = op.getDweight().getType();
   const int64_t out = type.getDimSize(0), in = type.getDimSize(1),
@@ -412,7 +412,7 @@ Backend::KernelInfo emitWeightGradByWarpgroups(KernelBuilder &k, LinearWeightGra
 }
 
 // Adds up the partial sums of each element of dW and db, with chunks in ascending order.
-Backend::KernelInfo emitLinearWeightGradMerge(KernelBuilder &k, LinearWeightGradOp op) {
+KernelInfo emitLinearWeightGradMerge(KernelBuilder &k, LinearWeightGradOp op) {
   WeightGradChunks chunks(k, op);
   const int64_t per = 4 * k.threads, out = op.getDweight().getType().getDimSize(0);
   auto add = [&](const View &result, const View &part, int64_t count) {
@@ -443,13 +443,13 @@ Backend::KernelInfo emitLinearWeightGradMerge(KernelBuilder &k, LinearWeightGrad
 }
 
 struct LinearWeightGradKernels : GPUKernelOpInterface::ExternalModel<LinearWeightGradKernels, LinearWeightGradOp> {
-  std::optional<Backend::KernelInfo> emitKernel(Operation *op, KernelBuilder &k) const {
+  std::optional<KernelInfo> emitKernel(Operation *op, KernelBuilder &k) const {
     auto grad = cast<LinearWeightGradOp>(op);
     return WarpgroupTile::multiplies(k.architecture, grad.getCompute(), {grad.getDyMutable(), grad.getXMutable()})
                ? emitWeightGradByWarpgroups(k, grad)
                : emitLinearWeightGrad(k, grad);
   }
-  Backend::KernelInfo emitMerge(Operation *op, KernelBuilder &k) const {
+  KernelInfo emitMerge(Operation *op, KernelBuilder &k) const {
     return emitLinearWeightGradMerge(k, cast<LinearWeightGradOp>(op));
   }
 };

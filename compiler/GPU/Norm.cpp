@@ -39,7 +39,7 @@ struct Normed {
 
 } // namespace
 
-static Backend::KernelInfo emitNorm(KernelBuilder &k, NormOp op) {
+static KernelInfo emitNorm(KernelBuilder &k, NormOp op) {
   const NormFormulas parts(op, op.getX().getType().getFeatures());
   RowInRegisters row(k, parts.width);
   const View x = k.rowsOf(op.getXMutable());
@@ -54,7 +54,7 @@ static Backend::KernelInfo emitNorm(KernelBuilder &k, NormOp op) {
   return {row.eachRow(vectors, [&](Value number) { normed.write(k, row, parts, row.load(x.row(number)), number); })};
 }
 
-static Backend::KernelInfo emitAddNorm(KernelBuilder &k, AddNormOp op) {
+static KernelInfo emitAddNorm(KernelBuilder &k, AddNormOp op) {
   const NormFormulas parts(op, op.getX().getType().getFeatures());
   RowInRegisters row(k, parts.width);
   const View x = k.rowsOf(op.getXMutable()), residual = k.rowsOf(op.getResidualMutable()), sum = k.rowsOf(op.getSum());
@@ -133,14 +133,14 @@ template <typename Op> struct NormGradRows {
 
 } // namespace
 
-static Backend::KernelInfo emitNormGrad(KernelBuilder &k, NormGradOp op) {
+static KernelInfo emitNormGrad(KernelBuilder &k, NormGradOp op) {
   NormGradRows rows(k, op);
   return {rows.row.eachRow(rows.vectors, [&](Value number) { rows.emit(number); })};
 }
 
 // A block computes one part. Each of its warps (or the whole block, if rows are long) sums rows in ascending order in
 // registers; then the sums of the warps are added in the order of the warps.
-static Backend::KernelInfo emitNormGradWithParts(KernelBuilder &k, NormGradWithPartsOp op) {
+static KernelInfo emitNormGradWithParts(KernelBuilder &k, NormGradWithPartsOp op) {
   NormGradRows rows(k, op);
   RowInRegisters &row = rows.row;
   const int64_t parts = op.getDweights().getType().getDimSize(0), width = rows.parts.width;
@@ -179,7 +179,7 @@ static Backend::KernelInfo emitNormGradWithParts(KernelBuilder &k, NormGradWithP
 
 // A block owns 8 columns (32 bytes of each part) of all sums. A thread adds up every 32nd part of its column, and one
 // thread per column of a sum adds up what those threads have, both in ascending order.
-static Backend::KernelInfo emitSumParts(KernelBuilder &k, SumPartsOp op) {
+static KernelInfo emitSumParts(KernelBuilder &k, SumPartsOp op) {
   constexpr int64_t columns = 8, together = 16; // loads in flight
   auto type = cast<RankedTensorType>(op.getParts().front().getType());
   const int64_t parts = type.getDimSize(0), width = type.getDimSize(1), chunks = (width + columns - 1) / columns;
@@ -223,7 +223,7 @@ static Backend::KernelInfo emitSumParts(KernelBuilder &k, SumPartsOp op) {
 
 // A block owns 8 columns (32 bytes of each row). A thread takes rows at a fixed stride, the number of rows that the
 // block takes at once, and sums them in order. Lanes are then added in a fixed tree, and warps in order.
-static Backend::KernelInfo emitNormWeightGrad(KernelBuilder &k, NormWeightGradOp op) {
+static KernelInfo emitNormWeightGrad(KernelBuilder &k, NormWeightGradOp op) {
   constexpr int64_t columns = 8;
   const int64_t width = op.getX().getType().getFeatures(), chunks = (width + columns - 1) / columns;
   const bool wantsWeight = !op.getDweight().use_empty(), wantsBias = op.getDbias() && !op.getDbias().use_empty();

@@ -22,7 +22,7 @@ namespace {
 class OneQueryAttention {
 public:
   OneQueryAttention(KernelBuilder &k, AttentionOp op);
-  Backend::KernelInfo emit();
+  KernelInfo emit();
 
 private:
   static constexpr int64_t warps = 4, lanes = 8,
@@ -63,7 +63,7 @@ OneQueryAttention::OneQueryAttention(KernelBuilder &k, AttentionOp op)
     steps /= 2;
 }
 
-Backend::KernelInfo OneQueryAttention::emit() {
+KernelInfo OneQueryAttention::emit() {
   k.threads = warps * KernelBuilder::warpSize;
   k.registers = std::max(keyDim, valueDim) > 64 ? 232 : 168;
   const View parts = k.at(k.shared(warps * partStride() * 4));
@@ -234,6 +234,6 @@ bool isOneQueryAttention(AttentionOp op) {
          (!op.getWeights() || op.getWeights().use_empty()) && op.getRate().isZero();
 }
 
-Backend::KernelInfo emitOneQueryAttention(KernelBuilder &k, AttentionOp op) { return OneQueryAttention(k, op).emit(); }
+KernelInfo emitOneQueryAttention(KernelBuilder &k, AttentionOp op) { return OneQueryAttention(k, op).emit(); }
 
 } // namespace xfc::gpu

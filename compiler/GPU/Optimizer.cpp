@@ -8,7 +8,7 @@ namespace xfc::gpu {
 
 constexpr int64_t part = SquareSumOp::elementsOfPart; // also the elements of a chunk
 
-static Backend::KernelInfo emitSquareSum(KernelBuilder &k, SquareSumOp op) {
+static KernelInfo emitSquareSum(KernelBuilder &k, SquareSumOp op) {
   Type f64 = k.b.getF64Type();
   Value from = k.mul(k.chunk, part), count = k.immediate(0), to = k.min(k.add(from, part), count);
   View data = k.buffer(op.getTensorsMutable());
@@ -24,7 +24,7 @@ static Backend::KernelInfo emitSquareSum(KernelBuilder &k, SquareSumOp op) {
   return {{Partition::Unit::Elements, part, 1}};
 }
 
-static Backend::KernelInfo emitClipFactor(KernelBuilder &k, ClipFactorOp op) {
+static KernelInfo emitClipFactor(KernelBuilder &k, ClipFactorOp op) {
   Type f64 = k.b.getF64Type();
   k.threads = 1024;
   Value sum = k.constant(0, f64), zero = sum;
@@ -48,7 +48,7 @@ static Backend::KernelInfo emitClipFactor(KernelBuilder &k, ClipFactorOp op) {
   return {{Partition::Unit::One, 1, 1}};
 }
 
-static Backend::KernelInfo emitOptimize(KernelBuilder &k, OptimizeOp op) {
+static KernelInfo emitOptimize(KernelBuilder &k, OptimizeOp op) {
   auto hyper = [&](StringRef name) { return k.load(k.buffer(op.getHyperMutable()) + op.getHyperIndex(name)); };
   const OptimizerStep step = optimizerStep(k, op, hyper, [](Value x) { return x; });
   Value factor = k.load(k.buffer(op.getFactorMutable()));
@@ -95,7 +95,7 @@ public:
   View ofMatrix(ResultRange group) const { return k.bufferAt(group.front(), chunk.matrix); }
 
   // Runs `body` unless the tensor is frozen.
-  Backend::KernelInfo run(const std::function<void()> &body) {
+  KernelInfo run(const std::function<void()> &body) {
     k.when(chunk.updated, body);
     return {{Partition::Unit::Elements, 1, 1}};
   }
@@ -169,7 +169,7 @@ private:
 
 } // namespace
 
-static Backend::KernelInfo emitRowMoments(KernelBuilder &k, RowMomentsOp op) {
+static KernelInfo emitRowMoments(KernelBuilder &k, RowMomentsOp op) {
   const auto n = static_cast<int64_t>(op.getParameters().size()),
              m = static_cast<int64_t>(op.getResultSegment(2).size());
   FactoredKernel kernel(k, op, n);
@@ -223,7 +223,7 @@ static Backend::KernelInfo emitRowMoments(KernelBuilder &k, RowMomentsOp op) {
   });
 }
 
-static Backend::KernelInfo emitColumnMoments(KernelBuilder &k, ColumnMomentsOp op) {
+static KernelInfo emitColumnMoments(KernelBuilder &k, ColumnMomentsOp op) {
   FactoredKernel kernel(k, op, static_cast<int64_t>(op.getRows().size()));
   const ChunkOfTensor &chunk = kernel.chunk;
   return kernel.run([&] {
@@ -250,7 +250,7 @@ static Backend::KernelInfo emitColumnMoments(KernelBuilder &k, ColumnMomentsOp o
   });
 }
 
-static Backend::KernelInfo emitUpdateSquares(KernelBuilder &k, UpdateSquaresOp op) {
+static KernelInfo emitUpdateSquares(KernelBuilder &k, UpdateSquaresOp op) {
   FactoredKernel kernel(k, op, static_cast<int64_t>(op.getGradients().size()));
   return kernel.run([&] {
     Value sum =
@@ -260,7 +260,7 @@ static Backend::KernelInfo emitUpdateSquares(KernelBuilder &k, UpdateSquaresOp o
   });
 }
 
-static Backend::KernelInfo emitFactoredUpdate(KernelBuilder &k, FactoredUpdateOp op) {
+static KernelInfo emitFactoredUpdate(KernelBuilder &k, FactoredUpdateOp op) {
   FactoredKernel kernel(k, op, static_cast<int64_t>(op.getParameters().size()));
   const bool averages = !op.getAverages().empty();
   return kernel.run([&] {

@@ -14,8 +14,7 @@ namespace xfc::gpu {
 constexpr int64_t queryBlock = 64, keyBlock = 32;
 
 // eachHead() for kernels on tiles of `queryBlock` rows, with a warp for every 16 rows.
-static Backend::KernelInfo eachHeadByTiles(KernelBuilder &k, int64_t heads,
-                                           const std::function<void(HeadOfSequence &)> &body) {
+static KernelInfo eachHeadByTiles(KernelBuilder &k, int64_t heads, const std::function<void(HeadOfSequence &)> &body) {
   k.threads = queryBlock / AttentionTiles::warpRows * KernelBuilder::warpSize;
   return {eachHead(k, heads, body)};
 }
@@ -30,7 +29,7 @@ static Values eachBlock(KernelBuilder &k, Value count, int64_t size, const Value
                 [&](Value first, Values s) { return body(first, k.min(k.sub(count, first), size), std::move(s)); });
 }
 
-static Backend::KernelInfo emitScores(KernelBuilder &k, ScoresOp op) {
+static KernelInfo emitScores(KernelBuilder &k, ScoresOp op) {
   const int64_t heads = op.getResult().getType().getHeads(), dim = op.getQ().getType().getFeatures() / heads;
   return eachHeadByTiles(k, heads, [&](HeadOfSequence &at) {
     at.shareKeys(k, heads * dim / op.getK().getType().getFeatures());
@@ -52,8 +51,7 @@ static Backend::KernelInfo emitScores(KernelBuilder &k, ScoresOp op) {
 }
 
 // One warp for each row of pairs values: body(the row's addresses in each operand and the result, its length).
-static Backend::KernelInfo eachRow(KernelBuilder &k, Operation *op,
-                                   const std::function<void(ArrayRef<View>, Value)> &body) {
+static KernelInfo eachRow(KernelBuilder &k, Operation *op, const std::function<void(ArrayRef<View>, Value)> &body) {
   auto type = cast<PairsType>(op->getResultTypes().front());
   return {eachQuery(k, type.getHeads(), [&](HeadOfSequence &at, Value query) {
     SmallVector<View> rows;
@@ -70,7 +68,7 @@ static Value eachLane(KernelBuilder &k, Value count, Value state, const std::fun
 }
 
 // A chunk is a range of distances.
-static Backend::KernelInfo emitDistanceBias(KernelBuilder &k, DistanceBiasOp op) {
+static KernelInfo emitDistanceBias(KernelBuilder &k, DistanceBiasOp op) {
   constexpr int64_t per = 512;
   const int64_t distances = op.getType().getDimSize(0), heads = op.getType().getDimSize(1) / 2;
   View bias = k.buffer(op.getResult());
@@ -104,7 +102,7 @@ static Backend::KernelInfo emitDistanceBias(KernelBuilder &k, DistanceBiasOp op)
 }
 
 // A chunk is a bucket; a thread takes one head of it.
-static Backend::KernelInfo emitDistanceBiasGrad(KernelBuilder &k, DistanceBiasGradOp op) {
+static KernelInfo emitDistanceBiasGrad(KernelBuilder &k, DistanceBiasGradOp op) {
   const int64_t buckets = op.getType().getDimSize(0), heads = op.getType().getDimSize(1);
   SmallVector<DistanceRange> ranges = distanceRanges(op, buckets, op.getDy().getType().getDimSize(0));
   k.acrossThreads(heads, [&](Value h) {
@@ -132,7 +130,7 @@ static std::pair<Value, Value> distanceOf(KernelBuilder &k, HeadOfSequence &at, 
   return {k.i64Of(k.max(distance, k.sub(0, distance))), k.select(k.less(0, distance), 1, 0)};
 }
 
-static Backend::KernelInfo emitAddDistanceBias(KernelBuilder &k, AddDistanceBiasOp op) {
+static KernelInfo emitAddDistanceBias(KernelBuilder &k, AddDistanceBiasOp op) {
   const int64_t heads = op.getType().getHeads();
   const bool cached = op.getType().getKeys() == RowSet::cache;
   return {eachQuery(k, heads, [&](HeadOfSequence &at, Value query) {
@@ -150,7 +148,7 @@ static Backend::KernelInfo emitAddDistanceBias(KernelBuilder &k, AddDistanceBias
 }
 
 // A block takes the queries in order. A query has each distance and direction at most once, so threads do not conflict.
-static Backend::KernelInfo emitSumDistances(KernelBuilder &k, SumDistancesOp op) {
+static KernelInfo emitSumDistances(KernelBuilder &k, SumDistancesOp op) {
   const int64_t heads = op.getX().getType().getHeads();
   return {eachHead(k, heads, [&](HeadOfSequence &at) {
     View block = at.pairs(k, op.getXMutable(), heads);
@@ -172,7 +170,7 @@ static Backend::KernelInfo emitSumDistances(KernelBuilder &k, SumDistancesOp op)
   })};
 }
 
-static Backend::KernelInfo emitSoftmax(KernelBuilder &k, SoftmaxOp op) {
+static KernelInfo emitSoftmax(KernelBuilder &k, SoftmaxOp op) {
   return eachRow(k, op, [&](ArrayRef<View> rows, Value count) {
     auto at = [&](int64_t i, Value j) { return rows[i] + j; };
     Value maximum =
@@ -191,7 +189,7 @@ static Backend::KernelInfo emitSoftmax(KernelBuilder &k, SoftmaxOp op) {
   });
 }
 
-static Backend::KernelInfo emitSoftmaxGrad(KernelBuilder &k, SoftmaxGradOp op) {
+static KernelInfo emitSoftmaxGrad(KernelBuilder &k, SoftmaxGradOp op) {
   return eachRow(k, op, [&](ArrayRef<View> rows, Value count) {
     auto at = [&](int64_t i, Value j) { return rows[i] + j; };
     Value inner = k.warpSum(eachLane(k, count, k.scalar(0), [&](Value j, Value s) {
@@ -206,7 +204,7 @@ static Backend::KernelInfo emitSoftmaxGrad(KernelBuilder &k, SoftmaxGradOp op) {
   });
 }
 
-static Backend::KernelInfo emitCombine(KernelBuilder &k, CombineOp op) {
+static KernelInfo emitCombine(KernelBuilder &k, CombineOp op) {
   const int64_t heads = op.getP().getType().getHeads(), dim = op.getType().getFeatures() / heads;
   return eachHeadByTiles(k, heads, [&](HeadOfSequence &at) {
     at.shareKeys(k, heads * dim / op.getV().getType().getFeatures());
@@ -227,7 +225,7 @@ static Backend::KernelInfo emitCombine(KernelBuilder &k, CombineOp op) {
   });
 }
 
-static Backend::KernelInfo emitCombineTransposed(KernelBuilder &k, CombineTransposedOp op) {
+static KernelInfo emitCombineTransposed(KernelBuilder &k, CombineTransposedOp op) {
   const int64_t heads = op.getP().getType().getHeads(), dim = op.getX().getType().getFeatures() / heads;
   const int64_t keyHeads = op.getType().getFeatures() / dim;
   return eachHeadByTiles(k, keyHeads, [&](HeadOfSequence &at) {
@@ -253,7 +251,7 @@ static Backend::KernelInfo emitCombineTransposed(KernelBuilder &k, CombineTransp
 }
 
 // A chunk is a sequence, with all heads of its pairs; a lane takes every 32nd link of its warp's query.
-static Backend::KernelInfo emitAlignmentLoss(KernelBuilder &k, AlignmentLossOp op) {
+static KernelInfo emitAlignmentLoss(KernelBuilder &k, AlignmentLossOp op) {
   const int64_t heads = op.getP().getType().getHeads();
   const AlignmentLinks links(k, op, heads);
   const View loss = k.rowsOf(op.getLossMutable()), result = k.rowsOf(op.getResult()),
@@ -280,7 +278,7 @@ static Backend::KernelInfo emitAlignmentLoss(KernelBuilder &k, AlignmentLossOp o
   })};
 }
 
-static Backend::KernelInfo emitAlignmentLossGrad(KernelBuilder &k, AlignmentLossGradOp op) {
+static KernelInfo emitAlignmentLossGrad(KernelBuilder &k, AlignmentLossGradOp op) {
   const int64_t heads = op.getType().getHeads();
   const AlignmentLinks links(k, op, heads);
   const View dloss = k.rowsOf(op.getDlossMutable()), means = k.rowsOf(op.getMeansMutable());

@@ -18,9 +18,9 @@ struct ScannedRow {
 // register. `step` returns the state after a row, given what `load` has read of it and the state before it, which is 0
 // at the beginning. Several rows are read before the first of them is computed, because a row's state waits for that of
 // the row before it, but its operands need not.
-static Backend::KernelInfo scan(KernelBuilder &k, int64_t width, bool backwards,
-                                const std::function<Values(const ScannedRow &)> &load,
-                                const std::function<Value(const ScannedRow &, const Values &, Value)> &step) {
+static KernelInfo scan(KernelBuilder &k, int64_t width, bool backwards,
+                       const std::function<Values(const ScannedRow &)> &load,
+                       const std::function<Value(const ScannedRow &, const Values &, Value)> &step) {
   constexpr int64_t ahead = 4;
   k.threads = 128;
   const int64_t parts = (width + k.threads - 1) / k.threads;
@@ -49,7 +49,7 @@ static Backend::KernelInfo scan(KernelBuilder &k, int64_t width, bool backwards,
 }
 
 // A row is a hypothesis, whose previous state is a row of the cache.
-static Backend::KernelInfo emitStep(KernelBuilder &k, RecurrenceOp op) {
+static KernelInfo emitStep(KernelBuilder &k, RecurrenceOp op) {
   const int64_t width = op.getType().getFeatures(), per = rowsPerBlock(width);
   const View gate = k.rowsOf(op.getGateMutable()), x = k.rowsOf(op.getXMutable()),
              states = k.rowsOf(op.getStatesMutable()), result = k.rowsOf(op.getResult());
@@ -68,7 +68,7 @@ static Backend::KernelInfo emitStep(KernelBuilder &k, RecurrenceOp op) {
   return {{Partition::Unit::Rows, per, 1}};
 }
 
-static Backend::KernelInfo emitRecurrence(KernelBuilder &k, RecurrenceOp op) {
+static KernelInfo emitRecurrence(KernelBuilder &k, RecurrenceOp op) {
   if (op.getStates())
     return emitStep(k, op);
   const View gate = k.rowsOf(op.getGateMutable()), x = k.rowsOf(op.getXMutable()), result = k.rowsOf(op.getResult());
@@ -85,7 +85,7 @@ static Backend::KernelInfo emitRecurrence(KernelBuilder &k, RecurrenceOp op) {
       });
 }
 
-static Backend::KernelInfo emitRecurrenceGrad(KernelBuilder &k, RecurrenceGradOp op) {
+static KernelInfo emitRecurrenceGrad(KernelBuilder &k, RecurrenceGradOp op) {
   const View dy = k.rowsOf(op.getDyMutable()), gate = k.rowsOf(op.getGateMutable()), x = k.rowsOf(op.getXMutable()),
              c = k.rowsOf(op.getCMutable()), dgate = k.rowsOf(op.getDgate()), dx = k.rowsOf(op.getDx());
   auto place = [&](const View &rows, const ScannedRow &at) { return rows.row(at.row) + at.column; };

@@ -17,7 +17,7 @@ BlockedWeight::BlockedWeight(KernelBuilder &k, BufferIndex buffer, RankedTensorT
       blocks{blocksOf(weight.getDimSize(0)), blocksOf(weight.getDimSize(1))}, along(along) {}
 
 // A chunk packs one block of the weight; a thread takes 8 elements of a line at a time.
-Backend::PackInfo emitPackBlocks(KernelBuilder &k, RankedTensorType weight) {
+PackInfo emitPackBlocks(KernelBuilder &k, RankedTensorType weight) {
   const int64_t out = weight.getDimSize(0), in = weight.getDimSize(1), across = blocksOf(in),
                 blocks = blocksOf(out) * across;
   constexpr int64_t pieces = blockSide / 8;

@@ -17,7 +17,7 @@ struct BlockedWeight {
   bool along;        // k runs along `in`
   BlockedWeight(KernelBuilder &k, BufferIndex buffer, mlir::RankedTensorType weight, bool along);
 };
-Backend::PackInfo emitPackBlocks(KernelBuilder &, mlir::RankedTensorType weight);
+PackInfo emitPackBlocks(KernelBuilder &, mlir::RankedTensorType weight);
 
 // A block has three warpgroups: the last one loads (the producers), and each of the others multiplies 64 rows of the
 // tile and keeps the sums in its registers (the consumers). Rows are bf16 and copied in pieces of 16 bytes, at which

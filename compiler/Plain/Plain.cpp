@@ -68,12 +68,12 @@ void PlainBackend::addDialects(DialectRegistry &registry) const {
                   memref::MemRefDialect, scf::SCFDialect>();
 }
 
-Backend::KernelInfo PlainBackend::emit(Operation *op, llvm::StringRef name, ModuleOp code) const {
+KernelInfo PlainBackend::emit(Operation *op, llvm::StringRef name, ModuleOp code) const {
   emitPlain(code, op, name);
   return {};
 }
 
-Backend::PackInfo PlainBackend::emitPack(RankedTensorType, Packing, llvm::StringRef, ModuleOp) const {
+PackInfo PlainBackend::emitPack(RankedTensorType, Packing, llvm::StringRef, ModuleOp) const {
   llvm_unreachable("the plain path packs nothing");
 }
 

@@ -55,7 +55,7 @@ private:
     return rows && rows.getSet() == RowSet::cache;
   }
 
-  void describe(KernelOp kernel, const Backend::KernelInfo &info) {
+  void describe(KernelOp kernel, const KernelInfo &info) {
     kernel.setPartitionAttr(PartitionAttr::get(&getContext(), info.partition));
     kernel.setScratch(info.scratch);
     kernel.setThreads(info.threads);
@@ -68,7 +68,7 @@ private:
     const std::string name = kernel.getSymName().str();
     OpBuilder builder(&getContext());
     builder.setInsertionPointAfter(kernel);
-    auto companion = [&](const std::string &own, const Backend::KernelInfo &info) {
+    auto companion = [&](const std::string &own, const KernelInfo &info) {
       auto made = KernelOp::create(builder, kernel.getLoc(), own);
       describe(made, info);
       return FlatSymbolRefAttr::get(made);
@@ -77,13 +77,13 @@ private:
     if (kernel.getChunkBytes())
       kernel.setReductionAttr(companion(name + "_merge", backend->emitMerge(op, name + "_merge", code)));
     if (decoding)
-      if (std::optional<Backend::FewRowsInfo> few = backend->emitForFewRows(op, name + "_few_rows", code)) {
+      if (std::optional<FewRowsInfo> few = backend->emitForFewRows(op, name + "_few_rows", code)) {
         kernel.setSmallAttr(companion(name + "_few_rows", few->kernel));
         kernel.setSmallRows(few->rows);
       }
     SmallVector<Attribute> packing(op->getNumOperands(), builder.getUnitAttr());
     for (unsigned i = 0; i < op->getNumOperands(); ++i)
-      if (std::optional<Backend::Packing> form = backend->packs(op, i)) {
+      if (std::optional<Packing> form = backend->packs(op, i)) {
         packing[i] = packKernel(builder, kernel.getLoc(), cast<RankedTensorType>(op->getOperand(i).getType()), *form);
         kernel.setPackingAttr(builder.getArrayAttr({}));
       }
@@ -92,14 +92,13 @@ private:
   }
 
   // All weights of the same shape and form share one pack kernel.
-  FlatSymbolRefAttr packKernel(OpBuilder &builder, Location location, RankedTensorType weight,
-                               const Backend::Packing &form) {
+  FlatSymbolRefAttr packKernel(OpBuilder &builder, Location location, RankedTensorType weight, const Packing &form) {
     std::string name = form.transposed ? "pack_transposed_" : form.blocks ? "pack_blocks_" : "pack_";
     if (form.compute)
       name += stringifyComputeType(*form.compute).str() + "_";
     name += std::to_string(weight.getDimSize(0)) + "x" + std::to_string(weight.getDimSize(1));
     if (!getOperation().lookupSymbol(name)) {
-      const Backend::PackInfo info = backend->emitPack(weight, form, name, code);
+      const PackInfo info = backend->emitPack(weight, form, name, code);
       auto compute = form.compute ? builder.getStringAttr(stringifyComputeType(*form.compute)) : StringAttr();
       PackKernelOp::create(builder, location, builder.getStringAttr(name), TypeAttr::get(weight),
                            form.transposed ? builder.getUnitAttr() : UnitAttr(), compute,

@@ -8,29 +8,40 @@
 
 namespace xfc {
 
+// What scheduling needs to know about a kernel that a target emitted.
+struct KernelInfo {
+  Partition partition;
+  int64_t scratch = 0;    // bytes per thread; on a GPU, per block
+  int64_t threads = 0;    // per GPU block
+  int64_t chunkBytes = 0; // of partial sums for the merge kernel, per chunk of chunkRows rows; 0: no merge kernel
+  bool resident = false;  // whether a GPU block goes on with further chunks (Kernel::resident)
+};
+
+// The small-M variant of a kernel.
+struct FewRowsInfo {
+  KernelInfo kernel;
+  int64_t rows; // the most rows for which it is used
+};
+
+// The form of a packed weight: W^T (transposed) or W, rounded to a compute type if one is given, in the target's
+// default layout or in its block layout.
+struct Packing {
+  bool transposed = false;
+  std::optional<ComputeType> compute = {};
+  bool blocks = false;
+};
+
+// What scheduling needs to know about a kernel that packs a weight.
+struct PackInfo {
+  int64_t bytes = 0;                // size of the packed weight
+  int64_t chunks = 1;               // chunks of the pack kernel
+  int64_t scratch = 0, threads = 0; // as in KernelInfo
+};
+
 // Describes a target to scheduling. It has no state: what it emits goes to the end of `code`, the module in which the
 // plan holds its kernels' code (codeOf() in Plan/PlanDialect.h).
 class Backend {
 public:
-  struct KernelInfo {
-    Partition partition;
-    int64_t scratch = 0;    // bytes per thread; on a GPU, per block
-    int64_t threads = 0;    // per GPU block
-    int64_t chunkBytes = 0; // of partial sums for the merge kernel, per chunk of chunkRows rows; 0: no merge kernel
-    bool resident = false;  // whether a GPU block goes on with further chunks (Kernel::resident)
-  };
-  // The form of a packed weight: W^T (transposed) or W, rounded to a compute type if one is given, in the target's
-  // default layout or in its block layout.
-  struct Packing {
-    bool transposed = false;
-    std::optional<ComputeType> compute = {};
-    bool blocks = false;
-  };
-  struct PackInfo {
-    int64_t bytes = 0;                // size of the packed weight
-    int64_t chunks = 1;               // chunks of the pack kernel
-    int64_t scratch = 0, threads = 0; // as in KernelInfo
-  };
   virtual ~Backend() = default;
   // The name by which the target can be found again, which the plan records; empty if it emits no code.
   virtual std::string name() const = 0;
@@ -52,10 +63,6 @@ public:
   }
   // Emits a small-M variant of the kernel of `op`, if the target has one: faster for few rows, with the same order of
   // summation.
-  struct FewRowsInfo {
-    KernelInfo kernel;
-    int64_t rows; // the most rows for which it is used
-  };
   virtual std::optional<FewRowsInfo> emitForFewRows(mlir::Operation * /*op*/, llvm::StringRef /*name*/,
                                                     mlir::ModuleOp /*code*/) const {
     return std::nullopt;

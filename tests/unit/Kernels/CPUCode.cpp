@@ -241,28 +241,28 @@ private:
   void emit(ModuleOp kernels, Operation *op, Type element, const Options &options) {
     const InstructionSet set = InstructionSet::named(options.cpu);
     KernelBuilder builder(kernels, set, element);
-    std::optional<Backend::KernelInfo> emitted;
+    std::optional<KernelInfo> emitted;
     builder.kernel("kernel", [&] { emitted = emitKernel(builder, op); });
     if (!emitted)
       throw std::runtime_error("no emitter");
     info = *emitted;
     const CPUBackend backend(set, element.isF64() ? DType::F64 : DType::F32);
-    auto addPacking = [&](unsigned i, RankedTensorType weight, Backend::Packing packing) {
+    auto addPacking = [&](unsigned i, RankedTensorType weight, xfc::Packing packing) {
       builder.kernel("pack" + std::to_string(i), [&] {
-        const Backend::PackInfo pack = emitPackWeight(builder, weight, packing);
+        const PackInfo pack = emitPackWeight(builder, weight, packing);
         packings.push_back({i, pack.bytes});
         packChunks.push_back(pack.chunks);
       });
     };
     for (unsigned i = 0; i < op->getNumOperands(); ++i)
-      if (std::optional<Backend::Packing> packing = backend.packs(op, i))
+      if (std::optional<xfc::Packing> packing = backend.packs(op, i))
         addPacking(i, cast<RankedTensorType>(op->getOperand(i).getType()), *packing);
     for (unsigned i = 0; i < 2 * options.weights.size(); ++i)
       addPacking(i, RankedTensorType::get({options.weights[i / 2].rows, options.weights[i / 2].columns}, element),
                  {i % 2 == 1});
   }
 
-  Backend::KernelInfo info;
+  KernelInfo info;
   std::unique_ptr<llvm::orc::LLJIT> jit;
   xfc_kernel kernel = nullptr;
   std::vector<xfc_kernel> packKernels;

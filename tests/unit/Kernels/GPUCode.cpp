@@ -71,7 +71,7 @@ public:
     if (info.chunkBytes)
       merge = backend.emitMerge(op, "kernel_merge", *code);
     for (unsigned i = 0; i < op->getNumOperands(); ++i)
-      if (std::optional<Backend::Packing> packing = backend.packs(op, i)) {
+      if (std::optional<xfc::Packing> packing = backend.packs(op, i)) {
         packs.push_back(backend.emitPack(cast<RankedTensorType>(op->getOperand(i).getType()), *packing,
                                          "pack" + std::to_string(i), *code));
         packings.push_back({i, packs.back().bytes});
@@ -84,7 +84,7 @@ public:
   }
 
   void pack(size_t packing, Block weight, Block packed) override {
-    const Backend::PackInfo &info = packs[packing];
+    const PackInfo &info = packs[packing];
     launch("pack" + std::to_string(packings[packing].operand), info.chunks, info.threads, info.scratch,
            {weight, packed}, {0, 0}, {}, {}, nullptr);
   }
@@ -101,7 +101,7 @@ public:
       strides.push_back(0);
     }
     // Launch some more blocks than the batch needs, like a grid sized for the largest batch.
-    auto launchAll = [&](const std::string &name, const Backend::KernelInfo &kernel) {
+    auto launchAll = [&](const std::string &name, const KernelInfo &kernel) {
       const int64_t chunks = chunksOf(kernel.partition, call, elements, /*surplus=*/3);
       // Two clusters of two blocks, so that both take turns, and the second may have one turn less.
       launch(name, kernel.resident ? std::min<int64_t>(chunks, 4) : chunks, kernel.threads, kernel.scratch, all,
@@ -167,9 +167,9 @@ private:
 
   ptx::Interpreter device;
   const ptx::Program *program = nullptr;
-  Backend::KernelInfo info, merge;
-  std::optional<Backend::FewRowsInfo> few;
-  std::vector<Backend::PackInfo> packs;
+  KernelInfo info, merge;
+  std::optional<FewRowsInfo> few;
+  std::vector<PackInfo> packs;
 };
 
 } // namespace
