@@ -1,4 +1,4 @@
-// The CPU backend: emits kernels on request.
+// Emits kernels for a CPU.
 #include "CPU.h"
 #include "Dialect/Values.h"
 #include "Dialect/XFC.h"
@@ -17,14 +17,14 @@ using namespace mlir;
 
 namespace xfc {
 
-void CPUBackend::addDialects(DialectRegistry &registry) const {
+void CPUTarget::addDialects(DialectRegistry &registry) const {
   registerCPUKernels(registry);
   registry.insert<arith::ArithDialect, func::FuncDialect, LLVM::LLVMDialect, math::MathDialect, scf::SCFDialect,
                   vector::VectorDialect>();
 }
 
 // Gradients of keys and values that several heads share are summed, head by head, where they are stored.
-bool CPUBackend::takesNarrowRows(Operation *op, unsigned buffer) const {
+bool CPUTarget::takesNarrowRows(Operation *op, unsigned buffer) const {
   auto attention = dyn_cast<AttentionGradOp>(op);
   const bool sums = attention && buffer > op->getNumOperands() &&
                     attention.getKeyHeads() < static_cast<int64_t>(attention.getHeads());
@@ -33,15 +33,15 @@ bool CPUBackend::takesNarrowRows(Operation *op, unsigned buffer) const {
 
 // A tile is loaded and a half group of results stored a cache line of each row at a time. Rows that begin at multiples
 // of 1 KB would have these lines in a few sets of the caches, which cannot hold those of a block of rows.
-int64_t CPUBackend::strideOf(RowsType rows) const {
+int64_t CPUTarget::strideOf(RowsType rows) const {
   constexpr int64_t line = 64, spread = 1024;
   const int64_t bytes = elementBytes(rows), features = rows.getFeatures();
   const bool isSpread = !set.amx || !rows.getElementType().isBF16() || features * bytes % spread != 0;
   return isSpread ? features : features + line / bytes;
 }
 
-KernelInfo CPUBackend::emit(Operation *op, llvm::StringRef name, ModuleOp code) const {
-  KernelBuilder builder(code, set, elementType(code.getContext(), type));
+KernelInfo CPUTarget::emit(Operation *op, llvm::StringRef name, ModuleOp code) const {
+  KernelBuilder builder(code, set, elementType(code.getContext(), options.type));
   std::optional<KernelInfo> info;
   builder.kernel(name, [&] { info = emitKernel(builder, op); });
   if (!info)
@@ -49,39 +49,20 @@ KernelInfo CPUBackend::emit(Operation *op, llvm::StringRef name, ModuleOp code) 
   return *info;
 }
 
-std::optional<Packing> CPUBackend::packs(Operation *op, unsigned operand) const {
+std::optional<Packing> CPUTarget::packs(Operation *op, unsigned operand) const {
   auto product = dyn_cast<ProductOpInterface>(op);
   if (!product || product.getWeightOperand() != operand)
     return std::nullopt;
   return Packing{product.getContractedDimension() == 1, product.getCompute()};
 }
 
-PackInfo CPUBackend::emitPack(RankedTensorType weight, Packing packing, llvm::StringRef name, ModuleOp code) const {
-  KernelBuilder builder(code, set, elementType(code.getContext(), type));
+PackInfo CPUTarget::emitPack(RankedTensorType weight, Packing packing, llvm::StringRef name, ModuleOp code) const {
+  KernelBuilder builder(code, set, elementType(code.getContext(), options.type));
   PackInfo info;
   builder.kernel(name, [&] { info = emitPackWeight(builder, weight, packing); });
   return info;
 }
 
-void CPUBackend::addLowering(OpPassManager &manager) const { addLoweringToLLVM(manager); }
-
-// Up to 32 threads can share the rows of a norm; their partial sums take a thirty-second of the traffic of 2,048 rows.
-static TargetTraits traitsWith(int64_t attentionProducts) {
-  return {.withoutFusions = {},
-          .normGradParts = 32,
-          .computeTypes = {ComputeType::bf16, ComputeType::int8, ComputeType::int4},
-          .attentionProducts = attentionProducts};
-}
-
-const TargetTraits &cpuTraits() {
-  static const TargetTraits traits = traitsWith(0);
-  return traits;
-}
-
-// A narrower head would leave a part of each tile empty.
-const TargetTraits &tilesTraits() {
-  static const TargetTraits traits = traitsWith(32);
-  return traits;
-}
+void CPUTarget::addLowering(OpPassManager &manager) const { addLoweringToLLVM(manager); }
 
 } // namespace xfc

@@ -9,7 +9,7 @@
 #include "Codegen/LossTargets.h"
 #include "Dialect/XFC.h"
 #include "KernelBuilder.h"
-#include "Schedule/Schedule.h"
+#include "Target/Target.h"
 
 #include "CPU/CPUKernelInterface.h.inc"
 

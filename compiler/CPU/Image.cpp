@@ -1,7 +1,7 @@
 // Turns the code of a plan into the objects of an image.
 #include "Image.h"
-#include "CPU/Object.h"
 #include "MachineCode/MachineCode.h"
+#include "Target/Images.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Pass/PassManager.h"
@@ -45,19 +45,20 @@ std::vector<ModuleOp> splitFunctions(ModuleOp kernels) {
 
 } // namespace
 
-CodeTarget ImageBackend::target() const {
-  return {set.cpu, set.features, static_cast<int>(set.vectorBytes * 8), set.tune, checksBounds};
+CodeTarget ImageTarget::target() const {
+  return {set.cpu, set.features, static_cast<int>(set.vectorBytes * 8), set.tune, options.checkBounds};
 }
 
-std::string ImageBackend::llvm(ModuleOp code) const {
+std::string ImageTarget::text(ModuleOp code) const {
   PassManager manager(code.getContext());
   addLowering(manager);
   runLowering(manager, code);
   return printKernels(code, target());
 }
 
-std::vector<ObjectFile> ImageBackend::objects(ModuleOp code, const Module &plan, const std::string &suffix,
-                                              const ObjectCache &cache) const {
+std::vector<ObjectFile> ImageTarget::objects(ModuleOp code, const Module &plan, const std::string &image,
+                                             const ObjectCache &cache, Timed timed) const {
+  TimingScope timing = timed("machine code for " + name);
   llvm::StringSet<> names;
   for (auto function : code.getOps<func::FuncOp>())
     if (!function.isExternal())
@@ -80,7 +81,7 @@ std::vector<ObjectFile> ImageBackend::objects(ModuleOp code, const Module &plan,
       std::string text;
       llvm::raw_string_ostream(text) << parts[i];
       key = cache.keyOf({set.name, set.cpu, set.features, set.tune, std::to_string(set.vectorBytes),
-                         checksBounds ? "checked" : "", lowering, text});
+                         options.checkBounds ? "checked" : "", lowering, text});
       if (std::optional<ObjectFile> found = cache.find(key)) {
         objects[i] = std::move(*found);
         parts[i].erase();
@@ -98,7 +99,7 @@ std::vector<ObjectFile> ImageBackend::objects(ModuleOp code, const Module &plan,
       cache.keep(key, object);
     objects[i] = std::move(object);
   }
-  objects.push_back(emitImage(plan, "xfc_image_" + suffix, set));
+  objects.push_back(emitImage(plan, image, set.name, set.needed));
   return objects;
 }
 

@@ -3,7 +3,7 @@
 
 #include "Dialect/XFC.h"
 #include "KernelBuilder.h"
-#include "Schedule/Schedule.h"
+#include "Target/Target.h"
 
 namespace xfc {
 

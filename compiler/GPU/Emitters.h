@@ -10,7 +10,7 @@
 #include "Dialect/XFC.h"
 #include "KernelBuilder.h"
 #include "Rows.h"
-#include "Schedule/Schedule.h"
+#include "Target/Target.h"
 
 #include "GPU/GPUKernelInterface.h.inc"
 

@@ -1,6 +1,7 @@
-// The GPU backend: emits kernels as scheduling requests them.
+// Emits kernels for a GPU, and makes an object of their PTX.
 #include "GPU.h"
 #include "Emitters.h"
+#include "Target/Images.h"
 #include "WarpgroupTile.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
@@ -14,7 +15,7 @@ using namespace mlir;
 
 namespace xfc {
 
-void GPUBackend::addDialects(DialectRegistry &registry) const {
+void GPUTarget::addDialects(DialectRegistry &registry) const {
   registerGPUKernels(registry);
   registry.insert<arith::ArithDialect, cf::ControlFlowDialect, LLVM::LLVMDialect, math::MathDialect, NVVM::NVVMDialect,
                   scf::SCFDialect, vector::VectorDialect>();
@@ -32,12 +33,12 @@ static void describe(const gpu::KernelBuilder &builder, const gpu::Architecture 
                 std::to_string(architecture.sharedBytes));
 }
 
-std::string GPUBackend::variant(Operation *op) const {
+std::string GPUTarget::variant(Operation *op) const {
   auto kernel = dyn_cast<gpu::GPUKernelOpInterface>(op);
   return kernel ? kernel.getVariant(architecture) : "";
 }
 
-KernelInfo GPUBackend::emit(Operation *op, StringRef name, ModuleOp code) const {
+KernelInfo GPUTarget::emit(Operation *op, StringRef name, ModuleOp code) const {
   gpu::KernelBuilder builder(code, architecture);
   std::optional<KernelInfo> info;
   builder.kernel(name, [&] { info = gpu::emitKernel(builder, op); });
@@ -47,7 +48,7 @@ KernelInfo GPUBackend::emit(Operation *op, StringRef name, ModuleOp code) const 
   return *info;
 }
 
-KernelInfo GPUBackend::emitMerge(Operation *op, StringRef name, ModuleOp code) const {
+KernelInfo GPUTarget::emitMerge(Operation *op, StringRef name, ModuleOp code) const {
   gpu::KernelBuilder builder(code, architecture);
   KernelInfo info;
   builder.kernel(name, [&] { info = cast<gpu::GPUKernelOpInterface>(op).emitMerge(builder); });
@@ -55,7 +56,7 @@ KernelInfo GPUBackend::emitMerge(Operation *op, StringRef name, ModuleOp code) c
   return info;
 }
 
-std::optional<FewRowsInfo> GPUBackend::emitForFewRows(Operation *op, StringRef name, ModuleOp code) const {
+std::optional<FewRowsInfo> GPUTarget::emitForFewRows(Operation *op, StringRef name, ModuleOp code) const {
   auto kernel = dyn_cast<gpu::GPUKernelOpInterface>(op);
   const int64_t rows = kernel ? kernel.getFewRows(architecture) : 0;
   if (rows == 0)
@@ -68,7 +69,7 @@ std::optional<FewRowsInfo> GPUBackend::emitForFewRows(Operation *op, StringRef n
 }
 
 // A bf16 product reads its weight packed in bf16; an f32 product reads the weight itself.
-std::optional<Packing> GPUBackend::packs(Operation *op, unsigned operand) const {
+std::optional<Packing> GPUTarget::packs(Operation *op, unsigned operand) const {
   auto product = dyn_cast<ProductOpInterface>(op);
   if (!product || !product.getCompute() || product.getWeightOperand() != operand)
     return std::nullopt;
@@ -76,7 +77,7 @@ std::optional<Packing> GPUBackend::packs(Operation *op, unsigned operand) const 
                  cast<gpu::GPUKernelOpInterface>(op).readsBlocks(architecture)};
 }
 
-PackInfo GPUBackend::emitPack(RankedTensorType weight, Packing packing, StringRef name, ModuleOp code) const {
+PackInfo GPUTarget::emitPack(RankedTensorType weight, Packing packing, StringRef name, ModuleOp code) const {
   gpu::KernelBuilder builder(code, architecture);
   PackInfo info;
   builder.kernel(name, [&] {
@@ -86,17 +87,32 @@ PackInfo GPUBackend::emitPack(RankedTensorType weight, Packing packing, StringRe
   return info;
 }
 
-const TargetTraits &gpuTraits() {
-  static const TargetTraits traits = {
-      // Kernels read f32 weights unpacked, and the fusion does not apply to others.
-      .withoutFusions = {"fuse-packing"},
-      // This many blocks nearly fill two waves on 132 multiprocessors; their sums are 1 % of the size of 65,536 rows.
-      .normGradParts = 512,
-      .computeTypes = {ComputeType::bf16},
-      .attentionProducts = 1,
-      .refusedDtype = "f64",
-      .refusal = "CUDA code cannot compute in f64; use --dtype f32 or bf16, or --target cpu"};
-  return traits;
+std::string GPUTarget::text(ModuleOp code) const { return gpu::emitPTX(code, architecture); }
+
+std::vector<ObjectFile> GPUTarget::objects(ModuleOp code, const Module &plan, const std::string &image,
+                                           const ObjectCache &cache, Timed timed) const {
+  DeviceCode device{name, {}, {}};
+  {
+    TimingScope timing = timed("PTX for " + name);
+    std::string text;
+    if (cache)
+      llvm::raw_string_ostream(text) << code;
+    const ObjectFile ptx = cache.findOr({"PTX", name, text}, [&] {
+      const std::string made = gpu::emitPTX(code, architecture);
+      return ObjectFile(made.begin(), made.end());
+    });
+    device.ptx.assign(ptx.begin(), ptx.end());
+  }
+  if (const std::optional<std::string> ptxas = gpu::findPtxas()) {
+    TimingScope timing = timed("cubin for " + name);
+    const std::string version = cache ? gpu::versionOf(*ptxas) : "";
+    const ObjectFile cubin = cache.findOr({"cubin", name, version, device.ptx}, [&] {
+      const std::vector<uint8_t> made = gpu::assemble(*ptxas, device.ptx, architecture);
+      return ObjectFile(made.begin(), made.end());
+    });
+    device.cubin.assign(cubin.begin(), cubin.end());
+  }
+  return {emitDeviceImage(device, plan, image)};
 }
 
 } // namespace xfc

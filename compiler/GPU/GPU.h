@@ -1,9 +1,8 @@
-// Turns ops into kernels for a CUDA GPU: the backend that scheduling calls.
+// Turns ops into kernels for a CUDA GPU, and these into PTX.
 #pragma once
 
-#include "Codegen/Target.h"
 #include "MachineCode/PTX.h"
-#include "Schedule/Schedule.h"
+#include "Target/Target.h"
 #include <string>
 
 namespace xfc {
@@ -11,11 +10,13 @@ namespace xfc {
 // Attaches GPU kernels to the ops of the dialect.
 void registerGPUKernels(mlir::DialectRegistry &registry);
 
-class GPUBackend : public Backend {
+class GPUTarget : public Target {
 public:
-  explicit GPUBackend(const gpu::Architecture &architecture) : architecture(architecture) {}
+  using Machine = gpu::Architecture;
+  static constexpr Platform platform = Platform::CUDA;
+  GPUTarget(const gpu::Architecture &architecture, const TargetTraits &traits, const TargetOptions &)
+      : Target(architecture.name, traits), architecture(architecture) {}
 
-  std::string name() const override { return architecture.name; }
   void addDialects(mlir::DialectRegistry &registry) const override;
   bool takesNarrowRows(mlir::Operation *, unsigned) const override { return true; }
   std::string variant(mlir::Operation *op) const override;
@@ -26,11 +27,14 @@ public:
   std::optional<Packing> packs(mlir::Operation *op, unsigned operand) const override;
   PackInfo emitPack(mlir::RankedTensorType weight, Packing packing, llvm::StringRef name,
                     mlir::ModuleOp code) const override;
+  std::string text(mlir::ModuleOp code) const override;
+  // One object: the PTX, and a cubin if ptxas is found. Without it, the GPU's driver compiles the PTX when it is
+  // loaded.
+  std::vector<ObjectFile> objects(mlir::ModuleOp code, const Module &plan, const std::string &image,
+                                  const ObjectCache &cache, Timed timed) const override;
 
 private:
-  const gpu::Architecture &architecture;
+  const gpu::Architecture architecture;
 };
-
-const TargetTraits &gpuTraits();
 
 } // namespace xfc

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "ProductTile.h"
-#include "Schedule/Schedule.h"
+#include "Target/Target.h"
 #include "Warpgroup.h"
 
 namespace xfc::gpu {

@@ -25,26 +25,6 @@ using namespace mlir;
 
 namespace xfc::gpu {
 
-const std::vector<Architecture> &Architecture::known() {
-  // Code that also runs on later GPUs is limited to the shared memory of those with the least (8.6, 8.9, 12.0).
-  constexpr int64_t every = 99 << 10;
-  static const std::vector<Architecture> all = {
-      {"sm_80", "+ptx71", every, false}, {"sm_86", "+ptx71", every, false},     {"sm_89", "+ptx78", every, false},
-      {"sm_90", "+ptx78", every, false}, {"sm_90a", "+ptx80", 227 << 10, true}, {"sm_100", "+ptx86", every, false},
-      {"sm_120", "+ptx87", every, false}};
-  return all;
-}
-
-const Architecture &Architecture::named(const std::string &name) {
-  std::string names;
-  for (const Architecture &architecture : known()) {
-    if (architecture.name == name)
-      return architecture;
-    names += (names.empty() ? "" : ", ") + architecture.name;
-  }
-  throw Error("--cuda-arch: unknown architecture '" + name + "'; known: " + names);
-}
-
 static std::unique_ptr<llvm::TargetMachine> machineFor(const Architecture &architecture) {
   static std::once_flag once;
   std::call_once(once, [] {

@@ -1,11 +1,10 @@
 // Takes a module through the stages and, for each image of each target, through scheduling to code.
 #include "Pipeline.h"
-#include "CPU/InstructionSet.h"
-#include "CPU/Object.h"
 #include "Import/Import.h"
 #include "PassHistory.h"
 #include "Plan/PlanDialect.h"
 #include "Schedule/Passes.h"
+#include "Target/Images.h"
 #include "Targets.h"
 #include "Transforms/ComputeTypes.h"
 #include "mlir/IR/MLIRContext.h"
@@ -46,18 +45,46 @@ const std::vector<std::string> &recomputeLevels() {
 
 namespace {
 
+// The targets of a platform, which all have the same program.
+struct TargetGroup {
+  Platform platform;
+  std::vector<std::unique_ptr<Target>> targets; // in the order of the options, each once
+
+  // The target that the program is made for: what it can do, the others can do, too.
+  const Target &least() const {
+    return **llvm::min_element(targets, [](const auto &a, const auto &b) { return isBetter(*b, *a); });
+  }
+  // The target that `--emit` shows.
+  const Target &first() const { return *targets.front(); }
+  // In the order in which the runtime tries their images.
+  std::vector<const Target *> bestFirst() const {
+    std::vector<const Target *> sorted;
+    for (const std::unique_ptr<Target> &target : targets)
+      sorted.push_back(target.get());
+    llvm::stable_sort(sorted, [](const Target *a, const Target *b) { return isBetter(*a, *b); });
+    return sorted;
+  }
+};
+
 class Compilation {
 public:
   Compilation(ModuleOp model, const PipelineOptions &options)
       : options(options), context(*model.getContext()), model(model), cache(options.cacheDirectory) {
-    for (Target target : options.targets)
-      if (const TargetTraits &traits = traitsOf(passTarget(target)); options.dtype == traits.refusedDtype)
+    const TargetOptions chosen{.type = options.dtype == "f64" ? DType::F64 : DType::F32,
+                               .checkBounds = options.checkBounds};
+    for (const auto &[platform, names] : options.targets) {
+      TargetGroup &group = groups.emplace_back(TargetGroup{platform, {}});
+      for (const std::string &name : names) {
+        std::unique_ptr<Target> target = makeTarget(platform, name, chosen);
+        if (llvm::none_of(group.targets, [&](const auto &other) { return other->name == target->name; }))
+          group.targets.push_back(std::move(target));
+      }
+    }
+    for (const TargetGroup &group : groups)
+      if (const TargetTraits &traits = group.least().traits; options.dtype == traits.refusedDtype)
         throw Error("--dtype " + options.dtype + ": " + traits.refusal.str());
     for (const std::string &type : options.computeTypes)
       checkComputeType(type);
-    if (has(Target::CUDA))
-      for (const std::string &arch : options.cudaArchs)
-        gpuImage(arch); // throws for an unknown one, before work begins
     if (!options.dumpDirectory.empty()) {
       makeFolder(options.dumpDirectory);
       writeFile(options.dumpDirectory + "/imported.mlir", printModule(model));
@@ -65,14 +92,14 @@ public:
   }
 
   // The module after the passes of a phase.
-  OwningOpRef<ModuleOp> moduleAfter(Phase phase, Target target) {
+  OwningOpRef<ModuleOp> moduleAfter(Phase phase, const TargetGroup &group) {
     if (isPlan(model)) {
       if (phase < Phase::Scheduled)
         throw Error("--emit: the model is a plan already; expected scheduled, lowered, or what is made of them");
       return model.clone();
     }
     StageOptions stage;
-    stage.target = passTarget(target);
+    stage.target = group.least().name;
     stage.dtype = options.dtype == "f64" ? DataType::f64 : options.dtype == "bf16" ? DataType::bf16 : DataType::f32;
     if (!options.computeTypes.empty())
       stage.computeTypes = options.computeTypes;
@@ -84,39 +111,27 @@ public:
     OwningOpRef<ModuleOp> module = model.clone();
     note("imported", *module);
     if (phase >= Phase::Fused)
-      run("fused", target, *module, [&](OpPassManager &manager) { addStage(Stage::Fused, manager, stage); });
+      run("fused", group.platform, *module, [&](OpPassManager &manager) { addStage(Stage::Fused, manager, stage); });
     if (phase >= Phase::Differentiated)
-      run("differentiated", target, *module,
+      run("differentiated", group.platform, *module,
           [&](OpPassManager &manager) { addStage(Stage::Differentiated, manager, stage); });
     return module;
   }
 
-  bool has(Target target) const { return llvm::is_contained(options.targets, target); }
-
-  // The images of a target, each once, best first: the runtime uses the first one that the machine can run.
-  std::vector<std::string> imagesOf(Target target) const {
-    std::vector<std::string> names;
-    for (const std::string &name : target == Target::CPU ? options.cpus : options.cudaArchs)
-      if (!llvm::is_contained(names, name))
-        names.push_back(name);
-    llvm::stable_sort(names, isBetter);
-    return names;
-  }
-  std::unique_ptr<Image> makeImage(Target target, const std::string &name) const {
-    const DType type = options.dtype == "f64" ? DType::F64 : DType::F32;
-    return target == Target::CUDA ? gpuImage(name) : cpuImage(name, type, options.checkBounds);
-  }
-  // The image that `--emit` shows: the one that was named first.
-  std::unique_ptr<Image> firstImage(Target target) const {
-    return makeImage(target, target == Target::CPU ? options.cpus.front() : options.cudaArchs.front());
+  // The targets of the platform that was named first.
+  const TargetGroup &firstGroup() const { return groups.front(); }
+  // Those of a platform; null if there are none.
+  const TargetGroup *groupOf(Platform platform) const {
+    const auto found = llvm::find_if(groups, [&](const TargetGroup &group) { return group.platform == platform; });
+    return found == groups.end() ? nullptr : &*found;
   }
 
-  // The plan of a module for one image. A module that is already a plan has only one image, so it can be taken.
-  OwningOpRef<ModuleOp> planFor(const Image &image, OwningOpRef<ModuleOp> &module) {
+  // The plan of a module for one target. A module that is already a plan has only one, so it can be taken.
+  OwningOpRef<ModuleOp> planFor(const Target &target, OwningOpRef<ModuleOp> &module) {
     if (isPlan(*module))
       return std::move(module);
     TimingScope timing = timed("schedule");
-    OwningOpRef<ModuleOp> plan = scheduled(*module, image.backend(), [&](PassManager &manager) {
+    OwningOpRef<ModuleOp> plan = scheduled(*module, target, [&](PassManager &manager) {
       if (options.history)
         options.history->record(manager, "scheduled");
     });
@@ -144,8 +159,6 @@ public:
   const ObjectCache &objectCache() const { return cache; }
 
 private:
-  static bool isPlain(const std::string &cpu) { return InstructionSet::named(cpu).plain; }
-  static bool hasTiles(const std::string &cpu) { return InstructionSet::named(cpu).amx; }
   // That a type of --compute-type is one, and that a target has it.
   void checkComputeType(const std::string &type) const {
     if (options.dtype != "f32")
@@ -158,25 +171,17 @@ private:
       throw Error("--compute-type " + type + ": given twice; leave one out");
     if (types->areAll({}))
       throw Error("--compute-type " + type + ": an executable can always decode in f32; leave this out");
-    if (llvm::none_of(options.targets,
-                      [&](Target target) { return types->areAmong(traitsOf(passTarget(target)).computeTypes); })) {
+    if (llvm::none_of(groups,
+                      [&](const TargetGroup &group) { return types->areAmong(group.least().traits.computeTypes); })) {
       std::string known = "f32";
-      for (ComputeType other : traitsOf(passTarget(options.targets.front())).computeTypes)
+      for (ComputeType other : groups.front().least().traits.computeTypes)
         known += ", " + stringifyComputeType(other).str();
       throw Error("--compute-type " + type + ": the target multiplies in " + known + " only");
     }
   }
-  PassTarget passTarget(Target target) const {
-    if (target == Target::CUDA)
-      return PassTarget::cuda;
-    // All images have the same program.
-    return llvm::any_of(options.cpus, isPlain)    ? PassTarget::plain
-           : llvm::all_of(options.cpus, hasTiles) ? PassTarget::amx
-                                                  : PassTarget::cpu;
-  }
 
   // Runs the passes of a stage.
-  void run(StringRef stage, Target target, ModuleOp module, llvm::function_ref<void(OpPassManager &)> fill) {
+  void run(StringRef stage, Platform platform, ModuleOp module, llvm::function_ref<void(OpPassManager &)> fill) {
     PassManager manager(&context, ModuleOp::getOperationName());
     fill(manager);
     if (options.history)
@@ -186,7 +191,7 @@ private:
     manager.enableVerifier(!options.dumpDirectory.empty());
     std::string reproducer;
     if (!options.dumpDirectory.empty()) {
-      const std::string folder = options.dumpDirectory + "/" + (target == Target::CPU ? "cpu-" : "cuda-") + stage.str();
+      const std::string folder = options.dumpDirectory + "/" + infoOf(platform).name + "-" + stage.str();
       makeFolder(folder);
       auto never = [](Pass *, Operation *) { return false; };
       auto always = [](Pass *, Operation *) { return true; };
@@ -215,6 +220,7 @@ private:
   MLIRContext &context;
   ModuleOp model;
   ObjectCache cache;
+  std::vector<TargetGroup> groups; // in the order of the options
 };
 
 } // namespace
@@ -227,8 +233,7 @@ void takeFromPlan(PipelineOptions &options, ModuleOp plan) {
   if (!target)
     throw Error("compile: the plan has no code; expected what `xfc compile --emit scheduled` printed");
   const std::string name = target.str();
-  options.targets = {isGPU(name) ? Target::CUDA : Target::CPU};
-  (isGPU(name) ? options.cudaArchs : options.cpus) = {name};
+  options.targets = {{platformOf(name), {name}}};
   options.dtype = computeOf(plan);
 }
 
@@ -238,11 +243,11 @@ bool isExecutable(const std::string &file) {
          (magic == llvm::file_magic::elf_executable || magic == llvm::file_magic::elf_shared_object);
 }
 
-Module planIn(const std::string &executable, Target target) {
+Module planIn(const std::string &executable, Platform platform) {
   for (NamedPlan &found : plansOf(executable))
-    if (isGPU(found.target) == (target == Target::CUDA))
+    if (platformOf(found.target) == platform)
       return std::move(found.plan);
-  throw Error(executable + ": has no code for " + (target == Target::CUDA ? "GPUs" : "CPUs"));
+  throw Error(executable + ": has no code for " + infoOf(platform).machines);
 }
 
 void addPlanDialects(DialectRegistry &registry) {
@@ -252,11 +257,11 @@ void addPlanDialects(DialectRegistry &registry) {
 
 std::string emitPhase(ModuleOp model, const PipelineOptions &options, Phase phase) {
   Compilation compilation(model, options);
-  const Target target = options.targets.front();
-  OwningOpRef<ModuleOp> module = compilation.moduleAfter(phase, target);
+  const TargetGroup &group = compilation.firstGroup();
+  OwningOpRef<ModuleOp> module = compilation.moduleAfter(phase, group);
   if (phase < Phase::Scheduled)
     return printModule(*module);
-  OwningOpRef<ModuleOp> plan = compilation.planFor(*compilation.firstImage(target), module);
+  OwningOpRef<ModuleOp> plan = compilation.planFor(group.first(), module);
   if (phase == Phase::Scheduled)
     return printModule(*plan);
   std::string text;
@@ -264,50 +269,43 @@ std::string emitPhase(ModuleOp model, const PipelineOptions &options, Phase phas
   return text;
 }
 
-// The code of the first image of a target.
-static std::string emitCode(ModuleOp model, const PipelineOptions &options, Target target) {
+std::string emitCode(ModuleOp model, const PipelineOptions &options, Platform platform) {
   Compilation compilation(model, options);
-  OwningOpRef<ModuleOp> module = compilation.moduleAfter(Phase::Lowered, target);
-  std::unique_ptr<Image> image = compilation.firstImage(target);
-  return image->text(codeOf(*compilation.planFor(*image, module)));
+  const TargetGroup &group = *compilation.groupOf(platform);
+  OwningOpRef<ModuleOp> module = compilation.moduleAfter(Phase::Lowered, group);
+  return group.first().text(codeOf(*compilation.planFor(group.first(), module)));
 }
-
-std::string emitLLVM(ModuleOp model, const PipelineOptions &options) { return emitCode(model, options, Target::CPU); }
-
-std::string emitPTX(ModuleOp model, const PipelineOptions &options) { return emitCode(model, options, Target::CUDA); }
 
 Module planOf(ModuleOp model, const PipelineOptions &options) {
   Compilation compilation(model, options);
-  const Target target = options.targets.front();
-  OwningOpRef<ModuleOp> module = compilation.moduleAfter(Phase::Scheduled, target);
-  return compilation.serialized(*compilation.planFor(*compilation.firstImage(target), module));
+  const TargetGroup &group = compilation.firstGroup();
+  OwningOpRef<ModuleOp> module = compilation.moduleAfter(Phase::Scheduled, group);
+  return compilation.serialized(*compilation.planFor(group.first(), module));
 }
 
 std::vector<std::vector<ObjectFile>> compileObjects(ModuleOp model, const PipelineOptions &options) {
   Compilation compilation(model, options);
-  std::vector<std::pair<Target, OwningOpRef<ModuleOp>>> modules;
-  for (Target target : {Target::CPU, Target::CUDA})
-    if (compilation.has(target))
-      modules.emplace_back(target, compilation.moduleAfter(Phase::Lowered, target));
+  std::vector<std::pair<const TargetGroup *, OwningOpRef<ModuleOp>>> modules;
+  for (const PlatformInfo &info : platforms)
+    if (const TargetGroup *group = compilation.groupOf(info.platform))
+      modules.emplace_back(group, compilation.moduleAfter(Phase::Lowered, *group));
   // From here on, work is spread over all cores. Earlier, starting threads would have cost more than it saved.
   model.getContext()->enableMultithreading();
   std::vector<std::vector<ObjectFile>> objects;
-  std::vector<std::string> images, deviceImages;
-  for (auto &[target, module] : modules)
-    for (const std::string &name : compilation.imagesOf(target)) {
-      std::unique_ptr<Image> image = compilation.makeImage(target, name);
-      OwningOpRef<ModuleOp> planned = compilation.planFor(*image, module);
+  std::map<Platform, std::vector<std::string>> images;
+  for (auto &[group, module] : modules)
+    for (const Target *target : group->bestFirst()) {
+      OwningOpRef<ModuleOp> planned = compilation.planFor(*target, module);
       const Module plan = compilation.serialized(*planned);
       OwningOpRef<ModuleOp> code = codeOf(*planned);
       code->getOperation()->remove();
       planned = nullptr; // the programs are serialized by now, and take more memory than everything else
-      std::vector<std::string> &table = target == Target::CPU ? images : deviceImages;
-      const std::string number = std::to_string(table.size());
-      objects.push_back(image->objects(*code, plan, number, compilation.objectCache(),
-                                       [&](const std::string &what) { return compilation.timed(what); }));
-      table.push_back((target == Target::CPU ? "xfc_image_" : "xfc_device_image_") + number);
+      std::vector<std::string> &names = images[group->platform];
+      names.push_back(infoOf(group->platform).image + std::to_string(names.size()));
+      objects.push_back(target->objects(*code, plan, names.back(), compilation.objectCache(),
+                                        [&](const std::string &what) { return compilation.timed(what); }));
     }
-  objects.push_back({emitImageTables(images, deviceImages)});
+  objects.push_back({emitImageTables(images)});
   compilation.objectCache().prune();
   return objects;
 }

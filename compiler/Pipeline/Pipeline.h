@@ -4,6 +4,7 @@
 
 #include "MachineCode/ObjectFile.h"
 #include "Stages.h"
+#include "Target/Target.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Support/Timing.h"
 #include "plan/Plan.h"
@@ -28,8 +29,11 @@ const std::vector<std::string> &dtypes();
 // The levels of `--recompute=LEVEL`, starting with the one that recomputes least.
 const std::vector<std::string> &recomputeLevels();
 
-// The targets that code is generated for.
-enum class Target { CPU, CUDA };
+// Targets of a platform, by name (Targets.h).
+struct PlatformTargets {
+  Platform platform;
+  std::vector<std::string> names;
+};
 
 struct PipelineOptions {
   std::string dtype = "f32"; // one of dtypes()
@@ -38,9 +42,7 @@ struct PipelineOptions {
   std::vector<std::string> computeTypes;
   std::set<std::string> disabled; // names from fusions()
   std::string recompute;          // one of recomputeLevels(); empty: every value is kept for the gradients
-  std::vector<Target> targets = {Target::CPU};
-  std::vector<std::string> cpus = {"native"};     // instruction sets; each becomes an image
-  std::vector<std::string> cudaArchs = {"sm_80"}; // GPU architectures; each becomes a device image
+  std::vector<PlatformTargets> targets = {{Platform::CPU, {"native"}}}; // each target becomes an image
   std::string dumpDirectory;  // receives the module after every pass that changes it, and a reproducer; empty: none
   std::string cacheDirectory; // caches the kernels' objects; empty: no cache
   bool checkBounds = false;   // whether CPU code checks each memory access
@@ -60,19 +62,16 @@ void addPlanDialects(mlir::DialectRegistry &registry);
 
 // Whether the file is an executable or a shared library.
 bool isExecutable(const std::string &file);
-// The plan of an executable for a target, the best first. Throws Error if it has none.
-Module planIn(const std::string &executable, Target target);
+// The plan of an executable for the best of its targets of a platform. Throws Error if it has none.
+Module planIn(const std::string &executable, Platform platform);
 
 // The first target's programs as text after `phase`: a module, the plan for Scheduled, or the kernels for Lowered.
 std::string emitPhase(mlir::ModuleOp model, const PipelineOptions &options, Phase phase);
-// LLVM IR of the first instruction set.
-std::string emitLLVM(mlir::ModuleOp model, const PipelineOptions &options);
-// PTX of the first architecture.
-std::string emitPTX(mlir::ModuleOp model, const PipelineOptions &options);
+// The code of the first target of a platform: LLVM IR, or PTX.
+std::string emitCode(mlir::ModuleOp model, const PipelineOptions &options, Platform platform);
 // The plan of the first target alone, for inspection.
 Module planOf(mlir::ModuleOp model, const PipelineOptions &options);
-// The objects to link: a group for each instruction set and for each GPU architecture, and one for the tables of
-// images.
+// The objects to link: a group for each target, and one for the tables of images.
 std::vector<std::vector<ObjectFile>> compileObjects(mlir::ModuleOp model, const PipelineOptions &options);
 
 } // namespace xfc

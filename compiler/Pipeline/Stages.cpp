@@ -1,8 +1,5 @@
 // The only place that knows the order of passes: one table.
 #include "Stages.h"
-#include "CPU/CPU.h"
-#include "GPU/GPU.h"
-#include "Plain/Plain.h"
 #include "Schedule/Passes.h"
 #include "Targets.h"
 #include "Transforms/ComputeTypes.h"
@@ -33,8 +30,11 @@ template <auto create> void addToFunctions(OpPassManager &manager, const StageOp
 void canonicalize(OpPassManager &manager, const StageOptions &) { manager.addPass(createCanonicalizerPass()); }
 void mergeEqual(OpPassManager &manager, const StageOptions &) { manager.addPass(createCSEPass()); }
 
+// What the passes may know of the target.
+TargetTraits traitsOf(const StageOptions &options) { return makeTarget(options.target)->traits; }
+
 void fuseNormGrad(OpPassManager &manager, const StageOptions &options) {
-  manager.addNestedPass<func::FuncOp>(createFuseNormGrad({traitsOf(options.target).normGradParts}));
+  manager.addNestedPass<func::FuncOp>(createFuseNormGrad({traitsOf(options).normGradParts}));
 }
 
 void recompute(OpPassManager &manager, const StageOptions &options) {
@@ -55,7 +55,7 @@ bool lacks(const TargetTraits &target, const std::string &type) {
 // With bf16, sets the compute type of all products. With f32, adds copies of the decoding programs for each type that
 // can be chosen when decoding starts, and that the target has.
 void setComputeTypes(OpPassManager &manager, const StageOptions &options) {
-  const TargetTraits &target = traitsOf(options.target);
+  const TargetTraits target = traitsOf(options);
   if (options.dtype == DataType::bf16)
     manager.addPass(createSetComputeType({"bf16", {}, target.attentionProducts}));
   else if (options.dtype == DataType::f32)
@@ -112,6 +112,11 @@ void registerStage(Stage stage, StringRef name, StringRef summary) {
         for (const std::string &name : options.disabled)
           if (!llvm::is_contained(fusions(), name))
             return fail("no-fuse: unknown '" + name + "'; known: " + llvm::join(fusions(), ", "));
+        try {
+          makeTarget(options.target);
+        } catch (const Error &error) {
+          return fail("target: " + Twine(error.what()));
+        }
         addStage(stage, manager, options);
         return success();
       });
@@ -126,42 +131,27 @@ struct SchedulingOptions : PassPipelineOptions<SchedulingOptions> {
                       llvm::cl::values(clEnumValN(DType::F32, "f32", "f32"), clEnumValN(DType::F64, "f64", "f64"))};
 };
 
-// Registers passes for a backend as a pipeline with these options.
-void registerScheduling(StringRef name, StringRef summary, void (*add)(OpPassManager &, const Backend &)) {
+// Registers passes for a target as a pipeline with these options.
+void registerScheduling(StringRef name, StringRef summary, void (*add)(OpPassManager &, const Target &)) {
   registerWithOptions<SchedulingOptions>(
       name, summary, [add](OpPassManager &manager, const SchedulingOptions &options, Fail fail) -> LogicalResult {
         static const NoTarget none;
-        static std::vector<std::unique_ptr<Image>> images; // a backend must outlive the passes
-        const std::string &target = options.target;
-        if (target.empty()) {
+        static std::vector<std::unique_ptr<Target>> targets; // which must outlive the passes
+        if (options.target.empty()) {
           add(manager, none);
           return success();
         }
         try {
-          images.push_back(isGPU(target) ? gpuImage(target) : cpuImage(target, options.dtype));
+          targets.push_back(makeTarget(options.target, {.type = options.dtype}));
         } catch (const Error &error) {
           return fail("target: " + Twine(error.what()));
         }
-        add(manager, images.back()->backend());
+        add(manager, *targets.back());
         return success();
       });
 }
 
 } // namespace
-
-const TargetTraits &traitsOf(PassTarget target) {
-  switch (target) {
-  case PassTarget::cpu:
-    return cpuTraits();
-  case PassTarget::amx:
-    return tilesTraits();
-  case PassTarget::plain:
-    return plainTraits();
-  case PassTarget::cuda:
-    return gpuTraits();
-  }
-  llvm_unreachable("not a target");
-}
 
 const std::vector<std::string> &fusions() {
   static const std::vector<std::string> names = [] {
@@ -175,7 +165,7 @@ const std::vector<std::string> &fusions() {
 }
 
 void addStage(Stage stage, OpPassManager &manager, const StageOptions &options) {
-  const TargetTraits &target = traitsOf(options.target);
+  const TargetTraits target = traitsOf(options);
   for (const PassEntry &entry : passes) {
     const bool left = entry.fusion && (llvm::is_contained(options.disabled, entry.fusion) ||
                                        llvm::is_contained(target.withoutFusions, entry.fusion));
@@ -191,9 +181,8 @@ void registerPipelines() {
   registerScheduling("xfc-schedule",
                      "From the output of --xfc-differentiate-pipeline to `xfc compile --emit scheduled`",
                      addSchedulingPasses);
-  registerScheduling(
-      "xfc-types", "Only the types of rows that a target stores (xfc-assign-types)",
-      [](OpPassManager &manager, const Backend &backend) { manager.addPass(createAssignTypes(backend)); });
+  registerScheduling("xfc-types", "Only the types of rows that a target stores (xfc-assign-types)",
+                     [](OpPassManager &manager, const Target &target) { manager.addPass(createAssignTypes(target)); });
   registerScheduling("xfc-kernels", "Only the kernels of the functions' ops, with their code", addKernelPasses);
 }
 

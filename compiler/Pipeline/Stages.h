@@ -2,17 +2,12 @@
 // name in xfc-opt.
 #pragma once
 
-#include "Codegen/Target.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassOptions.h"
 #include <string>
 #include <vector>
 
 namespace xfc {
-
-// The target that passes are chosen for: `amx` is a CPU with tiles, `plain` one that upstream passes alone compile for.
-enum class PassTarget { cpu, amx, plain, cuda };
-const TargetTraits &traitsOf(PassTarget target);
 
 // The values of --dtype: the type of matrix products; f64 is the type of everything.
 enum class DataType { f32, bf16, f64 };
@@ -27,14 +22,11 @@ inline const std::vector<std::string> &defaultComputeTypes() {
 enum class Recomputation { none, cheap, most };
 
 // The options of a stage. As text:
-// --xfc-differentiate-pipeline="target=cuda recompute=cheap no-fuse=fuse-epilogue"
+// --xfc-differentiate-pipeline="target=sm_80 recompute=cheap no-fuse=fuse-epilogue"
 struct StageOptions : mlir::PassPipelineOptions<StageOptions> {
-  Option<PassTarget> target{*this, "target", llvm::cl::desc("what to generate code for"),
-                            llvm::cl::init(PassTarget::cpu),
-                            llvm::cl::values(clEnumValN(PassTarget::cpu, "cpu", "a CPU"),
-                                             clEnumValN(PassTarget::amx, "amx", "a CPU with AMX"),
-                                             clEnumValN(PassTarget::plain, "plain", "a CPU, by upstream passes only"),
-                                             clEnumValN(PassTarget::cuda, "cuda", "an NVIDIA GPU"))};
+  Option<std::string> target{*this, "target",
+                             llvm::cl::desc("instruction set or GPU architecture to generate code for"),
+                             llvm::cl::init("x86-64-v3")};
   Option<DataType> dtype{
       *this, "dtype", llvm::cl::desc("type of matrix products"), llvm::cl::init(DataType::f32),
       llvm::cl::values(clEnumValN(DataType::f32, "f32", "f32; decoding variants round their operands"),

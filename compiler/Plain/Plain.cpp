@@ -1,4 +1,4 @@
-// The plain backend: each op lowers itself, and upstream passes do the rest.
+// The plain target: each op lowers itself, and upstream passes do the rest.
 #include "Plain.h"
 #include "Lowerings.h"
 #include "MachineCode/MachineCode.h"
@@ -37,7 +37,13 @@ void registerPlainLowerings(DialectRegistry &registry) {
   });
 }
 
-void emitPlain(ModuleOp kernels, Operation *op, llvm::StringRef name) {
+void PlainTarget::addDialects(DialectRegistry &registry) const {
+  registerPlainLowerings(registry);
+  registry.insert<arith::ArithDialect, func::FuncDialect, linalg::LinalgDialect, LLVM::LLVMDialect, math::MathDialect,
+                  memref::MemRefDialect, scf::SCFDialect>();
+}
+
+KernelInfo PlainTarget::emit(Operation *op, llvm::StringRef name, ModuleOp code) const {
   auto plain = dyn_cast<PlainOpInterface>(op);
   auto scalar = dyn_cast<ScalarOpInterface>(op);
   // A region that is not empty is an epilogue added by fusion.
@@ -46,47 +52,25 @@ void emitPlain(ModuleOp kernels, Operation *op, llvm::StringRef name) {
   if (auto product = dyn_cast<ProductOpInterface>(op); product && product.getCompute())
     throw Error("--cpu plain: only multiplies in f32 or f64, but '" + name.str() +
                 "' has another compute type; use --dtype f32");
-  PlainBuilder builder(kernels, name, op);
+  PlainBuilder builder(code, name, op);
   if (plain)
     plain.lowerPlain(builder);
   else
-    lowerElementwise(builder, kernels, scalar);
+    lowerElementwise(builder, code, scalar);
+  return {};
 }
 
-void addPlainLowering(OpPassManager &manager) {
+PackInfo PlainTarget::emitPack(RankedTensorType, Packing, llvm::StringRef, ModuleOp) const {
+  llvm_unreachable("the plain path packs nothing");
+}
+
+void PlainTarget::addLowering(OpPassManager &manager) const {
   manager.addPass(createConvertLinalgToLoopsPass());
   manager.addPass(memref::createExpandStridedMetadataPass());
   manager.addPass(createLowerAffinePass());
   manager.addPass(createConvertMathToLibmPass());
   manager.addPass(createFinalizeMemRefToLLVMConversionPass());
   addLoweringToLLVM(manager);
-}
-
-void PlainBackend::addDialects(DialectRegistry &registry) const {
-  registerPlainLowerings(registry);
-  registry.insert<arith::ArithDialect, func::FuncDialect, linalg::LinalgDialect, LLVM::LLVMDialect, math::MathDialect,
-                  memref::MemRefDialect, scf::SCFDialect>();
-}
-
-KernelInfo PlainBackend::emit(Operation *op, llvm::StringRef name, ModuleOp code) const {
-  emitPlain(code, op, name);
-  return {};
-}
-
-PackInfo PlainBackend::emitPack(RankedTensorType, Packing, llvm::StringRef, ModuleOp) const {
-  llvm_unreachable("the plain path packs nothing");
-}
-
-void PlainBackend::addLowering(OpPassManager &manager) const { addPlainLowering(manager); }
-
-const TargetTraits &plainTraits() {
-  static const TargetTraits traits = {
-      .withoutFusions = {},
-      .normGradParts = 32,
-      .computeTypes = {},
-      .refusedDtype = "bf16",
-      .refusal = "plain code only multiplies in f32 or f64; use --dtype f32, or another --cpu"};
-  return traits;
 }
 
 } // namespace xfc

@@ -23,7 +23,7 @@ int64_t strideOf(Type type) {
 
 struct AssignBuffers : impl::AssignBuffersBase<AssignBuffers> {
   AssignBuffers() = default;
-  explicit AssignBuffers(const Backend &backend) : backend(&backend) {}
+  explicit AssignBuffers(const Target &target) : target(&target) {}
 
   void runOnOperation() override {
     offsets.clear();
@@ -96,8 +96,8 @@ private:
       auto launch = dyn_cast<LaunchOp>(result.getOwner());
       return launch ? inPlaceOf(kernelOf(launch).getOp()->getResult(result.getResultNumber())) : InPlaceOperand();
     };
-    if (backend)
-      assignment.strideOf = [&](RowsType rows) { return backend->strideOf(rows); };
+    if (target)
+      assignment.strideOf = [&](RowsType rows) { return target->strideOf(rows); };
     assignment.workspace = [&](Operation *op) -> std::optional<Size> {
       auto launch = dyn_cast<LaunchOp>(op);
       const int64_t bytes = launch ? kernelOf(launch).getChunkBytes() : 0;
@@ -263,7 +263,7 @@ private:
     }
   }
 
-  const Backend *backend = nullptr; // none: rows are dense
+  const Target *target = nullptr;   // none: rows are dense
   Type type;                        // of the elements of blocks
   int64_t elementBytes = 0;         // of one of them
   llvm::StringMap<Place> blocks;    // of parameters, gradients and states, by the role of their arguments
@@ -274,6 +274,6 @@ private:
 
 } // namespace
 
-std::unique_ptr<Pass> createAssignBuffers(const Backend &backend) { return std::make_unique<AssignBuffers>(backend); }
+std::unique_ptr<Pass> createAssignBuffers(const Target &target) { return std::make_unique<AssignBuffers>(target); }
 
 } // namespace xfc

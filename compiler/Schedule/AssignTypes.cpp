@@ -18,7 +18,7 @@ constexpr int64_t featuresOfPiece = 8;
 
 struct AssignTypes : impl::AssignTypesBase<AssignTypes> {
   AssignTypes() = default;
-  explicit AssignTypes(const Backend &backend) : backend(&backend) {}
+  explicit AssignTypes(const Target &target) : target(&target) {}
 
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>())
@@ -39,7 +39,7 @@ private:
     if (isa<ViewOpInterface>(op))
       return true;
     auto kernel = dyn_cast<KernelOpInterface>(op);
-    return kernel && !kernel.staysWide(buffer) && backend->takesNarrowRows(op, buffer);
+    return kernel && !kernel.staysWide(buffer) && target->takesNarrowRows(op, buffer);
   }
 
   // Whether the value's type may change, as far as its maker and its readers are concerned.
@@ -82,11 +82,11 @@ private:
   }
 
   NoTarget none;
-  const Backend *backend = &none;
+  const Target *target = &none;
 };
 
 } // namespace
 
-std::unique_ptr<Pass> createAssignTypes(const Backend &backend) { return std::make_unique<AssignTypes>(backend); }
+std::unique_ptr<Pass> createAssignTypes(const Target &target) { return std::make_unique<AssignTypes>(target); }
 
 } // namespace xfc

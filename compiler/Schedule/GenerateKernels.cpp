@@ -1,4 +1,4 @@
-// Turns outlined kernels into code by a target's backend. The code is a module inside the plan.
+// Turns outlined kernels into code for a target. The code is a module inside the plan.
 #include "Passes.h"
 #include "support/Error.h"
 #include "llvm/ADT/DenseSet.h"
@@ -13,22 +13,22 @@ namespace {
 
 struct GenerateKernels : impl::GenerateKernelsBase<GenerateKernels> {
   GenerateKernels() = default;
-  explicit GenerateKernels(const Backend &backend) : backend(&backend) {}
+  explicit GenerateKernels(const Target &target) : target(&target) {}
 
   void getDependentDialects(DialectRegistry &registry) const override {
     GenerateKernelsBase::getDependentDialects(registry);
-    backend->addDialects(registry);
+    target->addDialects(registry);
   }
 
   void runOnOperation() override {
-    if (std::string target = backend->name(); !target.empty()) {
+    if (!target->name.empty()) {
       if (ModuleOp present = codeOf(getOperation())) {
         present.emitError("the plan has code already, for ") << present->getAttr(targetAttr);
         return signalPassFailure();
       }
       auto builder = OpBuilder::atBlockEnd(getOperation().getBody());
       code = ModuleOp::create(builder, builder.getUnknownLoc(), codeName);
-      code->setAttr(targetAttr, builder.getStringAttr(target));
+      code->setAttr(targetAttr, builder.getStringAttr(target->name));
     }
     // Only kernels of decoding steps get a small-M variant: other programs usually have enough rows, and another kernel
     // is worth its code only where the longest-running block determines the time of a step.
@@ -73,17 +73,17 @@ private:
       describe(made, info);
       return FlatSymbolRefAttr::get(made);
     };
-    describe(kernel, backend->emit(op, name, code));
+    describe(kernel, target->emit(op, name, code));
     if (kernel.getChunkBytes())
-      kernel.setReductionAttr(companion(name + "_merge", backend->emitMerge(op, name + "_merge", code)));
+      kernel.setReductionAttr(companion(name + "_merge", target->emitMerge(op, name + "_merge", code)));
     if (decoding)
-      if (std::optional<FewRowsInfo> few = backend->emitForFewRows(op, name + "_few_rows", code)) {
+      if (std::optional<FewRowsInfo> few = target->emitForFewRows(op, name + "_few_rows", code)) {
         kernel.setSmallAttr(companion(name + "_few_rows", few->kernel));
         kernel.setSmallRows(few->rows);
       }
     SmallVector<Attribute> packing(op->getNumOperands(), builder.getUnitAttr());
     for (unsigned i = 0; i < op->getNumOperands(); ++i)
-      if (std::optional<Packing> form = backend->packs(op, i)) {
+      if (std::optional<Packing> form = target->packs(op, i)) {
         packing[i] = packKernel(builder, kernel.getLoc(), cast<RankedTensorType>(op->getOperand(i).getType()), *form);
         kernel.setPackingAttr(builder.getArrayAttr({}));
       }
@@ -98,7 +98,7 @@ private:
       name += stringifyComputeType(*form.compute).str() + "_";
     name += std::to_string(weight.getDimSize(0)) + "x" + std::to_string(weight.getDimSize(1));
     if (!getOperation().lookupSymbol(name)) {
-      const PackInfo info = backend->emitPack(weight, form, name, code);
+      const PackInfo info = target->emitPack(weight, form, name, code);
       auto compute = form.compute ? builder.getStringAttr(stringifyComputeType(*form.compute)) : StringAttr();
       PackKernelOp::create(builder, location, builder.getStringAttr(name), TypeAttr::get(weight),
                            form.transposed ? builder.getUnitAttr() : UnitAttr(), compute,
@@ -110,14 +110,12 @@ private:
   }
 
   NoTarget none;
-  const Backend *backend = &none;
+  const Target *target = &none;
   ModuleOp code; // of the kernels; null if the target emits none
 };
 
 } // namespace
 
-std::unique_ptr<Pass> createGenerateKernels(const Backend &backend) {
-  return std::make_unique<GenerateKernels>(backend);
-}
+std::unique_ptr<Pass> createGenerateKernels(const Target &target) { return std::make_unique<GenerateKernels>(target); }
 
 } // namespace xfc

@@ -16,11 +16,11 @@ namespace {
 
 struct OutlineKernels : impl::OutlineKernelsBase<OutlineKernels> {
   OutlineKernels() = default;
-  explicit OutlineKernels(const Backend &backend) : backend(&backend) {}
+  explicit OutlineKernels(const Target &target) : target(&target) {}
 
   void getDependentDialects(DialectRegistry &registry) const override {
     OutlineKernelsBase::getDependentDialects(registry);
-    backend->addDialects(registry);
+    target->addDialects(registry);
   }
 
   void runOnOperation() override {
@@ -77,7 +77,7 @@ private:
   }
 
   StringRef kernelFor(Operation *op) {
-    const std::string variant = backend->variant(op);
+    const std::string variant = target->variant(op);
     std::string &name = kernelOf[kernelKey(op) + variant];
     if (!name.empty())
       return name;
@@ -104,7 +104,7 @@ private:
   }
 
   NoTarget none;
-  const Backend *backend = &none;
+  const Target *target = &none;
   llvm::StringSet<> symbols;
   llvm::StringMap<std::string> kernelOf; // by key and variant
   Operation *before = nullptr;           // the first program; kernels are inserted before it
@@ -112,6 +112,6 @@ private:
 
 } // namespace
 
-std::unique_ptr<Pass> createOutlineKernels(const Backend &backend) { return std::make_unique<OutlineKernels>(backend); }
+std::unique_ptr<Pass> createOutlineKernels(const Target &target) { return std::make_unique<OutlineKernels>(target); }
 
 } // namespace xfc

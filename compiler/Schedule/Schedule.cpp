@@ -7,24 +7,24 @@ using namespace mlir;
 
 namespace xfc {
 
-void addKernelPasses(OpPassManager &manager, const Backend &backend) {
-  manager.addPass(createAssignTypes(backend));
-  manager.addPass(createOutlineKernels(backend));
-  manager.addPass(createGenerateKernels(backend));
+void addKernelPasses(OpPassManager &manager, const Target &target) {
+  manager.addPass(createAssignTypes(target));
+  manager.addPass(createOutlineKernels(target));
+  manager.addPass(createGenerateKernels(target));
 }
 
-void addSchedulingPasses(OpPassManager &manager, const Backend &backend) {
+void addSchedulingPasses(OpPassManager &manager, const Target &target) {
   manager.addPass(createLayOutParameters());
-  addKernelPasses(manager, backend);
-  manager.addPass(createAssignBuffers(backend));
+  addKernelPasses(manager, target);
+  manager.addPass(createAssignBuffers(target));
   manager.addPass(createPackWeights());
 }
 
-OwningOpRef<ModuleOp> scheduled(ModuleOp module, const Backend &backend,
+OwningOpRef<ModuleOp> scheduled(ModuleOp module, const Target &target,
                                 llvm::function_ref<void(PassManager &)> prepare) {
   OwningOpRef<ModuleOp> plan = module.clone();
   PassManager manager(module.getContext());
-  addSchedulingPasses(manager, backend);
+  addSchedulingPasses(manager, target);
   manager.enableVerifier(false); // once, after all passes
   prepare(manager);
   if (failed(manager.run(*plan)) || failed(verify(*plan)))

@@ -11,7 +11,6 @@
 #include "support/Terminal.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/SourceMgr.h"
-#include <algorithm>
 #include <cstdio>
 #include <memory>
 
@@ -20,8 +19,8 @@ namespace {
 
 struct CompileOptions {
   ModelArguments model;
-  std::string output, target = "cpu", cpu = "native", cudaArch = "sm_80", dtype = "f32", mode = "train,decode",
-                      emit = "exe";
+  TargetArguments targets;
+  std::string output, dtype = "f32", mode = "train,decode", emit = "exe";
   ComputeTypeArguments computeTypes;
   FusionArguments noFuse;
   RecomputeArgument recompute;
@@ -33,18 +32,10 @@ struct CompileOptions {
 
 PipelineOptions pipelineOptions(const CompileOptions &options) {
   PipelineOptions pipeline = options.pipeline;
-  pipeline.targets.clear();
-  for (const std::string &target : splitList(options.target)) {
-    check("--target", target, {"cpu", "cuda"});
-    pipeline.targets.push_back(target == "cpu" ? Target::CPU : Target::CUDA);
-  }
-  if (pipeline.targets.empty())
-    throw UsageError("--target", "expected cpu, cuda, or cpu,cuda");
+  pipeline.targets = options.targets.chosen();
   check("--dtype", options.dtype, dtypes());
   pipeline.dtype = options.dtype;
   pipeline.computeTypes = options.computeTypes.types();
-  pipeline.cpus = splitList(options.cpu);
-  pipeline.cudaArchs = splitList(options.cudaArch);
   pipeline.disabled = options.noFuse.disabled();
   pipeline.recompute = options.recompute.level();
   return pipeline;
@@ -79,8 +70,8 @@ ImportOptions importOptions(const CompileOptions &options) {
   return import;
 }
 
-void requireTarget(const PipelineOptions &pipeline, Target target, const char *message) {
-  if (std::find(pipeline.targets.begin(), pipeline.targets.end(), target) == pipeline.targets.end())
+void requirePlatform(const PipelineOptions &pipeline, Platform platform, const char *message) {
+  if (llvm::none_of(pipeline.targets, [&](const PlatformTargets &targets) { return targets.platform == platform; }))
     throw Error(message);
 }
 
@@ -147,11 +138,12 @@ void compile(const CompileOptions &options, const Command &command) {
       std::fprintf(stderr, "xfc: wrote %s\n", file.c_str());
     }
   } else if (options.emit == "llvm") {
-    requireTarget(pipeline, Target::CPU, "--emit llvm: prints code for the CPU only; use --emit ptx, or --target cpu");
-    writeText(options.output, emitLLVM(*model, pipeline));
+    requirePlatform(pipeline, Platform::CPU,
+                    "--emit llvm: prints code for the CPU only; use --emit ptx, or --target cpu");
+    writeText(options.output, emitCode(*model, pipeline, Platform::CPU));
   } else if (options.emit == "ptx") {
-    requireTarget(pipeline, Target::CUDA, "--emit ptx: prints code for GPUs only; use --target cuda");
-    writeText(options.output, emitPTX(*model, pipeline));
+    requirePlatform(pipeline, Platform::CUDA, "--emit ptx: prints code for GPUs only; use --target cuda");
+    writeText(options.output, emitCode(*model, pipeline, Platform::CUDA));
   } else {
     for (const PhaseInfo &info : phases())
       if (options.emit == info.name)
@@ -174,18 +166,18 @@ void addCompile(Command app) {
   command.addOption("-o,--output", options->output, "the file to write (default: ./ and the model's name)");
   command.setSubject("Machines and precision");
   command
-      .addOption("--target", options->target,
+      .addOption("--target", options->targets.platform,
                  "what to generate code for: cpu, cuda (NVIDIA GPUs; the executable contains PTX and needs only the "
                  "driver), or cpu,cuda")
       .showDefault();
   command
-      .addOption("--cpu", options->cpu,
+      .addOption("--cpu", options->targets.names[Platform::CPU],
                  "instruction sets, separated by commas: native, x86-64-v3, x86-64-v4, either with +vnni, "
                  "x86-64-v4+bf16, x86-64-v4+amx; of several, the executable uses the best that the machine has. "
                  "plain, with --no-fuse: the slow path that the others are compared with")
       .showDefault();
   command
-      .addOption("--cuda-arch", options->cudaArch,
+      .addOption("--cuda-arch", options->targets.names[Platform::CUDA],
                  "GPU architectures, separated by commas: sm_80 runs on every GPU from compute capability 8.0 on; of "
                  "several, a GPU uses the newest that it can run. If ptxas is found, a cubin for each is stored beside "
                  "its PTX")

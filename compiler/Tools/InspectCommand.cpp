@@ -27,7 +27,8 @@ struct InspectOptions {
   ComputeTypeArguments computeTypes;
   FusionArguments noFuse;
   RecomputeArgument recompute;
-  std::string svg, html, target = "cpu", cpu = "native", cudaArch = "sm_80", dtype = "f32";
+  TargetArguments targets;
+  std::string svg, html, dtype = "f32";
   int64_t batchTokens = 4096, length = 32, sentences = 64, beam = 5;
   int threads = 2;
   bool json = false, plan = false;
@@ -90,7 +91,7 @@ Module planToInspect(const InspectOptions &options, PipelineOptions &pipeline, m
   if (isExecutable(options.model.given)) {
     if (pipeline.history)
       throw Error(planned);
-    return planIn(options.model.given, pipeline.targets.front());
+    return planIn(options.model.given, pipeline.targets.front().platform);
   }
   mlir::OwningOpRef<mlir::ModuleOp> model = options.model.load({.f64 = options.dtype == "f64"}, context);
   if (isPlan(*model)) {
@@ -112,10 +113,7 @@ void inspect(const InspectOptions &options) {
     if (!output.empty())
       checkWritable(output);
   PipelineOptions pipeline;
-  check("--target", options.target, {"cpu", "cuda"});
-  pipeline.targets = {options.target == "cuda" ? Target::CUDA : Target::CPU};
-  pipeline.cpus = {options.cpu};
-  pipeline.cudaArchs = {options.cudaArch};
+  pipeline.targets = options.targets.chosen();
   check("--dtype", options.dtype, dtypes());
   pipeline.dtype = options.dtype;
   pipeline.computeTypes = options.computeTypes.types();
@@ -128,7 +126,7 @@ void inspect(const InspectOptions &options) {
   llvm::SourceMgr sources;
   mlir::SourceMgrDiagnosticHandler diagnostics(sources, &context);
   const Module module = planToInspect(options, pipeline, context);
-  const bool cuda = pipeline.targets.front() == Target::CUDA;
+  const bool cuda = pipeline.targets.front().platform == Platform::CUDA;
   if (!options.html.empty())
     writeFile(options.html, irPage("The passes of " + module.model, history));
   if (options.plan) {
@@ -235,9 +233,10 @@ void addInspect(Command app) {
       .addOption("--html", options->html,
                  "also show what each pass does to the program, in a page that can be searched")
       .subject("Options");
-  command.addOption("--target", options->target, "what to plan for: cpu or cuda").showDefault();
-  command.addOption("--cpu", options->cpu, "the instruction set to plan for").showDefault();
-  command.addOption("--cuda-arch", options->cudaArch, "the GPU architecture to plan for").showDefault();
+  command.addOption("--target", options->targets.platform, "what to plan for: cpu or cuda").showDefault();
+  command.addOption("--cpu", options->targets.names[Platform::CPU], "the instruction set to plan for").showDefault();
+  command.addOption("--cuda-arch", options->targets.names[Platform::CUDA], "the GPU architecture to plan for")
+      .showDefault();
   command.addOption("--dtype", options->dtype, "type of matrix products, as for `xfc compile`").showDefault();
   options->computeTypes.addTo(command);
   command.setSubject("Batches");

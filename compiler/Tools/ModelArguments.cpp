@@ -129,6 +129,23 @@ void check(const std::string &flag, const std::string &value, const std::vector<
     throw UsageError(flag, "unknown '" + value + "'; known: " + listed(known));
 }
 
+std::vector<PlatformTargets> TargetArguments::chosen() const {
+  std::vector<std::string> known;
+  for (const PlatformInfo &info : platforms)
+    known.emplace_back(info.name);
+  std::vector<PlatformTargets> targets;
+  for (const std::string &given : splitList(platform)) {
+    check("--target", given, known);
+    const PlatformInfo &info = platforms[llvm::find(known, given) - known.begin()];
+    targets.push_back({info.platform, splitList(names.at(info.platform))});
+    if (targets.back().names.empty())
+      throw UsageError(info.flag, std::string("expected the name of an ") + info.kind);
+  }
+  if (targets.empty())
+    throw UsageError("--target", "expected cpu, cuda, or cpu,cuda");
+  return targets;
+}
+
 void ComputeTypeArguments::addTo(Command command) {
   command
       .addOption("--compute-type", given,

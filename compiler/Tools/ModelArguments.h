@@ -1,10 +1,12 @@
-// The arguments that subcommands reading a model share: the file, --set, vocabularies, --compute-type, --no-fuse and
-// --recompute.
+// The arguments that subcommands reading a model share: the file, --set, vocabularies, targets, --compute-type,
+// --no-fuse and --recompute.
 #pragma once
 
 #include "Import/Import.h"
 #include "Import/Json.h"
+#include "Pipeline/Pipeline.h"
 #include "support/Options.h"
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -20,6 +22,15 @@ struct ModelArguments {
   // --vocab overrides source_vocab, target_vocab and the token ids before --set is applied, or a module printed by
   // `--emit imported` or, as a plan, by `--emit scheduled` (.mlir). Throws Error, for a module after diagnostics.
   mlir::OwningOpRef<mlir::ModuleOp> load(const ImportOptions &options, mlir::MLIRContext &context) const;
+};
+
+// --target, and for each platform the option that names its targets (Pipeline/Targets.h).
+struct TargetArguments {
+  std::string platform = "cpu";
+  std::map<Platform, std::string> names = {{Platform::CPU, "native"}, {Platform::CUDA, "sm_80"}};
+
+  // Throws a command-line error for an unknown platform, or if none or no target is named.
+  std::vector<PlatformTargets> chosen() const;
 };
 
 // --compute-type, once for each type that decoding can choose (Transforms/ComputeTypes.h).

@@ -1,6 +1,6 @@
 // For developers: prints the GPU kernels of the ops in a .mlir file as PTX.
 #include "Dialect/XFC.h"
-#include "GPU/GPU.h"
+#include "Pipeline/Targets.h"
 #include "Plan/PlanDialect.h"
 #include "Schedule/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -18,17 +18,16 @@ static void print(const std::string &file, const std::string &arch) {
   OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(file, &context);
   if (!module)
     throw xfc::Error(file + ": not a module of the xfc dialect; see the message above");
-  const xfc::gpu::Architecture &architecture = xfc::gpu::Architecture::named(arch);
-  const xfc::GPUBackend backend(architecture);
+  const std::unique_ptr<xfc::Target> target = xfc::makeTarget(xfc::Platform::CUDA, arch);
   PassManager manager(&context);
-  xfc::addKernelPasses(manager, backend);
+  xfc::addKernelPasses(manager, *target);
   if (failed(manager.run(*module)))
     throw xfc::Error(file + ": kernels cannot be generated for it; see the message above");
   for (auto kernel : module->getOps<xfc::KernelOp>())
     if (kernel.getOp())
       std::printf("// %s: %lld threads, %lld bytes of shared memory\n", kernel.getSymName().str().c_str(),
                   static_cast<long long>(kernel.getThreads()), static_cast<long long>(kernel.getScratch()));
-  std::printf("%s", xfc::gpu::emitPTX(xfc::codeOf(*module), architecture).c_str());
+  std::printf("%s", target->text(xfc::codeOf(*module)).c_str());
 }
 
 static int run(int argc, char **argv) {

@@ -17,7 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
       if (!module || (!isPlan(*module) && !prepareModel(*module, {})))
         return;
       PipelineOptions options;
-      options.cpus = {"x86-64-v3"};
+      options.targets = {{Platform::CPU, {"x86-64-v3"}}};
       if (isPlan(*module))
         takeFromPlan(options, *module);
       if (size % 4 == 0)

@@ -1,11 +1,9 @@
 // Compiles kernels of CPU/ and plain ones for this machine and calls them.
-#include "CPU/CPU.h"
-#include "CPU/Emitters.h"
-#include "CPU/Matrix.h"
+#include "CPU/Image.h"
 #include "Code.h"
 #include "MachineCode/MachineCode.h"
 #include "MachineCode/X86.h"
-#include "Plain/Plain.h"
+#include "Pipeline/Targets.h"
 #include "TileEmulator.h"
 #include "device/cpu/Features.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -168,18 +166,15 @@ ObjectFile compile(ModuleOp kernels, llvm::TargetMachine &machine, bool foreign)
 class CPUCode : public Code {
 public:
   CPUCode(Operation *op, Type element, const Options &options) {
+    const auto made = makeTarget(Platform::CPU, options.device == Device::Plain ? "plain" : options.cpu,
+                                 {.type = element.isF64() ? DType::F64 : DType::F32});
+    const auto &target = static_cast<const ImageTarget &>(*made);
     OwningOpRef<ModuleOp> kernels = ModuleOp::create(UnknownLoc::get(&context()));
+    emit(*kernels, op, element, target, options);
     PassManager lowering(&context());
-    if (options.device == Device::Plain) {
-      emitPlain(*kernels, op, "kernel");
-      addPlainLowering(lowering);
-    } else {
-      emit(*kernels, op, element, options);
-      addLoweringToLLVM(lowering);
-    }
-    const bool foreign =
-        options.device != Device::Plain && !missingFeatures(InstructionSet::named(options.cpu).needed).empty();
-    const std::vector<std::string> features = featuresOf(options);
+    target.addLowering(lowering);
+    const bool foreign = !missingFeatures(target.set.needed).empty();
+    const std::vector<std::string> features = featuresOf(target.set);
     findsTiles = !features.empty() && options.evaluate;
     const std::unique_ptr<llvm::TargetMachine> machine = hostMachine(features, foreign);
     std::string passes;
@@ -228,8 +223,8 @@ private:
   }
 
   // Tiles are the only extension that is compiled for any machine; says once who executes them.
-  static std::vector<std::string> featuresOf(const Options &options) {
-    if (options.device == Device::Plain || !InstructionSet::named(options.cpu).amx)
+  static std::vector<std::string> featuresOf(const InstructionSet &set) {
+    if (!set.amx)
       return {};
     [[maybe_unused]] static const bool said = [] {
       std::cout << "tiles of AMX are executed by " << executorOf(prepareTiles()) << std::endl;
@@ -238,25 +233,18 @@ private:
     return {"+amx-tile", "+amx-bf16", "+amx-int8"};
   }
 
-  void emit(ModuleOp kernels, Operation *op, Type element, const Options &options) {
-    const InstructionSet set = InstructionSet::named(options.cpu);
-    KernelBuilder builder(kernels, set, element);
-    std::optional<KernelInfo> emitted;
-    builder.kernel("kernel", [&] { emitted = emitKernel(builder, op); });
-    if (!emitted)
-      throw std::runtime_error("no emitter");
-    info = *emitted;
-    const CPUBackend backend(set, element.isF64() ? DType::F64 : DType::F32);
+  void emit(ModuleOp kernels, Operation *op, Type element, const ImageTarget &target, const Options &options) {
+    info = target.emit(op, "kernel", kernels);
     auto addPacking = [&](unsigned i, RankedTensorType weight, xfc::Packing packing) {
-      builder.kernel("pack" + std::to_string(i), [&] {
-        const PackInfo pack = emitPackWeight(builder, weight, packing);
-        packings.push_back({i, pack.bytes});
-        packChunks.push_back(pack.chunks);
-      });
+      const PackInfo pack = target.emitPack(weight, packing, "pack" + std::to_string(i), kernels);
+      packings.push_back({i, pack.bytes});
+      packChunks.push_back(pack.chunks);
     };
     for (unsigned i = 0; i < op->getNumOperands(); ++i)
-      if (std::optional<xfc::Packing> packing = backend.packs(op, i))
+      if (std::optional<xfc::Packing> packing = target.packs(op, i))
         addPacking(i, cast<RankedTensorType>(op->getOperand(i).getType()), *packing);
+    if (options.device == Device::Plain)
+      return;
     for (unsigned i = 0; i < 2 * options.weights.size(); ++i)
       addPacking(i, RankedTensorType::get({options.weights[i / 2].rows, options.weights[i / 2].columns}, element),
                  {i % 2 == 1});

@@ -1,7 +1,7 @@
 // Compiles kernels of GPU/ to PTX and executes them in the interpreter of tests/ptx with all its checks.
 #include "Code.h"
-#include "GPU/GPU.h"
 #include "Interpreter.h"
+#include "Pipeline/Targets.h"
 #include <map>
 
 using namespace mlir;
@@ -63,21 +63,20 @@ private:
 class GPUCode : public Code {
 public:
   GPUCode(Operation *op, const std::string &arch) : device({.threads = 2, .checks = true}) {
-    const gpu::Architecture &architecture = gpu::Architecture::named(arch);
-    const GPUBackend backend(architecture);
+    const auto target = makeTarget(Platform::CUDA, arch);
     OwningOpRef<ModuleOp> code = ModuleOp::create(UnknownLoc::get(&context()));
-    info = backend.emit(op, "kernel", *code);
-    few = backend.emitForFewRows(op, "kernel_few_rows", *code);
+    info = target->emit(op, "kernel", *code);
+    few = target->emitForFewRows(op, "kernel_few_rows", *code);
     if (info.chunkBytes)
-      merge = backend.emitMerge(op, "kernel_merge", *code);
+      merge = target->emitMerge(op, "kernel_merge", *code);
     for (unsigned i = 0; i < op->getNumOperands(); ++i)
-      if (std::optional<xfc::Packing> packing = backend.packs(op, i)) {
-        packs.push_back(backend.emitPack(cast<RankedTensorType>(op->getOperand(i).getType()), *packing,
+      if (std::optional<xfc::Packing> packing = target->packs(op, i)) {
+        packs.push_back(target->emitPack(cast<RankedTensorType>(op->getOperand(i).getType()), *packing,
                                          "pack" + std::to_string(i), *code));
         packings.push_back({i, packs.back().bytes});
       }
     const ObjectFile ptx = keptOr(*code, {arch}, [&] {
-      const std::string text = gpu::emitPTX(*code, architecture);
+      const std::string text = target->text(*code);
       return ObjectFile(text.begin(), text.end());
     });
     program = &device.load({ptx.begin(), ptx.end()});

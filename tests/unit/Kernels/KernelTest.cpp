@@ -6,6 +6,7 @@
 #include "Dialect/Values.h"
 #include "GPU/GPU.h"
 #include "MachineCode/ObjectCache.h"
+#include "Pipeline/Targets.h"
 #include "Plain/Plain.h"
 #include "TileEmulator.h"
 #include "device/cpu/Features.h"
@@ -358,7 +359,8 @@ CompiledOp::CompiledOp(const std::string &body, const std::vector<std::string> &
 CompiledOp::~CompiledOp() = default;
 
 std::string Target::missing() const {
-  const InstructionSet set = InstructionSet::named(cpu);
+  const auto target = makeTarget(Platform::CPU, cpu);
+  const InstructionSet &set = static_cast<const ImageTarget &>(*target).set;
   // Without AVX-512 its vectors are split in two, VNNI and conversions to bf16 are replaced by plain code, and tiles
   // are emulated.
   if (set.amx)

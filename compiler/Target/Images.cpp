@@ -1,5 +1,5 @@
 // Turns plans and the tables of images into objects in memory, and finds the plans of executables.
-#include "Object.h"
+#include "Images.h"
 #include "MachineCode/MachineCode.h"
 #include "MachineCode/X86.h"
 #include "plan/Serialization.h"
@@ -77,7 +77,8 @@ ObjectFile emitConstants(const std::function<void(llvm::Module &)> &add) {
 
 } // namespace
 
-ObjectFile emitImage(const Module &plan, const std::string &image, const InstructionSet &set) {
+ObjectFile emitImage(const Module &plan, const std::string &image, const std::string &target,
+                     const std::string &needed) {
   return emitConstants([&](llvm::Module &module) {
     llvm::LLVMContext &context = module.getContext();
     llvm::Type *i32 = llvm::Type::getInt32Ty(context), *i64 = llvm::Type::getInt64Ty(context);
@@ -86,7 +87,7 @@ ObjectFile emitImage(const Module &plan, const std::string &image, const Instruc
     std::vector<llvm::Constant *> kernels;
     for (const Kernel &kernel : plan.kernels) {
       auto *function =
-          llvm::Function::Create(type, llvm::GlobalValue::ExternalLinkage, symbolOf(set.name, kernel.name), module);
+          llvm::Function::Create(type, llvm::GlobalValue::ExternalLinkage, symbolOf(target, kernel.name), module);
       function->setVisibility(llvm::GlobalValue::HiddenVisibility);
       kernels.push_back(function);
     }
@@ -96,7 +97,7 @@ ObjectFile emitImage(const Module &plan, const std::string &image, const Instruc
     static_assert(sizeof(xfc_image) == 48 && offsetof(xfc_image, plan_size) == 40);
     addStruct(module,
               {llvm::ConstantInt::get(i32, XFC_ABI_VERSION), llvm::ConstantInt::get(i32, kernels.size()),
-               string(module, set.name), string(module, set.needed), table, planBytes(module, serialized, set.name),
+               string(module, target), string(module, needed), table, planBytes(module, serialized, target),
                llvm::ConstantInt::get(i64, serialized.size())},
               image);
   });
@@ -142,10 +143,12 @@ std::vector<NamedPlan> plansOf(const std::string &file) {
   return plans;
 }
 
-ObjectFile emitImageTables(const std::vector<std::string> &images, const std::vector<std::string> &deviceImages) {
+ObjectFile emitImageTables(const std::map<Platform, std::vector<std::string>> &images) {
   return emitConstants([&](llvm::Module &module) {
-    addTable(module, images, "xfc_images");
-    addTable(module, deviceImages, "xfc_device_images");
+    for (const PlatformInfo &info : platforms) {
+      const auto found = images.find(info.platform);
+      addTable(module, found == images.end() ? std::vector<std::string>() : found->second, info.images);
+    }
   });
 }
 
