@@ -48,24 +48,24 @@ KernelInfo GPUTarget::emit(Operation *op, StringRef name, ModuleOp code) const {
   return *info;
 }
 
-KernelInfo GPUTarget::emitMerge(Operation *op, StringRef name, ModuleOp code) const {
+KernelInfo GPUTarget::emitReduction(Operation *op, StringRef name, ModuleOp code) const {
   gpu::KernelBuilder builder(code, architecture);
   KernelInfo info;
-  builder.kernel(name, [&] { info = cast<gpu::GPUKernelOpInterface>(op).emitMerge(builder); });
+  builder.kernel(name, [&] { info = cast<gpu::GPUKernelOpInterface>(op).emitReduction(builder); });
   describe(builder, architecture, name, info);
   return info;
 }
 
-std::optional<FewRowsInfo> GPUTarget::emitForFewRows(Operation *op, StringRef name, ModuleOp code) const {
+std::optional<SmallKernel> GPUTarget::emitSmall(Operation *op, StringRef name, ModuleOp code) const {
   auto kernel = dyn_cast<gpu::GPUKernelOpInterface>(op);
-  const int64_t rows = kernel ? kernel.getFewRows(architecture) : 0;
+  const int64_t rows = kernel ? kernel.getSmallRows(architecture) : 0;
   if (rows == 0)
     return std::nullopt;
   gpu::KernelBuilder builder(code, architecture);
   KernelInfo info;
-  builder.kernel(name, [&] { info = kernel.emitForFewRows(builder); });
+  builder.kernel(name, [&] { info = kernel.emitSmall(builder); });
   describe(builder, architecture, name, info);
-  return FewRowsInfo{info, rows};
+  return SmallKernel{info, rows};
 }
 
 // A bf16 product reads its weight packed in bf16; an f32 product reads the weight itself.

@@ -21,9 +21,8 @@ public:
   bool takesNarrowRows(mlir::Operation *, unsigned) const override { return true; }
   std::string variant(mlir::Operation *op) const override;
   KernelInfo emit(mlir::Operation *op, llvm::StringRef name, mlir::ModuleOp code) const override;
-  KernelInfo emitMerge(mlir::Operation *op, llvm::StringRef name, mlir::ModuleOp code) const override;
-  std::optional<FewRowsInfo> emitForFewRows(mlir::Operation *op, llvm::StringRef name,
-                                            mlir::ModuleOp code) const override;
+  KernelInfo emitReduction(mlir::Operation *op, llvm::StringRef name, mlir::ModuleOp code) const override;
+  std::optional<SmallKernel> emitSmall(mlir::Operation *op, llvm::StringRef name, mlir::ModuleOp code) const override;
   std::optional<Packing> packs(mlir::Operation *op, unsigned operand) const override;
   PackInfo emitPack(mlir::RankedTensorType weight, Packing packing, llvm::StringRef name,
                     mlir::ModuleOp code) const override;

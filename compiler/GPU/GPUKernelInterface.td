@@ -19,12 +19,12 @@ def GPUKernelOpInterface : OpInterface<"GPUKernelOpInterface"> {
     InterfaceMethod<"Whether the kernel reads its bf16 weight in blocks (WarpgroupTile.h) instead of rows.",
                     "bool", "readsBlocks", (ins "const ::xfc::gpu::Architecture &":$architecture), "", "return false;">,
     InterfaceMethod<[{The most rows for which the kernel's small-M variant, which adds in the same order, is faster; 0 if there is none.}],
-                    "int64_t", "getFewRows", (ins "const ::xfc::gpu::Architecture &":$architecture), "", "return 0;">,
-    InterfaceMethod<"Emits the body of the small-M variant.", "::xfc::KernelInfo", "emitForFewRows",
-                    (ins "::xfc::gpu::KernelBuilder &":$k), "", [{llvm_unreachable("the op has no kernel for few rows");}]>,
+                    "int64_t", "getSmallRows", (ins "const ::xfc::gpu::Architecture &":$architecture), "", "return 0;">,
+    InterfaceMethod<"Emits the body of the small-M variant.", "::xfc::KernelInfo", "emitSmall",
+                    (ins "::xfc::gpu::KernelBuilder &":$k), "", [{llvm_unreachable("the op has no small-M variant");}]>,
     InterfaceMethod<"Emits the body of the kernel that adds up the partial sums that the first kernel leaves for each chunk of rows.",
-                    "::xfc::KernelInfo", "emitMerge", (ins "::xfc::gpu::KernelBuilder &":$k), "",
-                    [{llvm_unreachable("the op's kernel leaves no parts");}]>];
+                    "::xfc::KernelInfo", "emitReduction", (ins "::xfc::gpu::KernelBuilder &":$k), "",
+                    [{llvm_unreachable("the op's kernel leaves no partial sums");}]>];
 }
 
 #endif

@@ -26,7 +26,7 @@ TileShape tileFor(int64_t columns, bool bf16) {
 
 // The tile of the small-M variant. With few rows, a product takes as long as one tile, so there are many small tiles:
 // they read more, but wait less often, since a block of K is deeper.
-TileShape tileForFewRows(bool bf16) { return {32, 64, bf16 ? 64 : 32, 16, 32}; }
+TileShape smallTile(bool bf16) { return {32, 64, bf16 ? 64 : 32, 16, 32}; }
 
 // Dropout of a thread's share of a tile's row. One Philox counter gives the random numbers of four features, 16 apart
 // (abi.h).
@@ -218,7 +218,7 @@ bool suitsWarpgroups(const Architecture &architecture, const Terms &terms, std::
 
 // The most rows for which small tiles are faster, or 0. While there are fewer large tiles than multiprocessors, they
 // take the time of one; small tiles read four times as much, and take as long in place of 32 large ones.
-int64_t fewRowsOf(LinearOp op) {
+int64_t smallRowsOf(LinearOp op) {
   const int64_t columns = op.getWeight().getType().getDimSize(0);
   const TileShape tile = tileFor(columns, inBF16(op.getCompute()));
   return 32 / upTo(columns, tile.columns) * tile.rows;
@@ -244,12 +244,12 @@ struct LinearKernels : GPUKernelOpInterface::ExternalModel<LinearKernels, Linear
   bool readsBlocks(Operation *op, const Architecture &architecture) const {
     return byWarpgroups(architecture, cast<LinearOp>(op));
   }
-  int64_t getFewRows(Operation *op, const Architecture &architecture) const {
-    return readsBlocks(op, architecture) ? 0 : fewRowsOf(cast<LinearOp>(op));
+  int64_t getSmallRows(Operation *op, const Architecture &architecture) const {
+    return readsBlocks(op, architecture) ? 0 : smallRowsOf(cast<LinearOp>(op));
   }
-  KernelInfo emitForFewRows(Operation *op, KernelBuilder &k) const {
+  KernelInfo emitSmall(Operation *op, KernelBuilder &k) const {
     const bool bf16 = inBF16(cast<LinearOp>(op).getCompute());
-    return emitProduct(k, Terms(cast<LinearOp>(op)), tileForFewRows(bf16), bf16);
+    return emitProduct(k, Terms(cast<LinearOp>(op)), smallTile(bf16), bf16);
   }
 };
 
@@ -412,7 +412,7 @@ KernelInfo emitWeightGradByWarpgroups(KernelBuilder &k, LinearWeightGradOp op) {
 }
 
 // Adds up the partial sums of each element of dW and db, with chunks in ascending order.
-KernelInfo emitLinearWeightGradMerge(KernelBuilder &k, LinearWeightGradOp op) {
+KernelInfo emitLinearWeightGradReduction(KernelBuilder &k, LinearWeightGradOp op) {
   WeightGradChunks chunks(k, op);
   const int64_t per = 4 * k.threads, out = op.getDweight().getType().getDimSize(0);
   auto add = [&](const View &result, const View &part, int64_t count) {
@@ -449,8 +449,8 @@ struct LinearWeightGradKernels : GPUKernelOpInterface::ExternalModel<LinearWeigh
                ? emitWeightGradByWarpgroups(k, grad)
                : emitLinearWeightGrad(k, grad);
   }
-  KernelInfo emitMerge(Operation *op, KernelBuilder &k) const {
-    return emitLinearWeightGradMerge(k, cast<LinearWeightGradOp>(op));
+  KernelInfo emitReduction(Operation *op, KernelBuilder &k) const {
+    return emitLinearWeightGradReduction(k, cast<LinearWeightGradOp>(op));
   }
 };
 

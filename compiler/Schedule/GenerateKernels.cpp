@@ -75,11 +75,11 @@ private:
     };
     describe(kernel, target->emit(op, name, code));
     if (kernel.getChunkBytes())
-      kernel.setReductionAttr(companion(name + "_merge", target->emitMerge(op, name + "_merge", code)));
+      kernel.setReductionAttr(companion(name + "_reduction", target->emitReduction(op, name + "_reduction", code)));
     if (decoding)
-      if (std::optional<FewRowsInfo> few = target->emitForFewRows(op, name + "_few_rows", code)) {
-        kernel.setSmallAttr(companion(name + "_few_rows", few->kernel));
-        kernel.setSmallRows(few->rows);
+      if (std::optional<SmallKernel> small = target->emitSmall(op, name + "_small", code)) {
+        kernel.setSmallAttr(companion(name + "_small", small->kernel));
+        kernel.setSmallRows(small->rows);
       }
     SmallVector<Attribute> packing(op->getNumOperands(), builder.getUnitAttr());
     for (unsigned i = 0; i < op->getNumOperands(); ++i)

@@ -50,12 +50,12 @@ struct KernelInfo {
   Partition partition;
   int64_t scratch = 0;    // bytes per thread; on a GPU, per block
   int64_t threads = 0;    // per GPU block
-  int64_t chunkBytes = 0; // of partial sums for the merge kernel, per chunk of chunkRows rows; 0: no merge kernel
+  int64_t chunkBytes = 0; // of partial sums, per chunk of chunkRows rows; 0: no reduction follows
   bool resident = false;  // whether a GPU block goes on with further chunks (Kernel::resident)
 };
 
 // The small-M variant of a kernel.
-struct FewRowsInfo {
+struct SmallKernel {
   KernelInfo kernel;
   int64_t rows; // the most rows for which it is used
 };
@@ -99,13 +99,13 @@ public:
   // Emits the kernel of `op` under `name`. Throws Error if the target has none.
   virtual KernelInfo emit(mlir::Operation *op, llvm::StringRef name, mlir::ModuleOp code) const = 0;
   // Emits the kernel that adds up the partial sums that the kernel of `op` leaves for each chunk of rows.
-  virtual KernelInfo emitMerge(mlir::Operation * /*op*/, llvm::StringRef /*name*/, mlir::ModuleOp /*code*/) const {
+  virtual KernelInfo emitReduction(mlir::Operation * /*op*/, llvm::StringRef /*name*/, mlir::ModuleOp /*code*/) const {
     return {};
   }
   // Emits a small-M variant of the kernel of `op`, if the target has one: faster for few rows, with the same order of
   // summation.
-  virtual std::optional<FewRowsInfo> emitForFewRows(mlir::Operation * /*op*/, llvm::StringRef /*name*/,
-                                                    mlir::ModuleOp /*code*/) const {
+  virtual std::optional<SmallKernel> emitSmall(mlir::Operation * /*op*/, llvm::StringRef /*name*/,
+                                               mlir::ModuleOp /*code*/) const {
     return std::nullopt;
   }
   // The packed form in which the kernel of `op` reads this operand, or nothing if it reads the operand as it is.

@@ -39,8 +39,8 @@ def ours_of(profile, rows, length, size):
     """Milliseconds, FLOPs and bytes of one piece of each kind of work and epilogue."""
     sums = collections.defaultdict(collections.Counter)
     for kernel in profile["kernels"]:
-        # On a GPU a sum over many rows is started by one kernel and finished by another, which has the same name with "_merge".
-        name = kernel["kernel"].removesuffix("_merge")
+        # On a GPU a sum over many rows is started by one kernel and finished by another, which has the same name with "_reduction".
+        name = kernel["kernel"].removesuffix("_reduction")
         work = work_of(name, rows, length, size)
         if kernel["location"] in ("update", "packing weights"):
             work = ("optimizer", profile["parameters"]), ""

@@ -83,10 +83,10 @@ def library_times(records):
 
 
 def step_table(profile):
-    """Where the time of a step goes: sums kernels of the same name, and a product with its merge kernel."""
+    """Where the time of a step goes: sums kernels of the same name, and a product with its reduction."""
     sums = collections.defaultdict(collections.Counter)
     for kernel in profile["kernels"]:
-        name = kernel["kernel"].removesuffix("_merge")
+        name = kernel["kernel"].removesuffix("_reduction")
         sums[name].update({"calls": 0 if name != kernel["kernel"] else kernel["calls"], "ms": kernel["ms"], "flops": kernel["flops"], "bytes": kernel["bytes"]})
     total = sum(entry["ms"] for entry in sums.values())
     rows = [line((name, f"{entry['calls']:.0f}", f"{entry['ms']:.3f}", f"{100 * entry['ms'] / total:.1f} %", f"{entry['flops'] / max(entry['ms'], 1e-9) * 1e-9:.1f}",

@@ -49,7 +49,7 @@ func.func @input_grad(%dy: !xfc.rows<source, 2048xf32>, %w: tensor<2048x512xf32>
 // CHECK:       ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16
 // CHECK-COUNT-32: mma.sync
 // CHECK-NOT:   mma.sync
-// CHECK-LABEL: .visible .entry linear_weight_grad_2048x512_bias_bf16{{(_[0-9]+)?}}_merge(
+// CHECK-LABEL: .visible .entry linear_weight_grad_2048x512_bias_bf16{{(_[0-9]+)?}}_reduction(
 // CHECK:       .reqntid 256
 // CHECK-NOT:   bar.sync
 // CHECK:       ld.global.v4

@@ -66,9 +66,9 @@ public:
     const auto target = makeTarget(Platform::CUDA, arch);
     OwningOpRef<ModuleOp> code = ModuleOp::create(UnknownLoc::get(&context()));
     info = target->emit(op, "kernel", *code);
-    few = target->emitForFewRows(op, "kernel_few_rows", *code);
+    small = target->emitSmall(op, "kernel_small", *code);
     if (info.chunkBytes)
-      merge = target->emitMerge(op, "kernel_merge", *code);
+      reduction = target->emitReduction(op, "kernel_reduction", *code);
     for (unsigned i = 0; i < op->getNumOperands(); ++i)
       if (std::optional<xfc::Packing> packing = target->packs(op, i)) {
         packs.push_back(target->emitPack(cast<RankedTensorType>(op->getOperand(i).getType()), *packing,
@@ -90,7 +90,7 @@ public:
 
   void run(const Batch &batch, const xfc_call &call, ArrayRef<Block> blocks, ArrayRef<int64_t> immediates,
            int64_t elements) override {
-    // The partial results that the kernel leaves to the merge kernel.
+    // The partial results that the kernel leaves to the reduction.
     const int64_t rows = call.rows->rows;
     GuardedBytes chunks(rows > chunkRows ? info.chunkBytes * ((rows - 1) / chunkRows + 1) : 0);
     SmallVector<Block> all(blocks);
@@ -108,16 +108,16 @@ public:
     };
     const std::vector<std::string> before = contentsOf(blocks);
     launchAll("kernel", info);
-    EXPECT_TRUE(chunks.guarded()) << "wrote past what the kernel leaves to the one that merges";
+    EXPECT_TRUE(chunks.guarded()) << "wrote past what the kernel leaves to the reduction";
     if (info.chunkBytes)
-      launchAll("kernel_merge", merge);
-    if (!few)
+      launchAll("kernel_reduction", reduction);
+    if (!small)
       return;
     const std::vector<std::string> after = contentsOf(blocks);
     for (size_t i = 0; i < blocks.size(); ++i)
       std::copy(before[i].begin(), before[i].end(), blocks[i].data);
-    launchAll("kernel_few_rows", few->kernel);
-    EXPECT_TRUE(contentsOf(blocks) == after) << "the kernel for few rows gives other bits";
+    launchAll("kernel_small", small->kernel);
+    EXPECT_TRUE(contentsOf(blocks) == after) << "the small-M variant gives other bits";
   }
 
 private:
@@ -166,8 +166,8 @@ private:
 
   ptx::Interpreter device;
   const ptx::Program *program = nullptr;
-  KernelInfo info, merge;
-  std::optional<FewRowsInfo> few;
+  KernelInfo info, reduction;
+  std::optional<SmallKernel> small;
   std::vector<PackInfo> packs;
 };
 

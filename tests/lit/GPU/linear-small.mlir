@@ -15,13 +15,13 @@
 
 // ALL-NOT: .local
 // A product wider than 32 large tiles, or outside a decoding step, has no small-M variant.
-// ALL-NOT: linear_8200x64{{.*}}_few_rows
-// ALL-NOT: linear_192x64{{.*}}_few_rows
+// ALL-NOT: linear_8200x64{{.*}}_small
+// ALL-NOT: linear_192x64{{.*}}_small
 
 !cache = !xfc.rows<cache, 512xf32>
 
 // A warp's tile is 16 x 32 x 64.
-// CHECK-LABEL: .visible .entry linear_512x512_bf16_few_rows(
+// CHECK-LABEL: .visible .entry linear_512x512_bf16_small(
 // CHECK:       .reqntid 128
 // CHECK-COUNT-4: cp.async.cg.shared.global
 // CHECK:       cp.async.commit_group
@@ -32,7 +32,7 @@ func.func @step(%x: !xfc.rows<target, 512xf32>, %w: tensor<512x512xf32>, %b: ten
   return %0 : !xfc.rows<target, 512xf32>
 }
 
-// CHECK-LABEL: .visible .entry linear_2048x512{{(_[0-9]+)?}}_few_rows(
+// CHECK-LABEL: .visible .entry linear_2048x512{{(_[0-9]+)?}}_small(
 // CHECK:       .reqntid 128
 // CHECK:       fma.rn.ftz.f32
 func.func @step_f32(%x: !xfc.rows<target, 512xf32>, %w: tensor<2048x512xf32>, %cache: !cache) -> !xfc.rows<target, 2048xf32> {
