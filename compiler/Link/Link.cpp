@@ -27,14 +27,16 @@ namespace {
 namespace fs = llvm::sys::fs;
 namespace path = llvm::sys::path;
 
-// Where systems have the C library.
-constexpr const char *libraryFolders[] = {"/usr/lib/x86_64-linux-gnu", "/lib/x86_64-linux-gnu", "/usr/lib64", "/lib64",
-                                          "/usr/lib"};
-
 std::string inside(llvm::StringRef folder, llvm::StringRef name) {
   llvm::SmallString<256> result(folder);
   path::append(result, name);
   return result.str().str();
+}
+
+// Where systems have the C library.
+std::vector<std::string> libraryFolders() {
+  const char *own = executableFormat.libraries;
+  return {inside("/usr/lib", own), inside("/lib", own), "/usr/lib64", "/lib64", "/usr/lib"};
 }
 
 // The first word of lld's command line: the path of the lld that is installed, or just its name if this program
@@ -64,10 +66,11 @@ std::string findFolder(llvm::ArrayRef<std::string> folders, llvm::StringRef file
 // GCC's folders, the newest version first, after the folder of the runtime, where packages of xfc have its files.
 std::vector<std::string> gccFolders(const std::string &runtime) {
   std::vector<std::pair<int, std::string>> versions;
-  for (const char *base :
-       {"/usr/lib/gcc/x86_64-linux-gnu", "/usr/lib/gcc/x86_64-redhat-linux", "/usr/lib/gcc/x86_64-pc-linux-gnu"}) {
+  const std::string processor = llvm::StringRef(executableFormat.libraries).split('-').first.str();
+  for (const char *system : {"-linux-gnu", "-redhat-linux", "-pc-linux-gnu"}) {
     std::error_code error;
-    for (fs::directory_iterator entry(base, error), end; entry != end && !error; entry.increment(error)) {
+    for (fs::directory_iterator entry(inside("/usr/lib/gcc", processor + system), error), end; entry != end && !error;
+         entry.increment(error)) {
       int version = 0;
       path::filename(entry->path()).split('.').first.getAsInteger(10, version);
       versions.emplace_back(-version, entry->path());
@@ -152,7 +155,7 @@ struct Parts {
   std::string gcc;
   Parts() {
     std::vector<std::string> candidates = {runtime};
-    candidates.insert(candidates.end(), std::begin(libraryFolders), std::end(libraryFolders));
+    append(candidates, libraryFolders());
     start = findFolder(candidates, "Scrt1.o", "libc6-dev");
     candidates = gccFolders(runtime);
     gcc = findFolder(candidates, "crtbeginS.o", "libgcc-12-dev");
@@ -161,13 +164,24 @@ struct Parts {
 
   // Arguments for an output that the dynamic linker loads: its memory layout, and the start files that come first.
   std::vector<std::string> beginning(const std::string &output) const {
-    return {
-        "-m",  "elf_x86_64", "--gc-sections", "--eh-frame-hdr",        "--strip-debug",           "-z", "relro", "-z",
-        "now", "-o",         output,          inside(start, "crti.o"), inside(gcc, "crtbeginS.o")};
+    return {"-m",
+            executableFormat.emulation,
+            "--gc-sections",
+            "--eh-frame-hdr",
+            "--strip-debug",
+            "-z",
+            "relro",
+            "-z",
+            "now",
+            "-o",
+            output,
+            inside(start, "crti.o"),
+            inside(gcc, "crtbeginS.o")};
   }
   // The runtime's archives, and the search paths for other libraries.
   std::vector<std::string> archives() const {
-    std::vector<std::string> result = {"-L" + gcc, "-L" + start, "-L/lib/x86_64-linux-gnu", "--start-group"};
+    std::vector<std::string> result = {"-L" + gcc, "-L" + start, inside("-L/lib", executableFormat.libraries),
+                                       "--start-group"};
     for (const char *archive : {"libxfc_runtime.a", "libsentencepiece.a", "libutf8proc.a", "libz.a", "libzstd.a",
                                 "libevent_extra.a", "libevent_core.a"})
       if (fs::exists(inside(runtime, archive)))
@@ -278,7 +292,7 @@ std::string whyNotHere(const std::string &file) {
     return "";
   const auto needed = newestGlibc(file);
   std::pair<unsigned, unsigned> found;
-  for (const char *folder : libraryFolders)
+  for (const std::string &folder : libraryFolders())
     found = std::max(found, newestGlibc(inside(folder, "libc.so.6")));
   if (found >= needed)
     return "";
@@ -294,7 +308,7 @@ void linkObject(const std::vector<ObjectFile> &objects, const std::string &outpu
     return writeFile(output, {objects[0].data(), objects[0].size()});
   const TemporaryFolder folder("link");
   const std::string whole = folder.file("whole");
-  std::vector<std::string> arguments = {findLinker(), "-r", "-m", "elf_x86_64", "-o", whole};
+  std::vector<std::string> arguments = {findLinker(), "-r", "-m", executableFormat.emulation, "-o", whole};
   append(arguments, writeObjects({objects}, folder));
   run(arguments, folder);
   writeFile(output, MappedFile(whole).contents());
@@ -304,7 +318,7 @@ void linkExecutable(const std::vector<std::vector<ObjectFile>> &objects, const s
   const Parts parts;
   const TemporaryFolder folder("link");
   const std::string whole = folder.file("whole");
-  std::vector<std::string> arguments = {parts.linker, "-pie", "-dynamic-linker", "/lib64/ld-linux-x86-64.so.2",
+  std::vector<std::string> arguments = {parts.linker, "-pie", "-dynamic-linker", executableFormat.loader,
                                         inside(parts.start, "Scrt1.o")};
   append(arguments, parts.beginning(whole));
   append(arguments, writeObjects(objects, folder));
@@ -344,7 +358,8 @@ std::vector<std::string> linkLibrary(const std::vector<std::vector<ObjectFile>> 
 
   // The static library is a single object. Its COMDAT groups become plain sections, so that a link cannot replace their
   // definitions by those of other objects. Sections stay separate, so that a program's link can drop the unused ones.
-  arguments = {parts.linker, "-r", "-m", "elf_x86_64", "--force-group-allocation", "--strip-debug", "-o", whole};
+  arguments = {parts.linker,    "-r", "-m", executableFormat.emulation, "--force-group-allocation",
+               "--strip-debug", "-o", whole};
   append(arguments, calls);
   append(arguments, files);
   append(arguments, parts.archives());

@@ -23,11 +23,11 @@ std::unique_ptr<llvm::TargetMachine> machineFor(const CodeTarget &target) {
     llvm::InitializeNativeTarget();
     llvm::InitializeNativeTargetAsmPrinter();
   });
-  llvm::Triple triple("x86_64-unknown-linux-gnu");
+  llvm::Triple triple(executableFormat.triple);
   std::string reason;
   const llvm::Target *found = llvm::TargetRegistry::lookupTarget(triple, reason);
   if (!found)
-    throw Error("compile: LLVM cannot generate code for x86-64: " + reason);
+    throw Error("compile: LLVM cannot generate code for " + triple.str() + ": " + reason);
   llvm::TargetOptions options;
   return std::unique_ptr<llvm::TargetMachine>(found->createTargetMachine(triple, target.cpu, target.features, options,
                                                                          llvm::Reloc::PIC_, std::nullopt,

@@ -63,11 +63,11 @@ void addTable(llvm::Module &module, const std::vector<std::string> &names, const
                            llvm::ConstantArray::get(type, entries), table);
 }
 
-// Emits an object that has only constants, for any x86-64.
+// Emits an object that has only constants, for any CPU.
 ObjectFile emitConstants(const std::function<void(llvm::Module &)> &add) {
   llvm::LLVMContext context;
   llvm::Module module("constants", context);
-  std::unique_ptr<llvm::TargetMachine> machine = machineFor({"x86-64", "", 128});
+  std::unique_ptr<llvm::TargetMachine> machine = machineFor({executableFormat.baseline, "", 128});
   module.setTargetTriple(machine->getTargetTriple());
   module.setDataLayout(machine->createDataLayout());
   add(module);
