@@ -647,8 +647,8 @@ private:
     if (table->shape.size() != 2 || table->shape[1] != d || table->shape[0] < 1 || table->shape[0] > maxPositions)
       fail(table->name, "has shape " + textOf(table->shape) + "; expected positions by " + std::to_string(d));
     vectorType(*table);
-    form.maxLength = hasTable ? std::min(form.maxLength, table->shape[0]) : table->shape[0];
-    hasTable = true;
+    const bool second = decoder && find(positionsName(false));
+    form.maxLength = second ? std::min(form.maxLength, table->shape[0]) : table->shape[0];
     if (const std::optional<step::SinusoidalPositions> sines = sinusoidsOf(*table))
       return stepOf(*sines, "$max_length");
     const std::string ours = std::string(stackNames[decoder]) + ".pos.weight";
@@ -788,7 +788,6 @@ private:
   std::vector<TensorName> tensors;
   std::vector<std::pair<std::string, TensorView>> learned; // tables of positions, by our names
   std::set<std::string> sharedTables;                      // variables that are the first layer's
-  bool hasTable = false;                                   // of positions
   int64_t vocab[2] = {}, rows[2] = {};                     // [1]: the decoder's
 };
 

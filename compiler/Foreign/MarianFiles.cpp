@@ -62,21 +62,13 @@ public:
                  {"decoder_attention_heads", heads},
                  {"encoder_ffn_dim", ffn[0]},
                  {"decoder_ffn_dim", ffn[1]},
-                 {"max_position_embeddings", maxLength},
-                 {"activation_function", activation},
+                 {"max_position_embeddings", form.maxLength},
+                 {"activation_function", form.activation},
                  {"scale_embedding", !learned},
                  {"pad_token_id", rows - 1},
                  {"decoder_start_token_id", rows - 1},
-                 {"eos_token_id", eos}};
+                 {"eos_token_id", form.eos}};
     readTraining(json);
-    StacksForm form;
-    form.preNorm = preNorm;
-    form.embeddingNorm = embeddingNorm;
-    form.logitsBias = true;
-    form.recurrent = recurrent;
-    form.recurrentOutput = recurrentOutput;
-    form.unk = unk;
-    form.bos = -1;
     addEmbeddings();
     for (const bool decoder : {false, true})
       addStack(decoder);
@@ -84,7 +76,7 @@ public:
     const Config config(file, json);
     ForeignModel model =
         Stacks(config, form).build(weights, learned ? learnedPositions() : sinusoidalPositions(d, 0), embeddings);
-    if (preNorm && !finalNorm)
+    if (form.preNorm && !finalNorm)
       leaveOutFinalNorms(model);
     if (learned) {
       if (!model.description.contains("share"))
@@ -176,12 +168,12 @@ private:
       only("original-type", "transformer", {"transformer"});
     only("type", "transformer", {"transformer"});
     only("transformer-decoder-autoreg", "self-attention", {"self-attention", "rnn"});
-    recurrent = options->string("transformer-decoder-autoreg", "self-attention") == "rnn";
-    if (recurrent) {
+    form.recurrent = options->string("transformer-decoder-autoreg", "self-attention") == "rnn";
+    if (form.recurrent) {
       only("dec-cell", "gru", {"ssru"});
       if (options->boolean("layer-normalization", false))
         options->fail("layer-normalization", "true cannot be imported with the decoder's cell; expected false");
-      recurrentOutput = options->boolean("transformer-rnn-projection", false);
+      form.recurrentOutput = options->boolean("transformer-rnn-projection", false);
     }
     only("transformer-attention-mask", "default", {"default"});
     only("transformer-ffn-activation", "swish", {"swish", "relu"}); // Marian's gelu is x sigmoid(1.702 x)
@@ -202,14 +194,15 @@ private:
     if (!options->strings("transformer-tied-layers").empty())
       options->fail("transformer-tied-layers",
                     "layers that share their weights cannot be imported; expected an empty list");
-    preNorm = !options->string("transformer-preprocess", "").empty();
+    form.preNorm = !options->string("transformer-preprocess", "").empty();
     only("transformer-preprocess", "", {"", "n"});
     only("transformer-postprocess", "dan",
-         preNorm ? std::vector<std::string>{"da", "a"} : std::vector<std::string>{"dan", "an"});
-    only("transformer-postprocess-top", "", preNorm ? std::vector<std::string>{"", "n"} : std::vector<std::string>{""});
+         form.preNorm ? std::vector<std::string>{"da", "a"} : std::vector<std::string>{"dan", "an"});
+    only("transformer-postprocess-top", "",
+         form.preNorm ? std::vector<std::string>{"", "n"} : std::vector<std::string>{""});
     finalNorm = options->string("transformer-postprocess-top", "") == "n";
-    embeddingNorm = options->string("transformer-postprocess-emb", "d").find('n') != std::string::npos;
-    activation = options->string("transformer-ffn-activation", "swish");
+    form.embeddingNorm = options->string("transformer-postprocess-emb", "d").find('n') != std::string::npos;
+    form.activation = options->string("transformer-ffn-activation", "swish");
   }
 
   void readSizes() {
@@ -230,7 +223,7 @@ private:
       options->fail("dim-vocabs", "expected the sizes of one vocabulary or two, found " + std::to_string(sizes.size()));
     vocab[0] = sizes.front();
     vocab[1] = sizes.back();
-    tiedAll = options->boolean("tied-embeddings-all", false);
+    const bool tiedAll = options->boolean("tied-embeddings-all", false);
     oneTable = tiedAll || options->boolean("tied-embeddings-src", false);
     tied = tiedAll || options->boolean("tied-embeddings", false);
     if (oneTable && vocab[0] != vocab[1])
@@ -240,8 +233,8 @@ private:
     if (const TensorView *table = npz->find("Wpos")) {
       learned = true;
       if (table->shape.size() != 2 || table->shape[0] < 1 || table->shape[0] > maxPositions)
-        wrongShape(*table, {maxLength, d});
-      maxLength = table->shape[0];
+        wrongShape(*table, {form.maxLength, d});
+      form.maxLength = table->shape[0];
     }
   }
 
@@ -335,16 +328,16 @@ private:
     addMatrix(layer + "rnn.gate.weight", scope + "_Wf", d, d);
     addRow(layer + "rnn.gate.bias", scope + "_bf", d);
     addMatrix(layer + "rnn.value.weight", scope + "_W", d, d);
-    if (recurrentOutput)
+    if (form.recurrentOutput)
       addLinear(layer + "rnn.out", scope, "o", d, d);
-    addNorm(layer + "rnn_layer_norm", preNorm ? scope : scope + "_ffn", preNorm);
+    addNorm(layer + "rnn_layer_norm", form.preNorm ? scope : scope + "_ffn", form.preNorm);
   }
 
   void addStack(bool decoder) {
     const std::string stack = decoder ? "decoder" : "encoder", ours = "model." + stack + ".";
     if (learned && !decoder) // one table for both stacks
-      addAs(weights, ours + "embed_positions.weight", array("Wpos", {maxLength, d}));
-    if (embeddingNorm)
+      addAs(weights, ours + "embed_positions.weight", array("Wpos", {form.maxLength, d}));
+    if (form.embeddingNorm)
       addNorm(ours + "layernorm_embedding", stack + "_emb", /*before=*/true);
     for (int64_t i = 0; i < layers[decoder]; ++i) {
       const std::string layer = ours + "layers." + std::to_string(i) + ".",
@@ -352,9 +345,9 @@ private:
       const auto addAttention = [&](const std::string &name, const std::string &of) {
         for (const char *part : {"q", "k", "v", "o"})
           addLinear(layer + name + "." + (*part == 'o' ? "out" : part) + "_proj", scope + of, part, d, d);
-        addNorm(layer + name + "_layer_norm", scope + of + "_Wo", preNorm);
+        addNorm(layer + name + "_layer_norm", scope + of + "_Wo", form.preNorm);
       };
-      if (decoder && recurrent)
+      if (decoder && form.recurrent)
         addRecurrence(layer, scope + "rnn");
       else
         addAttention("self_attn", "self");
@@ -362,7 +355,7 @@ private:
         addAttention("encoder_attn", "context");
       addLinear(layer + "fc1", scope + "ffn", "1", ffn[decoder], d);
       addLinear(layer + "fc2", scope + "ffn", "2", d, ffn[decoder]);
-      addNorm(layer + "final_layer_norm", scope + "ffn_ffn", preNorm);
+      addNorm(layer + "final_layer_norm", scope + "ffn_ffn", form.preNorm);
     }
     if (finalNorm)
       addNorm(ours + "layer_norm", stack + "_top", /*before=*/false);
@@ -402,7 +395,7 @@ private:
                      " is imported");
     }
     if (!unknown)
-      json["suppress"] = {unk};
+      json["suppress"] = {form.unk};
     return json;
   }
 
@@ -484,8 +477,8 @@ private:
     if (source.ids.eos != target.ids.eos || source.ids.unk != target.ids.unk)
       throw Error(files.back() + ": </s> and <unk> have different ids from those in " + files.front() +
                   "; expected the same in both");
-    eos = target.ids.eos;
-    unk = target.ids.unk;
+    form.eos = target.ids.eos;
+    form.unk = target.ids.unk;
     vocabularies.source = vocabularyOf(source);
     vocabularies.target = vocabularyOf(target);
     if (vocabularies.target == vocabularies.source)
@@ -502,13 +495,11 @@ private:
   std::vector<std::string> notes;
   FolderVocabularies vocabularies;
   EmbeddingTensors embeddings;
-  std::string activation;
-  bool preNorm = false, finalNorm = false, embeddingNorm = false, learned = false, tiedAll = false, oneTable = false,
-       tied = false, recurrent = false, recurrentOutput = false;
-  int64_t d = 0, heads = 0, maxLength = 1024, layers[2] = {}, ffn[2] = {}, vocab[2] = {}; // [1]: the decoder's
+  StacksForm form = {.logitsBias = true, .unk = 1, .bos = -1, .eos = 0};
+  bool finalNorm = false, learned = false, oneTable = false, tied = false;
+  int64_t d = 0, heads = 0, layers[2] = {}, ffn[2] = {}, vocab[2] = {}; // [1]: the decoder's
   // The rows of both tables: those of the larger vocabulary, and a row of zeros for the token that begins translations.
   int64_t rows = 0;
-  int32_t eos = 0, unk = 1;
 };
 
 } // namespace
