@@ -24,6 +24,7 @@ WALKTHROUGHS = [
     ("Add an elementwise op", "add-abs.patch", 5),
     ("Add an activation, as a step of model.json", "add-softsign.patch", 6),
     ("Add a fused op and its pass", "add-multiply-add.patch", 8),
+    ("Add a target", "add-sm-87.patch", 2),
 ]
 # Generated files, and the definitions they are generated from.
 GENERATED = {
@@ -91,7 +92,7 @@ def compile_command(entries, root, copy, generated, file):
 def prepare(root, folder, patches, tablegen, include):
     """Copies the tree into the folder, applies the patches, and regenerates the files that depend on them. Returns the copy and the generated folder."""
     copy, generated = folder / "xfc", folder / "generated"
-    for part in ("compiler", "runtime", "tests/unit"):
+    for part in ("compiler", "runtime", "tests/unit", "tests/lit"):
         shutil.copytree(root / part, copy / part)
     for patch in patches:
         # Outside a repository, git applies a patch to the folder's files.
