@@ -52,6 +52,25 @@ class Gates(unittest.TestCase):
         self.write("compiler/a.cpp", BODY + "  between();\n" + BODY)
         self.assertIn("12 equal lines at compiler/a.cpp:2 and compiler/a.cpp:15", self.run_gate("duplicates.py").stdout)
 
+    def test_sizes(self):
+        def has(lines, fields):
+            self.write("compiler/a.cpp", "  next();\n" * lines)
+            declared = "".join(f"  std::function<void(int, int)> f{i} = [](int, int) {{}}, g{i};\n  void call{i}(int a, int b);\n" for i in range(fields))
+            (self.root / "runtime/a.h").write_text(f"class A {{\npublic:\n{declared}}};\n")
+        has(118, 12)
+        self.assertEqual(self.run_gate("sizes.py").returncode, 0)
+        has(119, 12)
+        self.assertEqual(self.run_gate("sizes.py").stdout, "compiler/a.cpp:1: f has 121 lines, and may have 120: split it\n")
+        has(118, 13)
+        self.assertEqual(self.run_gate("sizes.py").stdout, "runtime/a.h:1: A has 26 fields, and may have 25: split it\n")
+        entries = self.root / "tests/style/sizes.txt"
+        entries.write_text("runtime/a.h A 26 is a table\n")
+        self.assertEqual(self.run_gate("sizes.py").returncode, 0)
+        entries.write_text("runtime/a.h A 27 was larger\n")
+        self.assertIn("has 26 fields, not 27", self.run_gate("sizes.py").stdout)
+        has(118, 12)
+        self.assertIn("is not too large any more", self.run_gate("sizes.py").stdout)
+
     def test_readers(self):
         self.write("runtime/a.cpp", "  auto json = parseJson(readFile(file), file); // not nlohmann::json::parse(text)\n  Option::parse(word);\n")
         self.assertEqual(self.run_gate("readers.py").returncode, 0)
