@@ -105,6 +105,11 @@ Value HeadOfSequence::keyPosition(KernelBuilder &k, Value key) {
   return k.loadI32(k.field(k.keyRows(), offsetof(xfc_rows, positions), k.ptr), row);
 }
 
+std::pair<Value, Value> HeadOfSequence::distanceOf(KernelBuilder &k, Value query, Value key) {
+  Value position = queryPosition(k, query), distance = k.sub(keyPosition(k, key), position);
+  return {k.max(distance, k.sub(0, distance)), k.select(k.less(0, distance), 1, 0)};
+}
+
 Value HeadOfSequence::keysBefore(KernelBuilder &k, Value position) {
   return positions.before(k, position, [&](Value key) { return keyPosition(k, key); });
 }

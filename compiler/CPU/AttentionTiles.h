@@ -50,6 +50,8 @@ struct HeadOfSequence {
   void clearRowsThatAreNoKeys(KernelBuilder &k, BufferIndex buffer, int64_t width);
   // The block of a pairs tensor for this sequence and head.
   View pairs(KernelBuilder &k, BufferIndex buffer, int64_t heads);
+  // The distance between a key and a query, and 1 if the key is after the query, otherwise 0.
+  std::pair<mlir::Value, mlir::Value> distanceOf(KernelBuilder &k, mlir::Value query, mlir::Value key);
   // Positions of a query and of a key in their sequence.
   mlir::Value queryPosition(KernelBuilder &k, mlir::Value query), keyPosition(KernelBuilder &k, mlir::Value key);
 

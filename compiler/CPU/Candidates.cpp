@@ -209,7 +209,7 @@ static KernelInfo emitCandidates(KernelBuilder &k, CandidatesOp op) {
     List list = select(k, copy, end, zero, bound, count);
     Value wanted = k.load(from + k.loadIndex(k.buffer(op.getWantedMutable()) + row));
     if (op.getRenormalize()) {
-      Value lse = emitLogSumExp(k, copy, width);
+      Value lse = emitLogSumExp(k, copy, width).first;
       list = normalized(k, list, lse);
       wanted = k.subf(wanted, lse);
     }
@@ -227,7 +227,7 @@ static KernelInfo emitMergeCandidates(KernelBuilder &k, MergeCandidatesOp op) {
   const int64_t slabs = widthOf(op.getLse()), count = widthOf(op.getTokens()), per = rowsPerChunk(slabs * count);
   k.eachRow(per, [&](Value row) {
     View tokens = k.rowOf(op.getSlabTokensMutable(), row), numbers = k.rowOf(op.getLargestMutable(), row);
-    Value lse = emitLogSumExp(k, k.rowOf(op.getLseMutable(), row), slabs);
+    Value lse = emitLogSumExp(k, k.rowOf(op.getLseMutable(), row), slabs).first;
     List none = emptyList(k, count);
     Values state = k.loop(0, slabs * count, count, {none.tokens, none.numbers}, [&](Value from, Values s) -> Values {
       Value last = vector::BroadcastOp::create(k.b, s[1].getType(), k.lane(s[1], count - 1));

@@ -1,4 +1,4 @@
-// Elementwise kernels: sums, products, activations, dropout, constants, cache writes, added positions, and rotations.
+// Dropout of rows, and rotations.
 #include "AttentionTiles.h"
 #include "Emitters.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -7,75 +7,6 @@
 using namespace mlir;
 
 namespace xfc {
-
-using Compute = std::function<Value(ArrayRef<Value>)>;
-
-int64_t rowsPerChunk(int64_t features) { return std::clamp<int64_t>(8192 / std::max<int64_t>(features, 1), 1, 64); }
-
-// Computes each vector of a row of the last buffer from the vectors of the others.
-static KernelInfo overRows(KernelBuilder &k, int64_t width, ArrayRef<BufferIndex> buffers, const Compute &compute) {
-  SmallVector<View> data;
-  for (BufferIndex buffer : buffers)
-    data.push_back(k.rowsOf(buffer));
-  const int64_t per = rowsPerChunk(width);
-  k.eachRow(per, [&](Value row) {
-    SmallVector<View> starts;
-    for (const View &rows : data)
-      starts.push_back(rows.row(row));
-    k.features(width, [&](Value f, int64_t used) {
-      SmallVector<Value> xs;
-      for (const View &start : ArrayRef(starts).drop_back())
-        xs.push_back(k.load(start + f, k.lanes()));
-      View place = starts.back() + f;
-      k.storePart(compute(xs), place, used);
-    });
-  });
-  return {{Partition::Unit::Rows, per, 1}, 0};
-}
-
-// Computes the elements from .. to - 1 of dense buffers.
-static void overElements(KernelBuilder &k, ArrayRef<View> data, Value from, Value to, const Compute &compute) {
-  k.loop(from, to, k.lanes(), [&](Value i) {
-    SmallVector<Value> xs;
-    for (const View &operand : data.drop_back())
-      xs.push_back(k.load(operand + i, k.lanes()));
-    Value used = k.lanesBelow(i, to);
-    View place = data.back() + i;
-    k.storeMasked(compute(xs), place, used);
-  });
-}
-
-static KernelInfo overPairs(KernelBuilder &k, PairsType type, ArrayRef<BufferIndex> buffers, const Compute &compute) {
-  Value offsets = k.field(k.keys(), offsetof(xfc_keys, pair_offsets), k.ptr);
-  SmallVector<View> data;
-  for (BufferIndex buffer : buffers)
-    data.push_back(k.buffer(buffer));
-  auto pairsBefore = [&](Value sequence) { return k.mul(k.loadI64(offsets, sequence), type.getHeads()); };
-  Value to = pairsBefore(k.add(k.chunk, 1)), from = pairsBefore(k.chunk);
-  overElements(k, data, from, to, compute);
-  return {{Partition::Unit::Sequences, 1, 1}, 0};
-}
-
-static KernelInfo overTensors(KernelBuilder &k, ArrayRef<BufferIndex> buffers, const Compute &compute) {
-  constexpr int64_t part = SquareSumOp::elementsOfPart;
-  SmallVector<View> data;
-  for (BufferIndex buffer : buffers)
-    data.push_back(k.buffer(buffer));
-  Value from = k.mul(k.chunk, part), count = k.immediate(0);
-  overElements(k, data, from, k.min(k.add(from, part), count), compute);
-  return {{Partition::Unit::Elements, part, 1}, 0};
-}
-
-KernelInfo emitElementwise(KernelBuilder &k, ScalarOpInterface op) {
-  auto compute = [&](ArrayRef<Value> xs) { return op.emitScalar(k, xs); };
-  const SmallVector<BufferIndex> buffers = buffersOf(op);
-  Type type = op->getResultTypes().front();
-  if (auto rows = dyn_cast<RowsType>(type))
-    return overRows(k, rows.getFeatures(), buffers, compute);
-  if (auto pairs = dyn_cast<PairsType>(type))
-    return overPairs(k, pairs, buffers, compute);
-  return overTensors(k, buffers, compute);
-}
 
 // Sixteen Philox counters give the numbers of 64 features (abi.h).
 static KernelInfo dropRows(KernelBuilder &k, DropoutOp op, int64_t width, double rate) {
@@ -110,60 +41,16 @@ static KernelInfo dropRows(KernelBuilder &k, DropoutOp op, int64_t width, double
         group(key, from, to, k.index(whole), width - whole);
     });
   };
-  k.when(k.training(), drop, [&] { overRows(k, width, {operand, result}, [](ArrayRef<Value> xs) { return xs[0]; }); });
+  k.when(k.training(), drop, [&] { k.overRows(width, {operand, result}, [](ArrayRef<Value> xs) { return xs[0]; }); });
   return {{Partition::Unit::Rows, per, 1}, 0};
 }
 
-static KernelInfo emitDropout(KernelBuilder &k, DropoutOp op) {
-  const double rate = op.getRate().convertToDouble();
-  if (op.getKept()) {
-    Value factor = k.broadcast(k.keptFactor(rate));
-    return overRows(k, cast<RowsType>(op.getType()).getFeatures(), buffersOf(op),
-                    [&](ArrayRef<Value> xs) { return k.mulf(xs[0], factor); });
-  }
+static std::optional<KernelInfo> emitDropout(KernelBuilder &k, DropoutOp op) {
+  if (op.getKept())
+    return std::nullopt;
   if (isa<PairsType>(op.getType()))
     return emitPairsDropout(k, op);
-  return dropRows(k, op, cast<RowsType>(op.getType()).getFeatures(), rate);
-}
-
-static KernelInfo emitZeros(KernelBuilder &k, ZerosOp op) {
-  const int64_t width = cast<RowsType>(op.getType()).getFeatures(), per = rowsPerChunk(width);
-  View y = k.rowsOf(op.getResult());
-  k.eachRow(per, [&](Value row) {
-    View to = y.row(row);
-    k.features(width, [&](Value f, int64_t used) { k.storePart(0, to + f, used); });
-  });
-  return {{Partition::Unit::Rows, per, 1}, 0};
-}
-
-static KernelInfo emitCacheWrite(KernelBuilder &k, CacheWriteOp op) {
-  const int64_t width = cast<RowsType>(op.getRows().getType()).getFeatures(), per = rowsPerChunk(width);
-  View cache = k.rowsOf(op.getCacheMutable()), rows = k.rowsOf(op.getRowsMutable());
-  Value slots = k.field(k.shape(), offsetof(xfc_shape, slots), k.ptr);
-  k.eachRow(per, [&](Value row) {
-    View from = rows.row(row), to = cache.row(k.loadI32(slots, row));
-    k.features(width, [&](Value f, int64_t used) {
-      View place = to + f;
-      k.storePart(k.load(from + f, k.lanes()), place, used);
-    });
-  });
-  return {{Partition::Unit::Rows, per, 1}, 0};
-}
-
-static KernelInfo emitAddPositions(KernelBuilder &k, AddPositionsOp op) {
-  const int64_t width = cast<RowsType>(op.getType()).getFeatures(), per = rowsPerChunk(width);
-  View x = k.rowsOf(op.getXMutable()), y = k.rowsOf(op.getResult());
-  View table = k.buffer(op.getTableMutable()) + op.getOffset() * width;
-  Value positions = k.field(k.rows(), offsetof(xfc_rows, positions), k.ptr);
-  k.eachRow(per, [&](Value row) {
-    View from = x.row(row), to = y.row(row);
-    View entry = table + k.mul(k.loadI32(positions, row), width);
-    k.features(width, [&](Value f, int64_t used) {
-      Value position = k.load(entry + f, k.lanes()), sum = k.addf(k.load(from + f, k.lanes()), position);
-      k.storePart(sum, to + f, used);
-    });
-  });
-  return {{Partition::Unit::Rows, per, 1}, 0};
+  return dropRows(k, op, widthOf(op.getResult()), op.getRate().convertToDouble());
 }
 
 // The vector (x[1], x[0], x[3], x[2], ..), or with `which` 0 or 1 (x[which], x[which], x[2 + which], ..).
@@ -227,8 +114,6 @@ static KernelInfo emitRotate(KernelBuilder &k, RotateOp op) {
   return {{Partition::Unit::Rows, per, 1}, 0};
 }
 
-void attachElementwiseKernels(MLIRContext &context) {
-  attachKernels<emitDropout, emitZeros, emitCacheWrite, emitAddPositions, emitRotate>(context);
-}
+void attachElementwiseKernels(MLIRContext &context) { attachKernels<emitDropout, emitRotate>(context); }
 
 } // namespace xfc

@@ -1,24 +1,9 @@
-// Lookup tables: embeddings, and the gradients of embeddings and of learned positions.
+// The gradients of lookup tables: embeddings and learned positions.
 #include "Emitters.h"
 
 using namespace mlir;
 
 namespace xfc {
-
-static KernelInfo emitEmbedding(KernelBuilder &k, EmbeddingOp op) {
-  const int64_t width = cast<RowsType>(op.getType()).getFeatures(), per = rowsPerChunk(width);
-  View ids = k.buffer(op.getIdsMutable()), table = k.buffer(op.getTableMutable());
-  View y = k.rowsOf(op.getResult());
-  Value scale = k.splat(op.getScale().convertToDouble());
-  k.eachRow(per, [&](Value row) {
-    View from = table + k.mul(k.loadIndex(ids + row), width), to = y.row(row);
-    k.features(width, [&](Value f, int64_t used) {
-      View place = to + f;
-      k.storePart(k.mulf(k.load(from + f, k.lanes()), scale), place, used);
-    });
-  });
-  return {{Partition::Unit::Rows, per, 1}, 0};
-}
 
 // The first index, in the rows ordered by id, of a row whose id is at least `id`.
 static Value lowerBound(KernelBuilder &k, Value byId, const View &ids, Value count, Value id) {
@@ -100,8 +85,6 @@ static KernelInfo emitPositionsGrad(KernelBuilder &k, PositionsGradOp op) {
   return {{Partition::Unit::One, 1, chunks}, 0};
 }
 
-void attachEmbeddingKernels(MLIRContext &context) {
-  attachKernels<emitEmbedding, emitEmbeddingGrad, emitPositionsGrad>(context);
-}
+void attachEmbeddingKernels(MLIRContext &context) { attachKernels<emitEmbeddingGrad, emitPositionsGrad>(context); }
 
 } // namespace xfc

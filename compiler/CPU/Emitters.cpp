@@ -1,6 +1,7 @@
 // Dispatches ops to their kernels.
 #include "Emitters.h"
 #include "CPU.h"
+#include "Kernels/RowKernels.h"
 
 using namespace mlir;
 
@@ -9,27 +10,26 @@ using namespace mlir;
 namespace xfc {
 
 void registerCPUKernels(DialectRegistry &registry) {
-  registerScalars(registry);
+  registerRowKernels(registry);
   registry.addExtension(+[](MLIRContext *context, XFCDialect *) {
     attachAttentionKernels(*context);
     attachAttentionGradKernels(*context);
     attachCandidatesKernels(*context);
     attachElementwiseKernels(*context);
     attachEmbeddingKernels(*context);
-    attachLossKernels(*context);
     attachMatrixKernels(*context);
     attachNormKernels(*context);
     attachOptimizerKernels(*context);
     attachPairsKernels(*context);
-    attachRecurrenceKernels(*context);
   });
 }
 
 std::optional<KernelInfo> emitKernel(KernelBuilder &k, Operation *op) {
   if (auto kernel = dyn_cast<CPUKernelOpInterface>(op))
-    return kernel.emitKernel(k);
-  if (auto scalar = dyn_cast<ScalarOpInterface>(op))
-    return emitElementwise(k, scalar);
+    if (auto info = kernel.emitKernel(k))
+      return info;
+  if (std::optional<Partition> partition = emitRowKernel(k, op))
+    return KernelInfo{*partition, k.scratchBytes()};
   return std::nullopt;
 }
 

@@ -15,9 +15,9 @@
 
 namespace xfc {
 
-// Emits the kernel of an op that has an emitter of its own or is elementwise; returns nothing for other ops.
+// Emits the kernel of an op; returns nothing if it has none, neither of the target's own nor one that all targets
+// share.
 std::optional<KernelInfo> emitKernel(KernelBuilder &, mlir::Operation *);
-KernelInfo emitElementwise(KernelBuilder &, ScalarOpInterface);
 
 // Attaches emitters to their ops.
 template <auto... emitters> void attachKernels(mlir::MLIRContext &context) {
@@ -29,12 +29,10 @@ void attachAttentionGradKernels(mlir::MLIRContext &);
 void attachCandidatesKernels(mlir::MLIRContext &);
 void attachElementwiseKernels(mlir::MLIRContext &);
 void attachEmbeddingKernels(mlir::MLIRContext &);
-void attachLossKernels(mlir::MLIRContext &);
 void attachMatrixKernels(mlir::MLIRContext &);
 void attachNormKernels(mlir::MLIRContext &);
 void attachOptimizerKernels(mlir::MLIRContext &);
 void attachPairsKernels(mlir::MLIRContext &);
-void attachRecurrenceKernels(mlir::MLIRContext &);
 
 // Shared parts. Rows per chunk of a memory-bound kernel.
 int64_t rowsPerChunk(int64_t features);
@@ -49,8 +47,9 @@ struct RowLoss {
 RowLoss emitCrossEntropyRow(KernelBuilder &, const View &logits, int64_t vocabulary, const RowTarget &target,
                             mlir::Value dloss, const View &wide = {});
 
-// maximum + log(sum of exp(x - maximum)) of a row.
-mlir::Value emitLogSumExp(KernelBuilder &, const View &row, int64_t width);
+// maximum + log(sum of exp(x - maximum)) of a row, and its sum if it is wanted.
+std::pair<mlir::Value, mlir::Value> emitLogSumExp(KernelBuilder &, const View &row, int64_t width,
+                                                  bool withSum = false);
 
 // The `count` largest logits of a slab, best first, and its log-sum-exp. `row` holds `width` logits, a multiple of
 // candidateGroup, from token `first` on, padded with minus infinity past the vocabulary's end. Excluded logits are

@@ -13,8 +13,7 @@ using namespace mlir;
 namespace xfc {
 
 KernelBuilder::KernelBuilder(ModuleOp module, const InstructionSet &set, Type element)
-    : CodeBuilder(module, element, /*addressSpace=*/0, /*constantCalls=*/false), set(set),
-      vectorBytes(set.vectorBytes) {}
+    : Machine(module, element, /*addressSpace=*/0, /*constantCalls=*/false), set(set), vectorBytes(set.vectorBytes) {}
 
 //===--------------------------------------------------------------------------------------------------------===//
 // Functions
@@ -36,6 +35,12 @@ void KernelBuilder::kernel(StringRef name, const std::function<void()> &body) {
 }
 
 void KernelBuilder::atEnd(std::function<void()> last) { atEndOfKernel.push_back(std::move(last)); }
+
+View KernelBuilder::scratchRow(int64_t width) {
+  View row = scratch + scratchElements;
+  scratchElements += width + 64; // vectors are stored whole
+  return row;
+}
 
 Value KernelBuilder::onStack(Type type) {
   OpBuilder::InsertionGuard guard(b);
@@ -63,8 +68,6 @@ void KernelBuilder::invoke(StringRef name, ValueRange arguments) {
 //===--------------------------------------------------------------------------------------------------------===//
 // Floats
 //===--------------------------------------------------------------------------------------------------------===//
-
-Value KernelBuilder::log(Value x) { return math::LogOp::create(b, x); }
 
 // exp(x) = 2^n exp(r) with n = round(x / ln 2), |r| <= ln 2 / 2. n comes from adding 1.5 * 2^(mantissa bits),
 // which leaves it in the low bits. f32: a minimax polynomial (Cephes), relative error 1e-7; f64: the Taylor
@@ -188,6 +191,7 @@ Value KernelBuilder::iota(int64_t n) {
 }
 
 Value KernelBuilder::broadcast(Value x) { return vector::BroadcastOp::create(b, vectorType(lanes(), x.getType()), x); }
+Value KernelBuilder::spread(Value x) { return isa<VectorType>(x.getType()) ? x : broadcast(x); }
 Value KernelBuilder::lane(Value v, int64_t i) { return vector::ExtractOp::create(b, v, ArrayRef<int64_t>{i}); }
 
 std::pair<Value, Value> KernelBuilder::halves(Value v) {

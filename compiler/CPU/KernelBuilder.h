@@ -1,7 +1,7 @@
 // Builds the body of one kernel for a CPU: adds vectors to what CodeBuilder has for every target.
 #pragma once
 
-#include "Codegen/CodeBuilder.h"
+#include "Codegen/Machine.h"
 #include "InstructionSet.h"
 #include <functional>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace xfc {
 
-class KernelBuilder : public CodeBuilder {
+class KernelBuilder : public Machine {
 public:
   // Adds kernels for an instruction set to `module`; they compute in `element`, f32 or f64.
   KernelBuilder(mlir::ModuleOp module, const InstructionSet &set, mlir::Type element);
@@ -38,6 +38,9 @@ public:
   void helper(llvm::StringRef name, mlir::TypeRange arguments, const std::function<void(mlir::ValueRange)> &body);
   void invoke(llvm::StringRef name, mlir::ValueRange arguments);
   View scratch;
+  // Room for a row in the scratch of a kernel that asks for nothing else there, and the bytes of all such rows.
+  View scratchRow(int64_t width);
+  int64_t scratchBytes() const { return scratchElements * bytes(); }
   // Emits `last` at the end of the kernel, in whose body this is called.
   void atEnd(std::function<void()> last);
   // Memory of the kernel for one value.
@@ -45,8 +48,8 @@ public:
 
   // Floats.
   mlir::Value splat(double value) { return constant(value, vectorType(lanes())); }
+  mlir::Value spread(mlir::Value x); // a vector of a scalar; a vector as it is
   mlir::Value exp(mlir::Value a) override;
-  mlir::Value log(mlir::Value a); // scalar
   mlir::Value tanh(mlir::Value a) override, erf(mlir::Value a) override;
 
   // Memory.
@@ -81,6 +84,24 @@ public:
   // Runs `body` for each row of this chunk; chunks have `per` rows.
   void eachRow(int64_t per, const std::function<void(mlir::Value)> &body);
 
+  // Rows (Rows.cpp).
+  Partition overRows(int64_t width, llvm::ArrayRef<BufferIndex> buffers, const ComputeOne &compute,
+                     const StartOfRow &start = {}) override;
+  Partition overPairs(PairsType type, llvm::ArrayRef<BufferIndex> buffers, const ComputeOne &compute) override;
+  Partition overTensors(llvm::ArrayRef<BufferIndex> buffers, const ComputeOne &compute) override;
+  Partition eachPairsRow(int64_t heads, bool cached, const std::function<void(PairsRow &)> &body) override;
+  void eachOfGrid(mlir::Value from, mlir::Value to, int64_t columns,
+                  const std::function<void(mlir::Value, mlir::Value)> &body) override;
+  void update(llvm::ArrayRef<View> blocks, mlir::Value from, mlir::Value to, const Compute &compute) override;
+  Partition scan(int64_t width, bool backwards, const LoadRow &load, const ScanStep &step) override;
+  std::unique_ptr<Spread> overChunk() override;
+  std::unique_ptr<Spread> overRow() override;
+  Values eachRow(mlir::Value from, mlir::Value to, mlir::ValueRange state,
+                 const std::function<Values(mlir::Value, Values)> &body) override;
+  bool takesRowsInOrder() const override { return true; }
+  std::unique_ptr<ShortRows> shortRows(int64_t width) override;
+  std::unique_ptr<LongRows> longRows(int64_t width) override;
+
   // Philox: four vectors of `lanes` random words for the given counters (abi.h).
   std::array<mlir::Value, 4> philox(const DropoutKey &key, mlir::Value counters);
   // The counters of the features first + i, first + i + 1, .. of the 64 from `first` on.
@@ -89,7 +110,7 @@ public:
   mlir::Value keepFactor(mlir::Value words, double rate);
 
 private:
-  int64_t vectorBytes;
+  int64_t vectorBytes, scratchElements = 0;
   mlir::Block *entry = nullptr; // of the kernel
   std::vector<std::function<void()>> atEndOfKernel;
 };

@@ -1,4 +1,4 @@
-// Log-softmax, label-smoothed negative log-likelihood, and cross entropy that needs no log-probabilities.
+// The loss of a row of logits, and what other kernels need of such rows.
 #include "Codegen/Softmax.h"
 #include "Emitters.h"
 
@@ -67,38 +67,35 @@ Value sumOfExponentials(KernelBuilder &k, const View &row, int64_t width, Value 
   });
 }
 
-// maximum + log(sum of exp(x - maximum)) of a row.
-Value logSumExp(KernelBuilder &k, const View &row, int64_t width) {
-  Value maximum = rowLargest(k, row, width);
-  return k.addf(maximum, k.log(sumOfExponentials(k, row, width, maximum, {})));
-}
-
-Value rowSum(KernelBuilder &k, const View &row, int64_t width) {
-  return rowTotal(k, row, width, k.splat(0), [](Value, int64_t, Value x) { return x; });
+// The largest number and the sum of a row, in one pass; lanes after the end of the row must affect neither.
+std::pair<Value, Value> largestAndSum(KernelBuilder &k, const View &row, int64_t width) {
+  Value none = k.splat(lowest);
+  Values both = reduceRow(
+      k, row, width, {none, k.splat(0)},
+      [&](Value, int64_t used, Value x, MutableArrayRef<Value> s) {
+        s[0] = k.maxf(x, s[0]);
+        s[1] = k.addf(s[1], used < k.lanes() ? k.select(k.lanesBelow(0, used), x, 0) : x);
+      },
+      none, [&](int64_t i, Value x, Value y) { return i ? k.addf(x, y) : k.maxf(x, y); });
+  Value largest = k.largest(both[0]);
+  return {largest, k.sum(both[1])};
 }
 
 } // namespace
 
-Value emitLogSumExp(KernelBuilder &k, const View &row, int64_t width) {
+std::pair<Value, Value> emitLogSumExp(KernelBuilder &k, const View &row, int64_t width, bool withSum) {
   KernelBuilder::SumLanes wide(k);
-  return logSumExp(k, row, width);
+  auto [maximum, sum] = withSum ? largestAndSum(k, row, width) : std::pair(rowLargest(k, row, width), Value());
+  return {k.addf(maximum, k.log(sumOfExponentials(k, row, width, maximum, {}))), sum};
 }
 
 RowLoss emitCrossEntropyRow(KernelBuilder &k, const View &logits, int64_t vocabulary, const RowTarget &target,
                             Value dloss, const View &wide) {
   KernelBuilder::SumLanes lanesOfSums(k);
   const View gradient = !dloss ? View() : wide ? wide : logits;
-  // The largest and the sum in one pass; lanes after the end of the row must affect neither.
-  Value none = k.splat(lowest);
   const int64_t lanes = k.lanes();
-  Values both = reduceRow(
-      k, logits, vocabulary, {none, k.splat(0)},
-      [&](Value, int64_t used, Value x, MutableArrayRef<Value> s) {
-        s[0] = k.maxf(x, s[0]);
-        s[1] = k.addf(s[1], used < lanes ? k.select(k.lanesBelow(0, used), x, 0) : x);
-      },
-      none, [&](int64_t i, Value x, Value y) { return i ? k.addf(x, y) : k.maxf(x, y); });
-  Value maximum = k.largest(both[0]), mean = k.mulf(k.sum(both[1]), 1.0 / vocabulary);
+  auto [maximum, total] = largestAndSum(k, logits, vocabulary);
+  Value mean = k.mulf(total, 1.0 / vocabulary);
   Value known = k.less(-1, target.label), labelled = k.load(logits + k.max(target.label, 0)),
         weighted = target.weighted(k, [&](Value token) { return k.load(logits + token); });
   Value sum = sumOfExponentials(k, logits, vocabulary, maximum, gradient), lse = k.addf(maximum, k.log(sum)),
@@ -127,136 +124,6 @@ RowLoss emitCrossEntropyRow(KernelBuilder &k, const View &logits, int64_t vocabu
         },
         [&] { k.features(vocabulary, [&](Value f, int64_t used) { k.storePart(0, logits + f, used); }); });
   return {loss, nll, lse};
-}
-
-static KernelInfo emitCrossEntropy(KernelBuilder &k, CrossEntropyOp op) {
-  const int64_t vocabulary = widthOf(op.getLogits()), per = rowsPerChunk(vocabulary);
-  View logits = k.rowsOf(op.getLogitsMutable()), loss = k.rowsOf(op.getLoss()), nll = k.rowsOf(op.getNll()),
-       lse = k.rowsOf(op.getLse());
-  const LossTargets targets(k, op);
-  k.eachRow(per, [&](Value row) {
-    const RowTarget target = targets.of(row);
-    RowLoss values = emitCrossEntropyRow(k, logits.row(row), vocabulary, target, {});
-    if (!op.getLoss().use_empty())
-      k.store(values.loss, loss.row(row));
-    if (!op.getNll().use_empty())
-      k.store(values.nll, nll.row(row));
-    if (!op.getLse().use_empty())
-      k.store(values.lse, lse.row(row));
-  });
-  return {{Partition::Unit::Rows, per, 1}, 0};
-}
-
-static KernelInfo emitCrossEntropyGrad(KernelBuilder &k, CrossEntropyGradOp op) {
-  const int64_t vocabulary = widthOf(op.getLogits()), per = rowsPerChunk(vocabulary), lanes = k.lanes();
-  View logits = k.rowsOf(op.getLogitsMutable()), dLoss = k.rowsOf(op.getDlossMutable()),
-       lse = k.rowsOf(op.getLseMutable()), result = k.rowsOf(op.getResult());
-  const LossTargets targets(k, op);
-  k.eachRow(per, [&](Value row) {
-    const RowTarget target = targets.of(row);
-    View from = logits.row(row), to = result.row(row);
-    k.when(
-        k.less(target.label, 0),
-        [&] { k.features(vocabulary, [&](Value f, int64_t used) { k.storePart(0, to + f, used); }); },
-        [&] {
-          Value dloss = k.load(dLoss.row(row)), reference = k.broadcast(k.load(lse.row(row))),
-                scale = k.broadcast(dloss);
-          Value spread = k.broadcast(k.mulf(target.even, 1.0 / vocabulary));
-          Value sum = target.ofOthers ? k.broadcast(target.timesSum(k, k.scalar(1))) : Value();
-          k.features(vocabulary, [&](Value f, int64_t used) {
-            Value p = k.exp(k.subf(k.load(from + f, lanes), reference));
-            View place = to + f;
-            k.storePart(k.mulf(scale, k.subf(sum ? k.mulf(sum, p) : p, spread)), place, used);
-          });
-          View address = to + target.label;
-          Value ofLabel = k.mulf(dloss, target.ofLabel);
-          k.store(k.subf(k.load(address), ofLabel), address);
-          target.subtractOthers(k, dloss, to);
-        });
-  });
-  return {{Partition::Unit::Rows, per, 1}, 0};
-}
-
-static KernelInfo emitLogSoftmax(KernelBuilder &k, LogSoftmaxOp op) {
-  KernelBuilder::SumLanes wide(k);
-  const int64_t width = widthOf(op.getX()), per = rowsPerChunk(width);
-  View x = k.rowsOf(op.getXMutable()), y = k.rowsOf(op.getResult());
-  k.eachRow(per, [&](Value row) {
-    View from = x.row(row), to = y.row(row);
-    Value reference = k.broadcast(logSumExp(k, from, width));
-    k.features(width, [&](Value f, int64_t used) {
-      View place = to + f;
-      k.storePart(k.subf(k.load(from + f, k.lanes()), reference), place, used);
-    });
-  });
-  return {{Partition::Unit::Rows, per, 1}, 0};
-}
-
-static KernelInfo emitLogSoftmaxGrad(KernelBuilder &k, LogSoftmaxGradOp op) {
-  KernelBuilder::SumLanes wide(k);
-  const int64_t width = widthOf(op.getY()), per = rowsPerChunk(width), lanes = k.lanes();
-  View dy = k.rowsOf(op.getDyMutable()), y = k.rowsOf(op.getYMutable()), dx = k.rowsOf(op.getResult());
-  k.eachRow(per, [&](Value row) {
-    View dyRow = dy.row(row), yRow = y.row(row), to = dx.row(row);
-    Value sum = k.broadcast(rowSum(k, dyRow, width));
-    k.features(width, [&](Value f, int64_t used) {
-      Value log = k.load(yRow + f, lanes), d = k.load(dyRow + f, lanes);
-      View place = to + f;
-      k.storePart(logSoftmaxGrad(k, d, log, sum), place, used);
-    });
-  });
-  return {{Partition::Unit::Rows, per, 1}, 0};
-}
-
-static KernelInfo emitNll(KernelBuilder &k, NllOp op) {
-  KernelBuilder::SumLanes wide(k);
-  const int64_t width = widthOf(op.getLogProbs()), per = rowsPerChunk(width);
-  View logProbs = k.rowsOf(op.getLogProbsMutable()), loss = k.rowsOf(op.getLoss()), nll = k.rowsOf(op.getNll());
-  const LossTargets targets(k, op);
-  k.eachRow(per, [&](Value row) {
-    const RowTarget target = targets.of(row);
-    View from = logProbs.row(row);
-    Value zero = k.scalar(0);
-    Values values = k.choose(
-        k.less(target.label, 0), [&]() -> Values { return {zero, zero}; },
-        [&]() -> Values {
-          Value plain = k.subf(zero, k.load(from + target.label));
-          Value mean = k.mulf(rowSum(k, from, width), -1.0 / width);
-          Value weighted = target.weighted(k, [&](Value token) { return k.load(from + token); });
-          return {target.loss(k, plain, mean, zero, weighted), plain};
-        });
-    if (!op.getLoss().use_empty())
-      k.store(values[0], loss.row(row));
-    if (!op.getNll().use_empty())
-      k.store(values[1], nll.row(row));
-  });
-  return {{Partition::Unit::Rows, per, 1}, 0};
-}
-
-static KernelInfo emitNllGrad(KernelBuilder &k, NllGradOp op) {
-  const int64_t width = widthOf(op.getResult()), per = rowsPerChunk(width);
-  View dLoss = k.rowsOf(op.getDlossMutable()), result = k.rowsOf(op.getResult());
-  const LossTargets targets(k, op);
-  k.eachRow(per, [&](Value row) {
-    const RowTarget target = targets.of(row);
-    View to = result.row(row);
-    Value known = k.less(-1, target.label);
-    Value d = k.select(known, k.load(dLoss.row(row)), 0);
-    Value spread = k.broadcast(k.mulf(k.mulf(d, target.even), -1.0 / width));
-    k.features(width, [&](Value f, int64_t used) { k.storePart(spread, to + f, used); });
-    k.when(known, [&] {
-      View address = to + target.label;
-      Value ofLabel = k.mulf(d, target.ofLabel);
-      k.store(k.subf(k.load(address), ofLabel), address);
-      target.subtractOthers(k, d, to);
-    });
-  });
-  return {{Partition::Unit::Rows, per, 1}, 0};
-}
-
-void attachLossKernels(MLIRContext &context) {
-  attachKernels<emitCrossEntropy, emitCrossEntropyGrad, emitLogSoftmax, emitLogSoftmaxGrad, emitNll, emitNllGrad>(
-      context);
 }
 
 } // namespace xfc

@@ -118,11 +118,14 @@ Value CodeBuilder::boolean(bool value) { return arith::ConstantOp::create(b, b.g
 template <size_t n> std::array<Value, n> CodeBuilder::alike(const Term *const (&terms)[n]) {
   Type type = i64;
   for (const Term *term : terms)
-    if (!term->number)
+    if (!term->number && !isa<VectorType>(type))
       type = term->value.getType();
   std::array<Value, n> values;
-  for (size_t i = 0; i < n; ++i)
+  for (size_t i = 0; i < n; ++i) {
     values[i] = terms[i]->number ? constant(*terms[i]->number, type) : terms[i]->value;
+    if (isa<VectorType>(type) && !isa<VectorType>(values[i].getType()))
+      values[i] = vector::BroadcastOp::create(b, type, values[i]);
+  }
   return values;
 }
 
@@ -150,7 +153,13 @@ Value CodeBuilder::both(Value x, Value y) { return arith::AndIOp::create(b, x, y
 Value CodeBuilder::either(Value x, Value y) { return arith::OrIOp::create(b, x, y); }
 Value CodeBuilder::truncated(Value x) { return arith::TruncIOp::create(b, i32, x); }
 Value CodeBuilder::select(Value condition, const Term &x, const Term &y) {
-  return of<arith::SelectOp>(x, y, condition);
+  auto [then, otherwise] = alike({&x, &y});
+  if (auto mask = dyn_cast<VectorType>(condition.getType()); mask && !isa<VectorType>(then.getType())) {
+    auto type = mask.clone(then.getType());
+    then = vector::BroadcastOp::create(b, type, then);
+    otherwise = vector::BroadcastOp::create(b, type, otherwise);
+  }
+  return arith::SelectOp::create(b, condition, then, otherwise);
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -181,6 +190,7 @@ Value CodeBuilder::lessf(const Term &x, const Term &y) { return of<arith::CmpFOp
 Value CodeBuilder::maxf(Value x, Value y) { return select(lessf(y, x), x, y); }
 Value CodeBuilder::minf(Value x, Value y) { return select(lessf(x, y), x, y); }
 Value CodeBuilder::sqrt(Value x) { return math::SqrtOp::create(b, x); }
+Value CodeBuilder::log(Value x) { return math::LogOp::create(b, x); }
 Value CodeBuilder::f64Of(Value x) {
   Type to = withElements(x.getType(), b.getF64Type());
   return x.getType() == to ? x : arith::ExtFOp::create(b, to, x).getResult();

@@ -38,7 +38,7 @@ private:
 class CodeBuilder;
 
 // An operand of arithmetic: a value, or a number, which becomes a constant of the other operands' type (i64 if they are
-// numbers, too).
+// numbers, too). Beside a vector, a scalar stands for a vector that has it in all lanes.
 class Term {
 public:
   template <typename T>
@@ -117,6 +117,8 @@ public:
   // The call's fields.
   mlir::Value rows(), keyRows(), keys(), shape();
   mlir::Value field(mlir::Value record, size_t offset, mlir::Type type);
+  // The list of i32 that a field of a record points to.
+  View numbers(mlir::Value record, size_t offset) { return at(field(record, offset, ptr), i32); }
   // A buffer without its stride, if its elements are dense or it has one row; and one with it.
   View buffer(BufferIndex i), rowsOf(BufferIndex i);
   View rowOf(BufferIndex i, mlir::Value row); // one of its rows
@@ -157,6 +159,7 @@ public:
   mlir::Value lessf(const Term &a, const Term &b);
   mlir::Value sqrt(mlir::Value a);
   virtual mlir::Value exp(mlir::Value a) = 0;                  // exactly 0 below -87.3 (f64: -708)
+  virtual mlir::Value log(mlir::Value a);                      // of a scalar
   virtual mlir::Value tanh(mlir::Value a), erf(mlir::Value a); // accurate for f32 only
   mlir::Value f64Of(mlir::Value a), elementOf(mlir::Value a);  // of and to an element
   mlir::Value f64OfInteger(mlir::Value a);

@@ -89,6 +89,11 @@ Value HeadOfSequence::keyPosition(KernelBuilder &k, Value key) const {
   return i32At(k, k.numbers(k.keyRows(), offsetof(xfc_rows, positions)), row);
 }
 
+std::pair<Value, Value> HeadOfSequence::distanceOf(KernelBuilder &k, Value query, Value key) const {
+  Value ofQuery = queryPosition(k, query), distance = k.sub(keyPosition(k, key), ofQuery);
+  return {k.i64Of(k.max(distance, k.sub(0, distance))), k.select(k.less(0, distance), 1, 0)};
+}
+
 Value HeadOfSequence::keysBefore(KernelBuilder &k, Value position) {
   return positions.before(k, position, [&](Value key) { return keyPosition(k, key); });
 }

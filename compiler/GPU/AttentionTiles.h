@@ -52,6 +52,8 @@ struct HeadOfSequence {
   // The head's block of a pairs value, of one row for each query.
   View pairs(KernelBuilder &k, BufferIndex buffer, int64_t heads);
   View pairsRow(KernelBuilder &k, BufferIndex buffer, int64_t heads, mlir::Value query); // one of them
+  // The distance between a key and a query, and 1 if the key is after the query, else 0 (i64).
+  std::pair<mlir::Value, mlir::Value> distanceOf(KernelBuilder &k, mlir::Value query, mlir::Value key) const;
   // Positions of a query and of a key in their sequence (i32).
   mlir::Value queryPosition(KernelBuilder &k, mlir::Value query) const;
   mlir::Value keyPosition(KernelBuilder &k, mlir::Value key) const;

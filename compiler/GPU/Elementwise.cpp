@@ -9,8 +9,6 @@ using namespace mlir;
 
 namespace xfc::gpu {
 
-using Compute = std::function<Value(ArrayRef<Value>)>;
-
 // Computes each pair: compute(its operands, its head and sequence, the index of the query, the index of the key).
 using ComputePair = std::function<Value(ArrayRef<Value>, HeadOfSequence &, Value, Value)>;
 static KernelInfo overPairs(KernelBuilder &k, Operation *op, const ComputePair &compute,
@@ -29,35 +27,6 @@ static KernelInfo overPairs(KernelBuilder &k, Operation *op, const ComputePair &
       k.store(compute(xs, at, query, key), result);
     });
   })};
-}
-
-static KernelInfo overTensors(KernelBuilder &k, Operation *op, const Compute &compute) {
-  constexpr int64_t part = SquareSumOp::elementsOfPart;
-  SmallVector<View> data;
-  for (BufferIndex buffer : buffersOf(op))
-    data.push_back(k.buffer(buffer));
-  Value from = k.mul(k.chunk, part), count = k.immediate(0), to = k.min(k.add(from, part), count);
-  k.overSpan(data, from, to, {}, [&](Value i, int64_t n, const Values &) -> Values {
-    SmallVector<Values> xs;
-    for (const View &operand : ArrayRef(data).drop_back())
-      xs.push_back(k.load(operand + i, n));
-    Values ys;
-    for (int64_t j = 0; j < n; ++j)
-      ys.push_back(compute(llvm::map_to_vector(xs, [&](const Values &x) { return x[j]; })));
-    k.store(ys, data.back() + i);
-    return {};
-  });
-  return {{Partition::Unit::Elements, part, 1}};
-}
-
-KernelInfo emitElementwise(KernelBuilder &k, ScalarOpInterface op) {
-  auto compute = [&](ArrayRef<Value> xs) { return op.emitScalar(k, xs); };
-  Type type = op->getResultTypes().front();
-  if (auto rows = dyn_cast<RowsType>(type))
-    return {overRows(k, rows.getFeatures(), buffersOf(op), compute)};
-  if (isa<PairsType>(type))
-    return overPairs(k, op, [&](ArrayRef<Value> xs, HeadOfSequence &, Value, Value) { return compute(xs); });
-  return overTensors(k, op, compute);
 }
 
 static KernelInfo emitMask(KernelBuilder &k, MaskOp op) {
@@ -100,7 +69,7 @@ static Partition dropRows(KernelBuilder &k, DropoutOp op, int64_t width, double 
   };
   k.when(
       k.training(), [&] { k.vectorized({x, y}, width, drop); },
-      [&] { overRows(k, width, {x, y}, [](ArrayRef<Value> xs) { return xs[0]; }); });
+      [&] { k.overRows(width, {x, y}, [](ArrayRef<Value> xs) { return xs[0]; }); });
   return {Partition::Unit::Rows, per, 1};
 }
 
@@ -125,46 +94,13 @@ static KernelInfo dropPairs(KernelBuilder &k, DropoutOp op, double rate) {
   });
 }
 
-static KernelInfo emitDropout(KernelBuilder &k, DropoutOp op) {
+static std::optional<KernelInfo> emitDropout(KernelBuilder &k, DropoutOp op) {
+  if (op.getKept())
+    return std::nullopt;
   const double rate = op.getRate().convertToDouble();
-  if (op.getKept()) {
-    Value factor = k.keptFactor(rate);
-    return {overRows(k, cast<RowsType>(op.getType()).getFeatures(), buffersOf(op),
-                     [&](ArrayRef<Value> xs) { return k.mulf(xs[0], factor); })};
-  }
   if (isa<PairsType>(op.getType()))
     return dropPairs(k, op, rate);
-  return {dropRows(k, op, cast<RowsType>(op.getType()).getFeatures(), rate)};
-}
-
-static KernelInfo emitZeros(KernelBuilder &k, ZerosOp op) {
-  return {overRows(k, cast<RowsType>(op.getType()).getFeatures(), {op.getResult()},
-                   [&](ArrayRef<Value>) { return k.scalar(0); })};
-}
-
-static KernelInfo emitCacheWrite(KernelBuilder &k, CacheWriteOp op) {
-  const View slots = k.numbers(k.shape(), offsetof(xfc_shape, slots));
-  const BufferIndex cache = op.getCacheMutable(), rows = op.getRowsMutable();
-  auto address = [&](BufferIndex i, Value row) {
-    Value stride = k.stride(i), first = k.mul(i == cache ? k.loadIndex(slots + row) : row, stride);
-    return k.buffer(i) + first;
-  };
-  return {overRows(
-      k, cast<RowsType>(op.getRows().getType()).getFeatures(), {rows, cache}, [](ArrayRef<Value> xs) { return xs[0]; },
-      address)};
-}
-
-static KernelInfo emitAddPositions(KernelBuilder &k, AddPositionsOp op) {
-  const int64_t width = cast<RowsType>(op.getType()).getFeatures();
-  const View positions = k.numbers(k.rows(), offsetof(xfc_rows, positions));
-  const BufferIndex table = op.getTableMutable();
-  auto address = [&](BufferIndex i, Value row) {
-    Value first = i == table ? k.mul(k.loadIndex(positions + row), width) : k.mul(row, k.stride(i));
-    return k.buffer(i) + first + (i == table ? op.getOffset() * width : 0);
-  };
-  return {overRows(
-      k, width, {op.getXMutable(), table, op.getResult()}, [&](ArrayRef<Value> xs) { return k.addf(xs[0], xs[1]); },
-      address)};
+  return {{dropRows(k, op, widthOf(op.getResult()), rate)}};
 }
 
 // A thread rotates one pair of features.
@@ -222,8 +158,6 @@ PackInfo emitPackWeight(KernelBuilder &k, RankedTensorType weight) {
   return {rows * width * 2, chunks};
 }
 
-void attachElementwiseKernels(MLIRContext &context) {
-  attachKernels<emitMask, emitDropout, emitZeros, emitCacheWrite, emitAddPositions, emitRotate>(context);
-}
+void attachElementwiseKernels(MLIRContext &context) { attachKernels<emitMask, emitDropout, emitRotate>(context); }
 
 } // namespace xfc::gpu

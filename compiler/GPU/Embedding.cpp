@@ -1,4 +1,4 @@
-// Lookup tables: embeddings, and the gradients of embeddings and of learned positions.
+// The gradients of lookup tables: embeddings and learned positions.
 #include "Emitters.h"
 #include "Rows.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -6,21 +6,6 @@
 using namespace mlir;
 
 namespace xfc::gpu {
-
-static KernelInfo emitEmbedding(KernelBuilder &k, EmbeddingOp op) {
-  const int64_t width = cast<RowsType>(op.getType()).getFeatures();
-  const BufferIndex table = op.getTableMutable();
-  View ids = k.buffer(op.getIdsMutable());
-  Value scale = k.scalar(op.getScale().convertToDouble());
-  auto address = [&](BufferIndex i, Value row) {
-    if (i != table)
-      return k.rowsOf(i).row(row);
-    Value first = k.mul(k.loadIndex(ids + row), width);
-    return k.buffer(table) + first;
-  };
-  return {
-      overRows(k, width, {table, op.getResult()}, [&](ArrayRef<Value> xs) { return k.mulf(xs[0], scale); }, address)};
-}
 
 // Among the rows ordered by id, the first place in from .. to - 1 whose id is at least `id`, or `to`. A warp searches,
 // 32 places at a time.
@@ -173,8 +158,6 @@ static KernelInfo emitPositionsGrad(KernelBuilder &k, PositionsGradOp op) {
   return {{Partition::Unit::One, 1, table.getDimSize(0)}};
 }
 
-void attachEmbeddingKernels(MLIRContext &context) {
-  attachKernels<emitEmbedding, emitEmbeddingGrad, emitPositionsGrad>(context);
-}
+void attachEmbeddingKernels(MLIRContext &context) { attachKernels<emitEmbeddingGrad, emitPositionsGrad>(context); }
 
 } // namespace xfc::gpu

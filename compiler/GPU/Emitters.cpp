@@ -1,6 +1,7 @@
 // Finds the emitter of an op's kernel.
 #include "Emitters.h"
 #include "GPU.h"
+#include "Kernels/RowKernels.h"
 
 using namespace mlir;
 
@@ -9,7 +10,7 @@ using namespace mlir;
 namespace xfc {
 
 void registerGPUKernels(DialectRegistry &registry) {
-  registerScalars(registry);
+  registerRowKernels(registry);
   registry.addExtension(+[](MLIRContext *context, XFCDialect *) {
     gpu::attachAttentionKernels(*context);
     gpu::attachAttentionGradKernels(*context);
@@ -17,12 +18,10 @@ void registerGPUKernels(DialectRegistry &registry) {
     gpu::attachElementwiseKernels(*context);
     gpu::attachEmbeddingKernels(*context);
     gpu::attachLinearLossKernels(*context);
-    gpu::attachLossKernels(*context);
     gpu::attachMatrixKernels(*context);
     gpu::attachNormKernels(*context);
     gpu::attachOptimizerKernels(*context);
     gpu::attachPairsKernels(*context);
-    gpu::attachRecurrenceKernels(*context);
   });
 }
 
@@ -32,9 +31,10 @@ namespace xfc::gpu {
 
 std::optional<KernelInfo> emitKernel(KernelBuilder &k, Operation *op) {
   if (auto kernel = dyn_cast<GPUKernelOpInterface>(op))
-    return kernel.emitKernel(k);
-  if (auto scalar = dyn_cast<ScalarOpInterface>(op))
-    return emitElementwise(k, scalar);
+    if (auto info = kernel.emitKernel(k))
+      return info;
+  if (std::optional<Partition> partition = emitRowKernel(k, op))
+    return KernelInfo{*partition};
   return std::nullopt;
 }
 

@@ -16,9 +16,9 @@
 
 namespace xfc::gpu {
 
-// Emits the kernel of an op that has its own emitter or is elementwise; returns nothing for any other op.
+// Emits the kernel of an op; returns nothing if it has none, neither of the target's own nor one that all targets
+// share.
 std::optional<KernelInfo> emitKernel(KernelBuilder &, mlir::Operation *);
-KernelInfo emitElementwise(KernelBuilder &, ScalarOpInterface);
 
 // Attaches emitters to their ops.
 template <auto... emitters> void attachKernels(mlir::MLIRContext &context) {
@@ -31,12 +31,10 @@ void attachCandidatesKernels(mlir::MLIRContext &);
 void attachElementwiseKernels(mlir::MLIRContext &);
 void attachEmbeddingKernels(mlir::MLIRContext &);
 void attachLinearLossKernels(mlir::MLIRContext &);
-void attachLossKernels(mlir::MLIRContext &);
 void attachMatrixKernels(mlir::MLIRContext &);
 void attachNormKernels(mlir::MLIRContext &);
 void attachOptimizerKernels(mlir::MLIRContext &);
 void attachPairsKernels(mlir::MLIRContext &);
-void attachRecurrenceKernels(mlir::MLIRContext &);
 
 // Packs a weight [out, in] in bf16, rounded to nearest, ties to even, in rows of packedColumns(in) elements that are
 // padded with zeros.
@@ -47,24 +45,6 @@ inline int64_t packedColumns(int64_t columns) { return (columns + 7) / 8 * 8; }
 // first result is read.
 bool isOneQueryAttention(AttentionOp);
 KernelInfo emitOneQueryAttention(KernelBuilder &, AttentionOp);
-
-// For kernels that have whole rows of logits in memory. All threads of the row's team take part.
-//
-// lse is maximum + log(sum of exp(x - maximum)) of a row; threadSum is this thread's part of the sum of x.
-struct RowSums {
-  mlir::Value lse, threadSum;
-};
-// Tokens that are left out count as minus infinity; feature 0 is token `first` (i32), or token 0.
-RowSums emitRowSums(KernelBuilder &, RowInMemory &, const View &row, llvm::ArrayRef<int64_t> leftOut = {},
-                    mlir::Value first = {});
-// Loss, negative log-likelihood and log-sum-exp of a row of logits, in every thread.
-struct RowLoss {
-  mlir::Value loss, nll, lse;
-};
-RowLoss emitCrossEntropyRow(KernelBuilder &, RowInMemory &, const View &logits, const RowTarget &target);
-// The gradient of the row's logits, given its log-sum-exp and the loss's gradient; `result` may alias `logits`.
-void emitCrossEntropyGradRow(KernelBuilder &, RowInMemory &, const View &logits, const View &result,
-                             const RowTarget &target, mlir::Value lse, mlir::Value dloss);
 
 // The top `count` of the numbers that a team's threads see, with their tokens. Each thread keeps a list in registers.
 class Candidates {

@@ -17,7 +17,7 @@ static constexpr const char *sharedName = "shared";
 
 // The call's fields are constant: the host, or an earlier copy in the stream, writes them before the kernel starts.
 KernelBuilder::KernelBuilder(ModuleOp module, const Architecture &architecture)
-    : CodeBuilder(module, Float32Type::get(module.getContext()), globalSpace, /*constantCalls=*/true),
+    : Machine(module, Float32Type::get(module.getContext()), globalSpace, /*constantCalls=*/true),
       architecture(architecture) {}
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -44,8 +44,6 @@ void KernelBuilder::kernel(StringRef name, const std::function<void()> &body) {
     function->setAttr(NVVM::NVVMDialect::getClusterDimAttrName(),
                       b.getDenseI32ArrayAttr({static_cast<int32_t>(cluster), 1, 1}));
 }
-
-View KernelBuilder::numbers(Value record, size_t offset) { return at(field(record, offset, ptr), i32); }
 
 Value KernelBuilder::thread() { return NVVM::ThreadIdXOp::create(b, i32); }
 Value KernelBuilder::quotientUp(Value a, Value b) {

@@ -2,7 +2,7 @@
 // for every target.
 #pragma once
 
-#include "Codegen/CodeBuilder.h"
+#include "Codegen/Machine.h"
 #include "MachineCode/PTX.h"
 #include <array>
 #include <string>
@@ -10,7 +10,7 @@
 namespace xfc::gpu {
 
 // Builds kernels on f32. Indices within a block (threads, lanes, features) are i32; row numbers and strides are i64.
-class KernelBuilder : public CodeBuilder {
+class KernelBuilder : public Machine {
 public:
   KernelBuilder(mlir::ModuleOp module, const Architecture &architecture);
   const Architecture &architecture;
@@ -24,9 +24,6 @@ public:
       1; // consecutive blocks that run together and access each other's shared memory; divides the number of chunks
   int64_t warps() const { return threads / 32; }
   static constexpr int64_t warpSize = 32;
-
-  // The list of i32 that a field of a record of the call points to.
-  View numbers(mlir::Value record, size_t offset);
 
   // This thread's index in the block, its lane in the warp, and the warp's index in the block (i32).
   mlir::Value thread(), lane(), warp();
@@ -66,7 +63,7 @@ public:
   // near 1, the error of log is absolute.
   mlir::Value exp(mlir::Value a) override;
   mlir::Value exp2(mlir::Value a); // ex2.approx, 0 for minus infinity
-  mlir::Value log(mlir::Value a);
+  mlir::Value log(mlir::Value a) override;
   mlir::Value maxf(mlir::Value a, mlir::Value b) override; // if one is NaN, the other
 
   // Memory. n elements (1, 2 or 4) at a pointer that is aligned to their total size.
@@ -103,6 +100,24 @@ public:
   // Spreads the indices 0 .. count-1 (i32) over the block's threads.
   void acrossThreads(mlir::Value count, const std::function<void(mlir::Value)> &body);
   void acrossThreads(int64_t count, const std::function<void(mlir::Value)> &body) { acrossThreads(i32Of(count), body); }
+
+  // Rows (Rows.cpp).
+  Partition overRows(int64_t width, llvm::ArrayRef<BufferIndex> buffers, const ComputeOne &compute,
+                     const StartOfRow &start = {}) override;
+  Partition overPairs(PairsType type, llvm::ArrayRef<BufferIndex> buffers, const ComputeOne &compute) override;
+  Partition overTensors(llvm::ArrayRef<BufferIndex> buffers, const ComputeOne &compute) override;
+  Partition eachPairsRow(int64_t heads, bool cached, const std::function<void(PairsRow &)> &body) override;
+  void eachOfGrid(mlir::Value from, mlir::Value to, int64_t columns,
+                  const std::function<void(mlir::Value, mlir::Value)> &body) override;
+  void update(llvm::ArrayRef<View> blocks, mlir::Value from, mlir::Value to, const Compute &compute) override;
+  Partition scan(int64_t width, bool backwards, const LoadRow &load, const ScanStep &step) override;
+  std::unique_ptr<Spread> overChunk() override;
+  std::unique_ptr<Spread> overRow() override;
+  Values eachRow(mlir::Value from, mlir::Value to, mlir::ValueRange state,
+                 const std::function<Values(mlir::Value, Values)> &body) override;
+  bool takesRowsInOrder() const override { return false; }
+  std::unique_ptr<ShortRows> shortRows(int64_t width) override;
+  std::unique_ptr<LongRows> longRows(int64_t width) override;
 
   // Philox: four random words for a counter (abi.h), all i32; and the dropout factor of a word, 0 or 1/(1-rate).
   std::array<mlir::Value, 4> philox(const DropoutKey &key, mlir::Value counter);

@@ -9,6 +9,43 @@
 using namespace mlir;
 
 namespace xfc::gpu {
+
+// Loss, negative log-likelihood and log-sum-exp of a row of logits.
+struct RowLoss {
+  Value loss, nll, lse;
+};
+
+// What the threads that visited a row's elements at its other labels subtract from them (RowTarget::subtractOthers).
+static void subtractOthers(KernelBuilder &k, RowInMemory &row, const RowTarget &target, Value scale,
+                           const View &numbers) {
+  target.others(k, {}, [&](Value token, Value share, const Values &) -> Values {
+    row.whereVisited(k.truncated(token), [&] {
+      View number = numbers + token;
+      Value part = k.mulf(scale, share);
+      k.store(k.subf(k.load(number), part), number);
+    });
+    return {};
+  });
+}
+
+// The gradient of the row's logits, given its log-sum-exp and the loss's gradient; `result` may alias `logits`.
+static void emitCrossEntropyGradRow(KernelBuilder &k, RowInMemory &row, const View &logits, const View &result,
+                                    const RowTarget &target, Value lse, Value dloss) {
+  Value known = k.less(-1, target.label), scale = k.select(known, dloss, 0),
+        spread = k.mulf(target.even, 1.0 / row.width);
+  Value labelColumn = k.truncated(target.label);
+  row.each([&](Value f) {
+    Values x = k.load(logits + f, row.vector()), y;
+    for (auto [j, v] : llvm::enumerate(x)) {
+      Value p = k.subf(target.timesSum(k, k.exp(k.subf(v, lse))), spread);
+      Value ofLabel = k.subf(p, target.ofLabel),
+            q = k.select(k.equal(k.add(f, static_cast<int64_t>(j)), labelColumn), ofLabel, p);
+      y.push_back(k.select(known, k.mulf(scale, q), 0));
+    }
+    k.store(y, result + f);
+  });
+  subtractOthers(k, row, target, scale, result);
+}
 namespace {
 
 // A block has some rows and takes the vocabulary in slabs of 256 columns, in order. For each of its rows, a thread

@@ -1,6 +1,8 @@
-// Spreads the features of a row over the threads that share it.
+// Rows on a GPU (Codegen/Machine.h): the features of a row are spread over the threads that share it.
 #include "Rows.h"
-#include "Emitters.h"
+#include "AttentionTiles.h"
+#include "Codegen/Softmax.h"
+#include "Dialect/XFC.h"
 #include <utility>
 
 using namespace mlir;
@@ -17,26 +19,280 @@ void eachGroup(KernelBuilder &k, int64_t per, int64_t groups, const std::functio
   });
 }
 
-Partition overRows(KernelBuilder &k, int64_t width, ArrayRef<BufferIndex> buffers,
-                   const std::function<Value(ArrayRef<Value>)> &compute,
-                   const std::function<View(BufferIndex, Value)> &address) {
+Partition KernelBuilder::overRows(int64_t width, ArrayRef<BufferIndex> buffers, const ComputeOne &compute,
+                                  const StartOfRow &start) {
   const int64_t per = rowsPerBlock(width);
-  k.vectorized(buffers, width, [&](int64_t n) {
-    eachGroup(k, per, width / n, [&](Value row, Value group) {
-      auto at = [&](BufferIndex i) {
-        Value f = k.mul(group, n);
-        return (address ? address(i, row) : k.rowsOf(i).row(row)) + f;
+  vectorized(buffers, width, [&](int64_t n) {
+    eachGroup(*this, per, width / n, [&](Value row, Value group) {
+      auto at = [&](BufferIndex i) -> RowStart {
+        Value f = mul(group, n);
+        const View rows = rowsOf(i);
+        RowStart begin = start ? start(i, rows, row) : RowStart(rows.row(row));
+        return {begin.first + f, begin.counts};
       };
       SmallVector<Values> xs;
-      for (BufferIndex operand : buffers.drop_back())
-        xs.push_back(k.load(at(operand), n));
+      for (BufferIndex operand : buffers.drop_back()) {
+        const RowStart from = at(operand);
+        xs.push_back(from.counts ? loadIf(from.counts, from.first, n) : load(from.first, n));
+      }
       Values ys;
       for (int64_t j = 0; j < n; ++j)
         ys.push_back(compute(llvm::map_to_vector(xs, [&](const Values &x) { return x[j]; })));
-      k.store(ys, at(buffers.back()));
+      store(ys, at(buffers.back()).first);
     });
   });
   return {Partition::Unit::Rows, per, 1};
+}
+
+Partition KernelBuilder::overPairs(PairsType type, ArrayRef<BufferIndex> buffers, const ComputeOne &compute) {
+  return eachQuery(*this, type.getHeads(), [&](HeadOfSequence &at, Value query) {
+    SmallVector<View> rows;
+    for (BufferIndex buffer : buffers)
+      rows.push_back(at.pairsRow(*this, buffer, type.getHeads(), query));
+    loop(lane(), at.keys, warpSize, [&](Value key) {
+      SmallVector<Value> xs;
+      for (const View &row : ArrayRef(rows).drop_back())
+        xs.push_back(CodeBuilder::load(row + key));
+      View result = rows.back() + key;
+      CodeBuilder::store(compute(xs), result);
+    });
+  });
+}
+
+Partition KernelBuilder::overTensors(ArrayRef<BufferIndex> buffers, const ComputeOne &compute) {
+  constexpr int64_t part = SquareSumOp::elementsOfPart;
+  SmallVector<View> data;
+  for (BufferIndex i : buffers)
+    data.push_back(buffer(i));
+  Value from = mul(chunk, part), count = immediate(0), to = min(add(from, part), count);
+  overSpan(data, from, to, {}, [&](Value i, int64_t n, const Values &) -> Values {
+    SmallVector<Values> xs;
+    for (const View &operand : ArrayRef(data).drop_back())
+      xs.push_back(load(operand + i, n));
+    Values ys;
+    for (int64_t j = 0; j < n; ++j)
+      ys.push_back(compute(llvm::map_to_vector(xs, [&](const Values &x) { return x[j]; })));
+    store(ys, data.back() + i);
+    return {};
+  });
+  return {Partition::Unit::Elements, part, 1};
+}
+
+void KernelBuilder::update(ArrayRef<View> blocks, Value from, Value to, const Compute &compute) {
+  overSpan(blocks, from, to, {}, [&](Value i, int64_t n, const Values &) -> Values {
+    SmallVector<Values> all;
+    for (const View &block : blocks)
+      all.push_back(load(block + i, n));
+    SmallVector<bool> changed(blocks.size());
+    for (int64_t j = 0; j < n; ++j) {
+      const Values updated = compute(llvm::map_to_vector(all, [&](const Values &x) { return x[j]; }));
+      for (size_t block = 0; block < blocks.size(); ++block)
+        if (updated[block]) {
+          all[block][j] = updated[block];
+          changed[block] = true;
+        }
+    }
+    for (size_t block = blocks.size(); block-- > 0;)
+      if (changed[block])
+        store(all[block], blocks[block] + i);
+    return {};
+  });
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Scans
+//===--------------------------------------------------------------------------------------------------------===//
+
+namespace {
+
+class ScannedColumn final : public ScannedRow {
+public:
+  ScannedColumn(KernelBuilder &k, Value row, Value isThere, Value hasPrevious, Value column)
+      : k(k), row(row), isThere(isThere), hasPrevious(hasPrevious), column(column) {}
+
+  Value load(const View &rows) override { return k.loadIf(isThere, rows.row(row) + column, 1)[0]; }
+  Value loadPrevious(const View &rows) override {
+    return k.loadIf(hasPrevious, rows.row(k.sub(row, 1)) + column, 1)[0];
+  }
+  void store(Value x, const View &rows) override { k.storeIf(isThere, {x}, rows.row(row) + column); }
+
+private:
+  KernelBuilder &k;
+  Value row, isThere; // whether there is such a row
+  Value hasPrevious, column;
+};
+
+} // namespace
+
+// A thread has one column, whose state stays in a register. Several rows are read before the first of them is computed,
+// because a row's state waits for that of the row before it, but its operands need not.
+Partition KernelBuilder::scan(int64_t width, bool backwards, const LoadRow &load, const ScanStep &step) {
+  constexpr int64_t ahead = 4;
+  threads = 128;
+  const int64_t parts = (width + threads - 1) / threads;
+  Value sequence = div(chunk, parts), ofThread = i64Of(thread()),
+        column = add(mul(rem(chunk, parts), threads), ofThread);
+  Value sequences = field(rows(), offsetof(xfc_rows, sequences), i64);
+  const View offsets = numbers(rows(), offsetof(xfc_rows, offsets));
+  Value isColumn = less(column, width);
+  when(both(less(sequence, sequences), isColumn), [&] {
+    Value first = loadIndex(offsets + sequence), end = loadIndex(offsets + add(sequence, 1));
+    loop(first, end, ahead, ValueRange{scalar(0)}, [&](Value from, Values state) {
+      SmallVector<ScannedColumn> several;
+      SmallVector<Values> loaded;
+      for (int64_t i = 0; i < ahead; ++i) {
+        Value at = add(from, i), row = backwards ? sub(add(first, sub(end, at)), 1) : at;
+        Value isThere = less(at, end);
+        several.emplace_back(*this, row, isThere, both(isThere, less(first, row)), column);
+        loaded.push_back(load(several.back()));
+      }
+      for (auto [row, values] : llvm::zip_equal(several, loaded))
+        state[0] = step(row, values, state[0]);
+      return state;
+    });
+  });
+  return {Partition::Unit::Sequences, 1, parts};
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Pairs
+//===--------------------------------------------------------------------------------------------------------===//
+
+namespace {
+
+// A warp has the row.
+class PairsInLanes final : public PairsRow {
+public:
+  PairsInLanes(KernelBuilder &k, HeadOfSequence &at, Value number) : k(k), at(at), number(number) {
+    head = at.head;
+    query = k.add(at.firstQuery, k.i64Of(number));
+    keys = k.i64Of(at.keys);
+    perHead = k.mul(k.i64Of(at.queries), keys);
+  }
+
+  View in(BufferIndex buffer, int64_t heads) override { return at.pairsRow(k, buffer, heads, number); }
+  void store(ArrayRef<View> operands, const View &to, const ComputeOne &compute) override {
+    overLanes(at.keys, {}, [&](Value j, const Values &) -> Values {
+      Value x = compute(loaded(operands, j));
+      View place = to + j;
+      k.store(x, place);
+      return {};
+    });
+  }
+  Value sum(ArrayRef<View> operands, const View &kept, const ComputeOne &compute) override {
+    Value zero = k.scalar(0);
+    return k.warpSum(overLanes(at.keys, zero, [&](Value j, const Values &s) -> Values {
+      Value x = compute(loaded(operands, j));
+      if (kept) {
+        View place = kept + j;
+        k.store(x, place);
+      }
+      return {k.addf(s[0], x)};
+    })[0]);
+  }
+  Value largest(const View &row, double least) override {
+    Value none = k.scalar(least);
+    return k.warpMax(overLanes(at.keys, none,
+                               [&](Value j, const Values &s) -> Values { return {k.maxf(k.load(row + j), s[0])}; })[0]);
+  }
+  void clear(const View &row) override {
+    store({}, row, [&](ArrayRef<Value>) { return k.scalar(0); });
+    AttentionTiles(k, /*bf16=*/false).syncWarp();
+  }
+  void each(const Term &count, const std::function<void(Value)> &body) override {
+    overLanes(k.truncated(k.index(count)), {}, [&](Value i, const Values &) -> Values {
+      body(k.i64Of(i));
+      return {};
+    });
+  }
+  Value sumOfEach(int64_t count, const std::function<Value(Value)> &body) override {
+    Value zero = k.scalar(0);
+    return k.warpSum(overLanes(k.i32Of(static_cast<int32_t>(count)), zero, [&](Value i, const Values &s) -> Values {
+      return {k.addf(s[0], body(k.i64Of(i)))};
+    })[0]);
+  }
+  std::pair<Value, Value> distanceOf(Value key) override { return at.distanceOf(k, number, k.truncated(key)); }
+  void once(const std::function<void()> &body) override { k.when(k.equal(k.lane(), 0), body); }
+
+private:
+  Values overLanes(Value count, ValueRange state, const std::function<Values(Value, const Values &)> &body) {
+    return k.loop(k.lane(), count, KernelBuilder::warpSize, state, body);
+  }
+  SmallVector<Value> loaded(ArrayRef<View> operands, Value j) {
+    SmallVector<Value> xs;
+    for (const View &operand : operands)
+      xs.push_back(k.load(operand + j));
+    return xs;
+  }
+
+  KernelBuilder &k;
+  HeadOfSequence &at;
+  Value number; // of the query in its sequence
+};
+
+} // namespace
+
+Partition KernelBuilder::eachPairsRow(int64_t heads, bool cached, const std::function<void(PairsRow &)> &body) {
+  return eachQuery(*this, heads, [&](HeadOfSequence &at, Value query) {
+    at.setReach(*this, {}, cached);
+    PairsInLanes row(*this, at, query);
+    body(row);
+  });
+}
+
+void KernelBuilder::eachOfGrid(Value from, Value to, int64_t columns, const std::function<void(Value, Value)> &body) {
+  acrossThreads(truncated(mul(max(sub(to, from), 0), columns)), [&](Value i) {
+    Value row = add(from, i64Of(div(i, columns)));
+    body(row, i64Of(rem(i, columns)));
+  });
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Elements of tensors
+//===--------------------------------------------------------------------------------------------------------===//
+
+namespace {
+
+// Over the block's threads, or over a warp's lanes.
+class SpreadOverThreads final : public Spread {
+public:
+  SpreadOverThreads(KernelBuilder &k, bool byWarp) : k(k), byWarp(byWarp) {}
+
+  Values each(Value from, Value to, ValueRange state, const Body &body) override {
+    Value own = k.i64Of(member());
+    return k.loop(k.add(from, own), to, byWarp ? KernelBuilder::warpSize : k.threads, state,
+                  [&](Value i, Values s) { return body(i, Value(), std::move(s)); });
+  }
+  Value load(const View &p, Value) override { return k.load(p); }
+  void store(Value x, const View &p, Value) override { k.store(x, p); }
+  Value zeros() override { return k.constant(0, k.b.getF64Type()); }
+  Value sum(Value x) override { return byWarp ? k.warpSum(x) : k.blockSum(x); }
+  void once(const std::function<void()> &body) override { k.when(k.equal(member(), 0), body); }
+
+private:
+  Value member() { return byWarp ? k.lane() : k.thread(); }
+  KernelBuilder &k;
+  const bool byWarp;
+};
+
+} // namespace
+
+std::unique_ptr<Spread> KernelBuilder::overChunk() { return std::make_unique<SpreadOverThreads>(*this, false); }
+std::unique_ptr<Spread> KernelBuilder::overRow() { return std::make_unique<SpreadOverThreads>(*this, true); }
+Values KernelBuilder::eachRow(Value from, Value to, ValueRange state,
+                              const std::function<Values(Value, Values)> &body) {
+  return loop(add(from, i64Of(warp())), to, warps(), state, body);
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Rows that are visited several times
+//===--------------------------------------------------------------------------------------------------------===//
+
+std::unique_ptr<ShortRows> KernelBuilder::shortRows(int64_t width) {
+  return std::make_unique<RowsInRegisters>(*this, width);
+}
+std::unique_ptr<LongRows> KernelBuilder::longRows(int64_t width) {
+  return std::make_unique<RowsInMemory>(*this, width);
 }
 
 RowTeam::RowTeam(KernelBuilder &k, int64_t width, int64_t threads, bool byWarp)
@@ -80,24 +336,77 @@ void RowTeam::once(const std::function<void()> &body) { k.when(k.equal(member(),
 
 // At most 32 features per thread, unless a row is too long for that: two rows then fit into registers beside the
 // intermediate values.
-RowInRegisters::RowInRegisters(KernelBuilder &k, int64_t width)
-    : RowTeam(k, width, width <= int64_t{256} * 32 ? 256 : 1024, width <= int64_t{32} * 32) {}
+RowsInRegisters::RowsInRegisters(KernelBuilder &k, int64_t width)
+    : ShortRows(width), RowTeam(k, width, width <= int64_t{256} * 32 ? 256 : 1024, width <= int64_t{32} * 32) {}
 
-Value RowInRegisters::feature(int64_t i) { return k.add(k.mul(member(), n), i * team * n); }
+Partition RowsInRegisters::each(ArrayRef<BufferIndex> buffers, const std::function<void(Value)> &body) {
+  return eachRow(buffers, body);
+}
 
-Value RowInRegisters::inside(int64_t i) { return (i + 1) * team * n <= width ? Value() : k.less(feature(i), width); }
+// A block computes one part. Each of its warps (or the whole block, if rows are long) sums rows in ascending order in
+// registers; then the sums of the warps are added in the order of the warps.
+Partition RowsInRegisters::eachOfPart(int64_t parts, ArrayRef<BufferIndex> buffers, ArrayRef<BufferIndex> sums,
+                                      const PartBody &body) {
+  SmallVector<BufferIndex> vectors(buffers);
+  vectors.append(sums.begin(), sums.end());
+  auto begin = [&](Value part) { return k.div(k.mul(part, k.rowCount()), parts); };
+  vectorized(vectors, [&] {
+    const int64_t each = groups() * n;
+    const Values none(each * sums.size(), k.scalar(0));
+    Value end = begin(k.add(k.chunk, 1));
+    Values totals = someRows(begin(k.chunk), end, none, [&](Value row, const Values &before) {
+      SmallVector<Row> ofRow;
+      for (size_t i = 0; i < sums.size(); ++i)
+        ofRow.push_back({{}, Values(ArrayRef<Value>(before).slice(i * each, each))});
+      body(row, ofRow);
+      Values after;
+      for (const Row &total : ofRow)
+        after.append(total.registers.begin(), total.registers.end());
+      return after;
+    });
+    for (auto [i, sum] : llvm::enumerate(sums)) {
+      Value before = k.mul(k.chunk, RowTeam::width);
+      storeSum(ArrayRef<Value>(totals).slice(i * each, each), k.buffer(sum) + before);
+    }
+  });
+  return {Partition::Unit::One, 1, parts};
+}
 
-Values RowInRegisters::load(const View &p) {
-  Values all;
+Value RowsInRegisters::feature(int64_t i) { return k.add(k.mul(member(), n), i * team * n); }
+
+Value RowsInRegisters::inside(int64_t i) {
+  return (i + 1) * team * n <= RowTeam::width ? Value() : k.less(feature(i), RowTeam::width);
+}
+
+Row RowsInRegisters::load(const View &p) {
+  Row row;
   for (int64_t i = 0; i < groups(); ++i) {
     auto read = [&] { return k.load(p + feature(i), n); };
     Value within = inside(i);
-    all.append(within ? k.choose(within, read, [&] { return Values(n, k.scalar(0)); }) : read());
+    row.registers.append(within ? k.choose(within, read, [&] { return Values(n, k.scalar(0)); }) : read());
   }
-  return all;
+  return row;
 }
 
-void RowInRegisters::store(ArrayRef<Value> values, const View &p) {
+// The operands at this thread's i-th feature.
+static SmallVector<Value> registersAt(ArrayRef<Row> operands, int64_t i) {
+  return llvm::map_to_vector(operands, [&](const Row &operand) { return operand.registers[i]; });
+}
+
+Row RowsInRegisters::keep(ArrayRef<Row> operands, const View &to, const ComputeOne &compute) {
+  Row row;
+  for (int64_t i = 0; i < groups() * n; ++i)
+    row.registers.push_back(compute(registersAt(operands, i)));
+  if (to)
+    store(row.registers, to);
+  return row;
+}
+
+void RowsInRegisters::store(ArrayRef<Row> operands, const View &to, const ComputeOne &compute) {
+  keep(operands, to, compute);
+}
+
+void RowsInRegisters::store(ArrayRef<Value> values, const View &p) {
   for (int64_t i = 0; i < groups(); ++i) {
     auto write = [&] { k.store(values.slice(i * n, n), p + feature(i)); };
     if (Value within = inside(i))
@@ -107,33 +416,37 @@ void RowInRegisters::store(ArrayRef<Value> values, const View &p) {
   }
 }
 
-Values RowInRegisters::each(ArrayRef<Values> operands, const Compute &compute, bool masked) {
-  Values results;
+Values RowsInRegisters::sums(int64_t count, ArrayRef<Row> operands, MutableArrayRef<Row> totals,
+                             const Compute &compute) {
+  SmallVector<Values> terms(count);
   for (int64_t i = 0; i < groups() * n; ++i) {
-    SmallVector<Value> xs;
-    for (const Values &operand : operands)
-      xs.push_back(operand[i]);
-    Value result = compute(xs), within = masked ? inside(i / n) : Value();
-    results.push_back(within ? k.select(within, result, 0) : result);
+    SmallVector<Value> xs = registersAt(operands, i);
+    xs.append(registersAt(totals, i));
+    const Values results = compute(xs);
+    Value within = inside(i / n);
+    for (int64_t s = 0; s < count; ++s)
+      if (results[s])
+        terms[s].push_back(within ? k.select(within, results[s], 0) : results[s]);
+    for (auto [s, total] : llvm::enumerate(totals))
+      total.registers[i] = results[count + s];
+  }
+  Values results;
+  for (Values &ofThread : terms) {
+    while (ofThread.size() > 1) {
+      const size_t half = (ofThread.size() + 1) / 2;
+      for (size_t i = 0; i + half < ofThread.size(); ++i)
+        ofThread[i] = k.addf(ofThread[i], ofThread[i + half]);
+      ofThread.resize(half);
+    }
+    results.push_back(ofThread.empty() ? Value() : RowTeam::sum(ofThread[0]));
   }
   return results;
 }
 
-Value RowInRegisters::sum(ArrayRef<Value> values) {
-  SmallVector<Value> terms(values);
-  while (terms.size() > 1) {
-    const size_t half = (terms.size() + 1) / 2;
-    for (size_t i = 0; i + half < terms.size(); ++i)
-      terms[i] = k.addf(terms[i], terms[i + half]);
-    terms.resize(half);
-  }
-  return sum(terms[0]);
-}
-
-void RowInRegisters::storeSum(ArrayRef<Value> values, const View &p) {
+void RowsInRegisters::storeSum(ArrayRef<Value> values, const View &p) {
   if (teams() == 1)
     return store(values, p);
-  const int64_t mark = k.sharedMark();
+  const int64_t width = RowTeam::width, mark = k.sharedMark();
   View parts = k.at(k.shared(teams() * llvm::alignTo(width, 4) * k.bytes()));
   auto part = [&](Value team) { return parts + k.mul(team, llvm::alignTo(width, 4)); };
   store(values, part(k.warp()));
@@ -170,6 +483,99 @@ Values RowInMemory::loop(const View &p, ValueRange state,
                          const std::function<Values(Value, const Values &, Values)> &body) {
   return k.loop(k.mul(member(), n), width, team * n, state,
                 [&](Value f, Values s) { return body(f, k.load(p + f, n), std::move(s)); });
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Rows in memory
+//===--------------------------------------------------------------------------------------------------------===//
+
+// In one pass: a thread rescales its sum of exp(x - m) when its largest element m grows.
+RowSums emitRowSums(KernelBuilder &k, RowInMemory &row, const View &from, ArrayRef<int64_t> leftOut, Value first) {
+  Values state =
+      row.loop(from, {k.scalar(lowest), k.scalar(0), k.scalar(0)}, [&](Value f, Values x, Values s) -> Values {
+        for (int64_t token : leftOut)
+          for (auto [j, v] : llvm::enumerate(x)) {
+            Value feature = k.add(f, static_cast<int64_t>(j)), own = first ? k.add(first, feature) : feature;
+            v = k.select(k.equal(own, token), -INFINITY, v);
+          }
+        Value most = s[0];
+        for (Value v : x)
+          most = k.maxf(v, most);
+        Value exponentials = k.mulf(s[1], k.exp(k.subf(s[0], most))), sum = s[2];
+        for (Value v : x) {
+          exponentials = k.addf(exponentials, k.exp(k.subf(v, most)));
+          sum = k.addf(sum, v);
+        }
+        return {most, exponentials, sum};
+      });
+  Value most = row.max(state[0]);
+  Value exponentials = row.sum(k.mulf(state[1], k.exp(k.subf(state[0], most))));
+  return {k.addf(most, k.log(exponentials)), state[2]};
+}
+
+std::pair<Value, Value> RowsInMemory::logSumExp(const Row &of, bool withSum) {
+  const RowSums sums = emitRowSums(k, row, of.memory);
+  return {sums.lse, withSum ? row.sum(sums.threadSum) : Value()};
+}
+
+void RowsInMemory::each(ArrayRef<Row> operands, const std::function<void(Value, ArrayRef<SmallVector<Value>>)> &body) {
+  row.each([&](Value f) {
+    SmallVector<SmallVector<Value>> at(row.vector());
+    for (const Row &operand : operands)
+      for (auto [j, x] : llvm::enumerate(k.load(operand.memory + f, row.vector())))
+        at[j].push_back(x);
+    body(f, at);
+  });
+}
+
+void RowsInMemory::store(ArrayRef<Row> operands, const View &to, const ComputeOne &compute) {
+  each(operands, [&](Value f, ArrayRef<SmallVector<Value>> at) {
+    Values ys;
+    for (const SmallVector<Value> &xs : at)
+      ys.push_back(compute(xs));
+    k.store(ys, to + f);
+  });
+}
+
+void RowsInMemory::storeExceptAt(Value column, ArrayRef<Row> operands, const View &to, const ComputeOne &compute,
+                                 const ComputeOne &atColumn) {
+  Value exception = k.truncated(column);
+  each(operands, [&](Value f, ArrayRef<SmallVector<Value>> at) {
+    Values ys;
+    for (auto [j, xs] : llvm::enumerate(at)) {
+      Value usual = compute(xs), there = atColumn(xs);
+      ys.push_back(k.select(k.equal(k.add(f, static_cast<int64_t>(j)), exception), there, usual));
+    }
+    k.store(ys, to + f);
+  });
+}
+
+void RowsInMemory::subtractAt(Value column, Value amount, const View &to) {
+  row.whereVisited(k.truncated(column), [&] {
+    View place = to + column;
+    k.store(k.subf(k.load(place), amount), place);
+  });
+}
+
+Values RowsInMemory::sums(int64_t count, ArrayRef<Row> operands, const Compute &compute) {
+  Values terms;
+  Values ofThread =
+      row.loop(operands[0].memory, Values(count, k.scalar(0)), [&](Value f, const Values &first, Values s) -> Values {
+        SmallVector<Values> xs = {first};
+        for (const Row &operand : operands.drop_front())
+          xs.push_back(k.load(operand.memory + f, row.vector()));
+        for (int64_t j = 0; j < row.vector(); ++j) {
+          terms = compute(llvm::map_to_vector(xs, [&](const Values &x) { return x[j]; }));
+          for (int64_t i = 0; i < count; ++i)
+            if (terms[i])
+              s[i] = k.addf(s[i], terms[i]);
+        }
+        return s;
+      });
+  Values results;
+  for (int64_t i = 0; i < count; ++i)
+    results.push_back(terms[i] ? row.sum(ofThread[i]) : Value());
+  return results;
 }
 
 } // namespace xfc::gpu

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "KernelBuilder.h"
-#include "plan/Plan.h"
 
 namespace xfc::gpu {
 
@@ -12,12 +11,6 @@ int64_t rowsPerBlock(int64_t width);
 // them, a compile-time constant.
 void eachGroup(KernelBuilder &k, int64_t per, int64_t groups,
                const std::function<void(mlir::Value, mlir::Value)> &body);
-// Computes each element of rows of `width` in the last of `buffers` from the same element in the others. A row of a
-// buffer begins where `address` says; by default, rows are the buffer's stride apart.
-Partition overRows(KernelBuilder &k, int64_t width, llvm::ArrayRef<BufferIndex> buffers,
-                   const std::function<mlir::Value(llvm::ArrayRef<mlir::Value>)> &compute,
-                   const std::function<View(BufferIndex buffer, mlir::Value row)> &address = {});
-
 // The threads that share a row: a warp, or the whole block if rows are long. Unless a kernel asks for warps
 // (RowInMemory::ofWarp), this depends on `width` alone.
 class RowTeam {
@@ -52,26 +45,31 @@ protected:
   int64_t n = 1;
 };
 
-// A row that stays in registers: a thread has groups of adjacent features, interleaved with those of the other threads.
-class RowInRegisters : public RowTeam {
+// Rows that stay in registers: a thread has groups of adjacent features, interleaved with those of the other threads.
+class RowsInRegisters final : public ShortRows, private RowTeam {
 public:
-  RowInRegisters(KernelBuilder &k, int64_t width);
+  RowsInRegisters(KernelBuilder &k, int64_t width);
 
-  // This thread's features of a row that starts at p. Past the row's end, loads give 0 and nothing is stored.
-  Values load(const View &p);
+  Partition each(llvm::ArrayRef<BufferIndex> buffers, const std::function<void(mlir::Value)> &body) override;
+  Partition eachOfPart(int64_t parts, llvm::ArrayRef<BufferIndex> buffers, llvm::ArrayRef<BufferIndex> sums,
+                       const PartBody &body) override;
+  // Past the row's end, loads give 0 and nothing is stored.
+  Row load(const View &p) override;
+  Row keep(llvm::ArrayRef<Row> operands, const View &to, const ComputeOne &compute) override;
+  void store(llvm::ArrayRef<Row> operands, const View &to, const ComputeOne &compute) override;
+  Values sums(int64_t count, llvm::ArrayRef<Row> operands, const Compute &compute) override {
+    return sums(count, operands, {}, compute);
+  }
+  Values sums(int64_t count, llvm::ArrayRef<Row> operands, llvm::MutableArrayRef<Row> totals,
+              const Compute &compute) override;
+  void once(const std::function<void()> &body) override { RowTeam::once(body); }
+
+private:
   void store(llvm::ArrayRef<mlir::Value> values, const View &p);
-  // Applies `compute` to each feature; with `masked`, the result is 0 past the row's end.
-  using Compute = std::function<mlir::Value(llvm::ArrayRef<mlir::Value>)>;
-  Values each(llvm::ArrayRef<Values> operands, const Compute &compute, bool masked = false);
-  // The sum of the whole row.
-  using RowTeam::sum;
-  mlir::Value sum(llvm::ArrayRef<mlir::Value> values);
   // Stores at p, for each feature, the sum over the block's teams, in their order. All threads of the block take part.
   // Contains barriers.
   void storeSum(llvm::ArrayRef<mlir::Value> values, const View &p);
-
-private:
-  int64_t groups() const { return (width + team * n - 1) / (team * n); }
+  int64_t groups() const { return (RowTeam::width + team * n - 1) / (team * n); }
   mlir::Value feature(int64_t i); // of this thread's group i
   mlir::Value inside(int64_t i);  // whether that is within the row; null if it always is
 };
@@ -95,6 +93,39 @@ public:
 
 private:
   RowInMemory(KernelBuilder &k, int64_t width, int64_t threads, bool byWarp) : RowTeam(k, width, threads, byWarp) {}
+};
+
+// lse is maximum + log(sum of exp(x - maximum)) of a row; threadSum is this thread's part of the sum of x. All threads
+// of the row's team take part. Tokens that are left out count as minus infinity; feature 0 is token `first` (i32), or
+// token 0.
+struct RowSums {
+  mlir::Value lse, threadSum;
+};
+RowSums emitRowSums(KernelBuilder &, RowInMemory &, const View &row, llvm::ArrayRef<int64_t> leftOut = {},
+                    mlir::Value first = {});
+
+class RowsInMemory final : public LongRows {
+public:
+  RowsInMemory(KernelBuilder &k, int64_t width) : LongRows(width), k(k), row(k, width) {}
+
+  Partition each(llvm::ArrayRef<BufferIndex> buffers, const std::function<void(mlir::Value)> &body) override {
+    return row.eachRow(buffers, body);
+  }
+  Row load(const View &p) override { return {p, {}}; }
+  void store(llvm::ArrayRef<Row> operands, const View &to, const ComputeOne &compute) override;
+  Values sums(int64_t count, llvm::ArrayRef<Row> operands, const Compute &compute) override;
+  void once(const std::function<void()> &body) override { row.once(body); }
+  std::pair<mlir::Value, mlir::Value> logSumExp(const Row &of, bool withSum) override;
+  void storeExceptAt(mlir::Value column, llvm::ArrayRef<Row> operands, const View &to, const ComputeOne &compute,
+                     const ComputeOne &atColumn) override;
+  void subtractAt(mlir::Value column, mlir::Value amount, const View &to) override;
+
+private:
+  // Visits this thread's features: body(the first, the operands' at each).
+  void each(llvm::ArrayRef<Row> operands,
+            const std::function<void(mlir::Value, llvm::ArrayRef<llvm::SmallVector<mlir::Value>>)> &body);
+  KernelBuilder &k;
+  RowInMemory row;
 };
 
 } // namespace xfc::gpu

@@ -1,7 +1,7 @@
 // The formulas of optimizers, shared by the kernels of every target.
 #pragma once
 
-#include "CodeBuilder.h"
+#include "Codegen/CodeBuilder.h"
 #include "Dialect/XFC.h"
 
 namespace xfc {
@@ -12,10 +12,16 @@ using OptimizerStep =
     std::function<mlir::Value(mlir::Value parameter, mlir::Value gradient, llvm::MutableArrayRef<mlir::Value> states)>;
 
 // The step of `op`. Values that depend only on hyperparameters are computed once, at the builder's insertion point.
-// `hyper` returns a hyperparameter as a scalar of the element type; `spread` converts a scalar to the type of the
-// elements, for example to a vector.
-OptimizerStep optimizerStep(CodeBuilder &k, OptimizeOp op, llvm::function_ref<mlir::Value(llvm::StringRef)> hyper,
-                            llvm::function_ref<mlir::Value(mlir::Value)> spread);
+// `hyper` returns a hyperparameter as a scalar of the element type.
+OptimizerStep optimizerStep(CodeBuilder &k, OptimizeOp op, llvm::function_ref<mlir::Value(llvm::StringRef)> hyper);
+
+// The blocks of elements that `op` steps through together, the parameters' first, and the new values of their elements;
+// null for those that it does not change.
+struct OptimizerBlocks {
+  llvm::SmallVector<View> blocks;
+  std::function<Values(llvm::ArrayRef<mlir::Value>)> compute;
+};
+OptimizerBlocks optimizerBlocks(CodeBuilder &k, OptimizeOp op);
 
 // The tensor that a chunk belongs to, in a launch that takes tensors one by one, as the launch's immediates describe it
 // (PartedTensor).
@@ -34,20 +40,18 @@ struct ChunkOfTensor {
 };
 
 // The formulas of a rule that factors the second moment. What depends only on hyperparameters is computed once, at the
-// builder's insertion point. `spread` converts a scalar to the type of the elements, for example to a vector.
+// builder's insertion point.
 class FactoredRule {
 public:
-  using Spread = std::function<mlir::Value(mlir::Value)>;
   // `indexOf` gives the index of a hyperparameter in the tensor's `hyper`.
-  FactoredRule(CodeBuilder &k, const ChunkOfTensor &chunk, std::function<int64_t(llvm::StringRef)> indexOf,
-               Spread spread)
-      : k(k), chunk(chunk), indexOf(std::move(indexOf)), spread(std::move(spread)) {}
+  FactoredRule(CodeBuilder &k, const ChunkOfTensor &chunk, std::function<int64_t(llvm::StringRef)> indexOf)
+      : k(k), chunk(chunk), indexOf(std::move(indexOf)) {}
 
   // An element of a gradient after clipping; `factor` is that of the norm.
   using Formula = std::function<mlir::Value(mlir::Value)>;
   Formula clipped(mlir::Value factor) const;
   // A mean of squares, given the old one and the squares of this step, all in f64: scalars, or vectors of them.
-  std::function<mlir::Value(mlir::Value mean, mlir::Value square)> newMean(bool vectors) const;
+  std::function<mlir::Value(mlir::Value mean, mlir::Value square)> newMean() const;
   // The factors of the old parameter and of the unscaled update in what is subtracted from the parameter, as scalars of
   // the element type, given the sums of squares of the parameter and of the update in f64.
   std::pair<mlir::Value, mlir::Value> scales(mlir::Value parameterSquares, mlir::Value updateSquares) const;
@@ -62,7 +66,6 @@ private:
   CodeBuilder &k;
   const ChunkOfTensor &chunk;
   const std::function<int64_t(llvm::StringRef)> indexOf;
-  const Spread spread;
 };
 
 // Sums up the f64 in `data`, in their order.

@@ -7,65 +7,82 @@ using namespace mlir;
 namespace xfc {
 
 using Hyper = llvm::function_ref<Value(StringRef)>;
-using Spread = llvm::function_ref<Value(Value)>;
 
 static Value clamped(CodeBuilder &k, Value x, Value least, Value most) {
   Value raised = k.select(k.lessf(x, least), least, x);
   return k.select(k.lessf(most, x), most, raised);
 }
 
-static OptimizerStep adam(CodeBuilder &k, Hyper hyper, Spread spread) {
+static OptimizerStep adam(CodeBuilder &k, Hyper hyper) {
   Value one = k.scalar(1), rate = hyper("rate"), beta1 = hyper("beta1"), beta2 = hyper("beta2");
-  Value keep = spread(k.subf(one, k.mulf(rate, hyper("decay")))), step = spread(k.divf(rate, hyper("correction1"))),
-        inverse2 = spread(k.divf(one, hyper("correction2")));
-  Value a1 = spread(k.subf(one, beta1)), a2 = spread(k.subf(one, beta2)), b1 = spread(beta1), b2 = spread(beta2),
-        epsilon = spread(hyper("epsilon")), l2 = spread(hyper("l2"));
+  Value keep = k.subf(one, k.mulf(rate, hyper("decay"))), step = k.divf(rate, hyper("correction1")),
+        inverse2 = k.divf(one, hyper("correction2"));
+  Value a1 = k.subf(one, beta1), a2 = k.subf(one, beta2), epsilon = hyper("epsilon"), l2 = hyper("l2");
   return [=, &k](Value parameter, Value given, MutableArrayRef<Value> states) {
     Value gradient = k.fma(l2, parameter, given);
-    states[0] = k.fma(b1, states[0], k.mulf(a1, gradient));
-    states[1] = k.fma(b2, states[1], k.mulf(a2, k.mulf(gradient, gradient)));
+    states[0] = k.fma(beta1, states[0], k.mulf(a1, gradient));
+    states[1] = k.fma(beta2, states[1], k.mulf(a2, k.mulf(gradient, gradient)));
     Value denominator = k.addf(k.sqrt(k.mulf(states[1], inverse2)), epsilon);
     Value move = k.divf(k.mulf(step, states[0]), denominator);
     return k.subf(k.mulf(keep, parameter), move);
   };
 }
 
-static OptimizerStep sgd(CodeBuilder &k, Hyper hyper, Spread spread) {
-  Value rate = spread(hyper("rate")), momentum = spread(hyper("momentum")), l2 = spread(hyper("l2"));
+static OptimizerStep sgd(CodeBuilder &k, Hyper hyper) {
+  Value rate = hyper("rate"), momentum = hyper("momentum"), l2 = hyper("l2");
   return [=, &k](Value parameter, Value given, MutableArrayRef<Value> states) {
     states[0] = k.fma(momentum, states[0], k.fma(l2, parameter, given));
     return k.subf(parameter, k.mulf(rate, states[0]));
   };
 }
 
-static OptimizerStep lion(CodeBuilder &k, Hyper hyper, Spread spread) {
+static OptimizerStep lion(CodeBuilder &k, Hyper hyper) {
   Value zero = k.scalar(0), one = k.scalar(1), rate = hyper("rate"), beta1 = hyper("beta1"), beta2 = hyper("beta2");
-  Value keep = spread(k.subf(one, k.mulf(rate, hyper("decay")))), a1 = spread(k.subf(one, beta1)),
-        a2 = spread(k.subf(one, beta2)), b1 = spread(beta1), b2 = spread(beta2), none = spread(zero),
-        down = spread(rate), up = spread(k.subf(zero, rate));
+  Value keep = k.subf(one, k.mulf(rate, hyper("decay"))), a1 = k.subf(one, beta1), a2 = k.subf(one, beta2),
+        up = k.subf(zero, rate);
   return [=, &k](Value parameter, Value gradient, MutableArrayRef<Value> states) {
-    Value direction = k.fma(b1, states[0], k.mulf(a1, gradient));
-    states[0] = k.fma(b2, states[0], k.mulf(a2, gradient));
-    Value upOrNone = k.select(k.lessf(direction, none), up, none);
-    Value move = k.select(k.lessf(none, direction), down, upOrNone);
+    Value direction = k.fma(beta1, states[0], k.mulf(a1, gradient));
+    states[0] = k.fma(beta2, states[0], k.mulf(a2, gradient));
+    Value upOrNone = k.select(k.lessf(direction, zero), up, zero);
+    Value move = k.select(k.lessf(zero, direction), rate, upOrNone);
     return k.subf(k.mulf(keep, parameter), move);
   };
 }
 
-OptimizerStep optimizerStep(CodeBuilder &k, OptimizeOp op, Hyper hyper, Spread spread) {
-  using Make = OptimizerStep (*)(CodeBuilder &, Hyper, Spread);
+OptimizerStep optimizerStep(CodeBuilder &k, OptimizeOp op, Hyper hyper) {
+  using Make = OptimizerStep (*)(CodeBuilder &, Hyper);
   StringRef rule = op.getRule();
   const bool averages = rule.consume_back("_ema");
   const OptimizerStep step =
-      llvm::StringSwitch<Make>(rule).Case("adam", adam).Case("sgd", sgd).Case("lion", lion)(k, hyper, spread);
-  Value most = spread(hyper("limit")), least = spread(k.subf(0, hyper("limit")));
-  Value weight = averages ? spread(hyper("weight")) : Value();
+      llvm::StringSwitch<Make>(rule).Case("adam", adam).Case("sgd", sgd).Case("lion", lion)(k, hyper);
+  Value most = hyper("limit"), least = k.subf(0, hyper("limit"));
+  Value weight = averages ? hyper("weight") : Value();
   return [=, &k](Value parameter, Value gradient, MutableArrayRef<Value> states) {
     Value updated = step(parameter, clamped(k, gradient, least, most), states);
     if (averages)
       states.back() = k.fma(weight, k.subf(updated, states.back()), states.back());
     return updated;
   };
+}
+
+// The tensors of a group (parameters, gradients, each state) follow each other in memory, starting with the first.
+OptimizerBlocks optimizerBlocks(CodeBuilder &k, OptimizeOp op) {
+  auto scalarAt = [&](const View &p) { return k.elementOf(k.load(p)); };
+  auto hyper = [&](StringRef name) { return scalarAt(k.buffer(op.getHyperMutable()) + op.getHyperIndex(name)); };
+  OptimizerBlocks result;
+  const OptimizerStep step = optimizerStep(k, op, hyper);
+  Value factor = scalarAt(k.buffer(op.getFactorMutable()));
+  result.blocks = {k.buffer(op.getParametersMutable()), k.buffer(op.getGradientsMutable())};
+  for (unsigned i = 0; i < op.getNumStates(); ++i)
+    result.blocks.push_back(k.buffer(op->getOpOperand(op.getState(i).getBeginOperandIndex())));
+  result.compute = [=, &k](ArrayRef<Value> xs) {
+    Values updated(xs);
+    Value gradient = k.mulf(factor, xs[1]);
+    updated[0] = step(xs[0], gradient, MutableArrayRef<Value>(updated).drop_front(2));
+    updated[1] = {};
+    return updated;
+  };
+  return result;
 }
 
 ChunkOfTensor::ChunkOfTensor(CodeBuilder &k, int64_t tensors, BufferIndex hyperBuffer, int64_t hyperCount) {
@@ -93,17 +110,12 @@ ChunkOfTensor::ChunkOfTensor(CodeBuilder &k, int64_t tensors, BufferIndex hyperB
 }
 
 FactoredRule::Formula FactoredRule::clipped(Value factor) const {
-  Value limit = hyper("limit"), most = spread(limit), least = spread(k.subf(0, limit)), scale = spread(factor);
-  return [=, this](Value given) { return clamped(k, k.mulf(scale, given), least, most); };
+  Value most = hyper("limit"), least = k.subf(0, most);
+  return [=, this](Value given) { return clamped(k, k.mulf(factor, given), least, most); };
 }
 
-std::function<Value(Value, Value)> FactoredRule::newMean(bool vectors) const {
+std::function<Value(Value, Value)> FactoredRule::newMean() const {
   Value share = k.f64Of(hyper("share")), eps1 = k.f64Of(hyper("eps1")), kept = k.subf(1, share);
-  if (vectors) {
-    share = spread(share);
-    eps1 = spread(eps1);
-    kept = spread(kept);
-  }
   // Not mean + share (square - mean), which would lose eps1, and with it all that keeps a mean from 0, if share is 1.
   return [=, this](Value mean, Value square) {
     Value before = k.mulf(kept, mean);

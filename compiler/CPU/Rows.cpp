@@ -1,0 +1,447 @@
+// Rows on a CPU (Codegen/Machine.h): a chunk is some rows, and their features are visited a vector at a time.
+#include "AttentionTiles.h"
+#include "Emitters.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace mlir;
+
+namespace xfc {
+
+int64_t rowsPerChunk(int64_t features) { return std::clamp<int64_t>(8192 / std::max<int64_t>(features, 1), 1, 64); }
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Elementwise
+//===--------------------------------------------------------------------------------------------------------===//
+
+Partition KernelBuilder::overRows(int64_t width, ArrayRef<BufferIndex> buffers, const ComputeOne &compute,
+                                  const StartOfRow &start) {
+  SmallVector<View> data;
+  for (BufferIndex buffer : buffers)
+    data.push_back(rowsOf(buffer));
+  const int64_t per = rowsPerChunk(width);
+  eachRow(per, [&](Value row) {
+    SmallVector<RowStart> starts;
+    for (auto [buffer, rows] : llvm::zip_equal(buffers, data))
+      starts.push_back(start ? start(buffer, rows, row) : RowStart(rows.row(row)));
+    features(width, [&](Value f, int64_t used) {
+      SmallVector<Value> xs;
+      for (const RowStart &from : ArrayRef(starts).drop_back()) {
+        Value x = load(from.first + f, lanes());
+        xs.push_back(from.counts ? select(from.counts, x, 0) : x);
+      }
+      View place = starts.back().first + f;
+      storePart(spread(compute(xs)), place, used);
+    });
+  });
+  return {Partition::Unit::Rows, per, 1};
+}
+
+// Computes the elements from .. to - 1 of dense buffers.
+static void overElements(KernelBuilder &k, ArrayRef<BufferIndex> buffers, Value from, Value to,
+                         const ComputeOne &compute) {
+  SmallVector<View> data;
+  for (BufferIndex buffer : buffers)
+    data.push_back(k.buffer(buffer));
+  k.loop(from, to, k.lanes(), [&](Value i) {
+    SmallVector<Value> xs;
+    for (const View &operand : ArrayRef(data).drop_back())
+      xs.push_back(k.load(operand + i, k.lanes()));
+    Value used = k.lanesBelow(i, to);
+    View place = data.back() + i;
+    k.storeMasked(compute(xs), place, used);
+  });
+}
+
+Partition KernelBuilder::overPairs(PairsType type, ArrayRef<BufferIndex> buffers, const ComputeOne &compute) {
+  Value offsets = field(keys(), offsetof(xfc_keys, pair_offsets), ptr);
+  auto pairsBefore = [&](Value sequence) { return mul(loadI64(offsets, sequence), type.getHeads()); };
+  Value to = pairsBefore(add(chunk, 1)), from = pairsBefore(chunk);
+  overElements(*this, buffers, from, to, compute);
+  return {Partition::Unit::Sequences, 1, 1};
+}
+
+Partition KernelBuilder::overTensors(ArrayRef<BufferIndex> buffers, const ComputeOne &compute) {
+  constexpr int64_t part = SquareSumOp::elementsOfPart;
+  Value from = mul(chunk, part), count = immediate(0);
+  overElements(*this, buffers, from, min(add(from, part), count), compute);
+  return {Partition::Unit::Elements, part, 1};
+}
+
+void KernelBuilder::update(ArrayRef<View> blocks, Value from, Value to, const Compute &compute) {
+  auto at = [&](Value i, const std::function<void(Value, const View &)> &write) {
+    SmallVector<View> places;
+    SmallVector<Value> xs;
+    for (const View &block : blocks) {
+      places.push_back(block + i);
+      xs.push_back(load(places.back(), lanes()));
+    }
+    const Values updated = compute(xs);
+    for (size_t j = blocks.size(); j-- > 0;)
+      if (updated[j])
+        write(updated[j], places[j]);
+  };
+  Value whole = add(from, mul(div(max(sub(to, from), 0), lanes()), lanes()));
+  loop(from, whole, lanes(), [&](Value i) { at(i, [&](Value x, const View &place) { store(x, place); }); });
+  when(less(whole, to), [&] {
+    Value mask = lanesBelow(whole, to);
+    at(whole, [&](Value x, const View &place) { storeMasked(x, place, mask); });
+  });
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Scans
+//===--------------------------------------------------------------------------------------------------------===//
+
+namespace {
+
+class ScannedVector final : public ScannedRow {
+public:
+  ScannedVector(KernelBuilder &k, Value row, Value hasPrevious, Value column, int64_t used)
+      : k(k), row(row), hasPrevious(hasPrevious), column(column), used(used) {}
+
+  Value load(const View &rows) override { return at(rows, row); }
+  // The sequence's first row is read in place of the one before it, but not used.
+  Value loadPrevious(const View &rows) override {
+    Value previous = at(rows, k.select(hasPrevious, k.sub(row, 1), row));
+    return k.select(hasPrevious, previous, 0);
+  }
+  void store(Value x, const View &rows) override {
+    View place = rows.row(row) + column;
+    k.storePart(x, place, used);
+  }
+
+private:
+  Value at(const View &rows, Value number) { return k.load(rows.row(number) + column, k.lanes()); }
+  KernelBuilder &k;
+  Value row, hasPrevious, column;
+  const int64_t used; // columns, at most a vector
+};
+
+} // namespace
+
+// A chunk has some of the columns of one sequence, and keeps their states in registers, a few vectors at a time.
+Partition KernelBuilder::scan(int64_t width, bool backwards, const LoadRow &load, const ScanStep &step) {
+  const int64_t together = 4 * lanes(), perChunk = 4 * together;
+  const int64_t whole = width / together * together, parts = (width + perChunk - 1) / perChunk;
+  Value sequence = div(chunk, parts), part = rem(chunk, parts);
+  const View offsets = numbers(rows(), offsetof(xfc_rows, offsets));
+  Value first = loadIndex(offsets + sequence), end = loadIndex(offsets + add(sequence, 1));
+  auto columns = [&](Value column, int64_t count) {
+    loop(first, end, 1, Values((count + lanes() - 1) / lanes(), splat(0)), [&](Value i, Values states) {
+      Value row = backwards ? sub(add(first, sub(end, i)), 1) : i, hasPrevious = less(first, row);
+      for (auto [v, state] : llvm::enumerate(states)) {
+        const int64_t offset = static_cast<int64_t>(v) * lanes();
+        ScannedVector at(*this, row, hasPrevious, add(column, offset), std::min(lanes(), count - offset));
+        const Values loaded = load(at);
+        state = step(at, loaded, state);
+      }
+      return states;
+    });
+  };
+  Value from = mul(part, perChunk);
+  loop(from, min(add(from, perChunk), whole), together, [&](Value at) { columns(at, together); });
+  if (whole < width)
+    when(equal(part, parts - 1), [&] { columns(index(whole), width - whole); });
+  return {Partition::Unit::Sequences, 1, parts};
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Pairs
+//===--------------------------------------------------------------------------------------------------------===//
+
+namespace {
+
+class PairsInVectors final : public PairsRow {
+public:
+  PairsInVectors(KernelBuilder &k, HeadOfSequence &at, Value number) : k(k), at(at), number(number), lanes(k.lanes()) {
+    head = at.head;
+    query = k.add(at.firstQuery, number);
+    keys = at.keys;
+    perHead = k.mul(at.queries, at.keys);
+  }
+
+  View in(BufferIndex buffer, int64_t heads) override { return at.pairs(k, buffer, heads) + k.mul(number, keys); }
+  void store(ArrayRef<View> operands, const View &to, const ComputeOne &compute) override {
+    eachVector(operands, {}, [&](Value j, Value used, ArrayRef<Value> xs, const Values &) -> Values {
+      Value x = k.spread(compute(xs));
+      View place = to + j;
+      k.storeMasked(x, place, used);
+      return {};
+    });
+  }
+  Value sum(ArrayRef<View> operands, const View &kept, const ComputeOne &compute) override {
+    Value zeros = k.splat(0);
+    return k.sum(eachVector(operands, zeros, [&](Value j, Value used, ArrayRef<Value> xs, const Values &s) -> Values {
+      Value x = compute(xs);
+      if (kept) {
+        View place = kept + j;
+        k.storeMasked(x, place, used);
+      }
+      return {k.addf(s[0], k.select(used, x, zeros))};
+    })[0]);
+  }
+  Value largest(const View &row, double least) override {
+    Value none = k.splat(least);
+    return k.largest(eachVector({row}, none, [&](Value, Value used, ArrayRef<Value> xs, const Values &s) -> Values {
+      return {k.maxf(k.select(used, xs[0], none), s[0])};
+    })[0]);
+  }
+  void clear(const View &row) override {
+    store({}, row, [&](ArrayRef<Value>) { return k.scalar(0); });
+  }
+  void each(const Term &count, const std::function<void(Value)> &body) override { k.loop(0, count, 1, body); }
+  Value sumOfEach(int64_t count, const std::function<Value(Value)> &body) override {
+    Value zero = k.scalar(0);
+    return k.loop(0, count, 1, ValueRange{zero},
+                  [&](Value i, Values s) -> Values { return {k.addf(s[0], body(i))}; })[0];
+  }
+  std::pair<Value, Value> distanceOf(Value key) override { return at.distanceOf(k, number, key); }
+  void once(const std::function<void()> &body) override { body(); }
+
+private:
+  // Runs body(the first key, mask of the lanes that belong to the row, operands, state) for each vector of the row.
+  Values eachVector(ArrayRef<View> operands, ValueRange state,
+                    const std::function<Values(Value, Value, ArrayRef<Value>, const Values &)> &body) {
+    return k.loop(0, keys, lanes, state, [&](Value j, const Values &s) {
+      Value used = k.lanesBelow(j, keys);
+      SmallVector<Value> xs;
+      for (const View &operand : operands)
+        xs.push_back(k.load(operand + j, lanes));
+      return body(j, used, xs, s);
+    });
+  }
+
+  KernelBuilder &k;
+  HeadOfSequence &at;
+  Value number; // of the query in its sequence
+  const int64_t lanes;
+};
+
+} // namespace
+
+Partition KernelBuilder::eachPairsRow(int64_t heads, bool cached, const std::function<void(PairsRow &)> &body) {
+  SumLanes lanesOfSums(*this);
+  HeadOfSequence at(*this, heads, cached);
+  loop(0, at.queries, 1, [&](Value query) {
+    PairsInVectors row(*this, at, query);
+    body(row);
+  });
+  return {Partition::Unit::Sequences, 1, heads};
+}
+
+void KernelBuilder::eachOfGrid(Value from, Value to, int64_t columns, const std::function<void(Value, Value)> &body) {
+  loop(from, to, 1, [&](Value row) { loop(0, columns, 1, [&](Value column) { body(row, column); }); });
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Elements of tensors
+//===--------------------------------------------------------------------------------------------------------===//
+
+namespace {
+
+// Vectors of 8 elements, so that sums in f64 are the same on every instruction set.
+class SpreadOverLanes final : public Spread {
+public:
+  explicit SpreadOverLanes(KernelBuilder &k) : k(k), vectors(k, lanes * k.bytes()) {}
+
+  Values each(Value from, Value to, ValueRange state, const Body &body) override {
+    Value whole = k.add(from, k.mul(k.div(k.sub(to, from), lanes), lanes));
+    Values before =
+        k.loop(from, whole, lanes, state, [&](Value i, Values s) { return body(i, Value(), std::move(s)); });
+    return k.loop(whole, to, lanes, before,
+                  [&](Value i, Values s) { return body(i, k.lanesBelow(i, to), std::move(s)); });
+  }
+  Value load(const View &p, Value mask) override { return mask ? k.loadMasked(p, mask) : k.load(p, lanes); }
+  void store(Value x, const View &p, Value mask) override { mask ? k.storeMasked(x, p, mask) : k.store(x, p); }
+  Value zeros() override { return k.constant(0, VectorType::get({lanes}, k.b.getF64Type())); }
+  Value sum(Value x) override { return k.sum(x); }
+  void once(const std::function<void()> &body) override { body(); }
+
+private:
+  static constexpr int64_t lanes = 8;
+  KernelBuilder &k;
+  const KernelBuilder::SumLanes vectors;
+};
+
+} // namespace
+
+std::unique_ptr<Spread> KernelBuilder::overChunk() { return std::make_unique<SpreadOverLanes>(*this); }
+std::unique_ptr<Spread> KernelBuilder::overRow() { return std::make_unique<SpreadOverLanes>(*this); }
+Values KernelBuilder::eachRow(Value from, Value to, ValueRange state,
+                              const std::function<Values(Value, Values)> &body) {
+  return loop(from, to, 1, state, body);
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Rows that are visited several times
+//===--------------------------------------------------------------------------------------------------------===//
+
+namespace {
+
+// A row stays in the L1 cache while it is visited. Sums have the same number of lanes on every instruction set.
+template <typename Base> class VectorRows : public Base {
+public:
+  VectorRows(KernelBuilder &k, int64_t width) : Base(width), k(k), lanesOfSums(k), lanes(k.lanes()) {}
+
+  Partition each(ArrayRef<BufferIndex>, const std::function<void(Value)> &body) override {
+    const int64_t per = rowsPerChunk(this->width);
+    k.eachRow(per, body);
+    return {Partition::Unit::Rows, per, 1};
+  }
+
+  Row load(const View &p) override { return {p, {}}; }
+
+  void store(ArrayRef<Row> operands, const View &to, const ComputeOne &compute) override {
+    k.features(this->width, [&](Value f, int64_t used) {
+      Value x = compute(loaded(operands, f));
+      View place = to + f;
+      k.storePart(k.spread(x), place, used);
+    });
+  }
+
+  Values sums(int64_t count, ArrayRef<Row> operands, const Compute &compute) override {
+    return accumulate(count, operands, {}, compute);
+  }
+
+  void once(const std::function<void()> &body) override { body(); }
+
+protected:
+  SmallVector<Value> loaded(ArrayRef<Row> operands, Value f) {
+    SmallVector<Value> xs;
+    for (const Row &operand : operands)
+      xs.push_back(k.load(operand.memory + f, lanes));
+    return xs;
+  }
+
+  // Each sum is taken in independent chains if the row is long enough; their number is what 32-byte registers hold.
+  Values accumulate(int64_t count, ArrayRef<Row> operands, ArrayRef<Row> totals, const Compute &compute) {
+    const int64_t width = this->width, chains = count > 1 ? 2 : 4, whole = width / (chains * lanes) * chains * lanes;
+    Values state(chains * count, k.splat(0)), terms;
+    auto add = [&](Values &s, int64_t chain, Value f, int64_t used) {
+      SmallVector<Value> xs = loaded(operands, f);
+      xs.append(loaded(totals, f));
+      terms = compute(xs);
+      for (int64_t i = 0; i < count; ++i)
+        if (Value &sum = s[chain * count + i]; terms[i])
+          sum = k.addf(sum, upTo(used, terms[i]));
+      for (auto [i, total] : llvm::enumerate(totals)) {
+        View place = total.memory + f;
+        k.storePart(terms[count + i], place, used);
+      }
+    };
+    if (whole)
+      state = k.loop(0, whole, chains * lanes, state, [&](Value f, Values s) {
+        for (int64_t c = 0; c < chains; ++c)
+          add(s, c, k.add(f, c * lanes), lanes);
+        return s;
+      });
+    for (int64_t f = whole, c = 0; f < width; f += lanes, ++c)
+      add(state, c, k.index(f), std::min(lanes, width - f));
+    for (int64_t half = chains / 2; half >= 1; half /= 2)
+      for (int64_t i = 0; i < half * count; ++i)
+        if (terms[i % count])
+          state[i] = k.addf(state[i], state[half * count + i]);
+    Values results;
+    for (int64_t i = 0; i < count; ++i)
+      results.push_back(terms[i] ? k.sum(state[i]) : Value());
+    return results;
+  }
+
+  // x with the lanes beyond the row's end set to 0.
+  Value upTo(int64_t used, Value x) {
+    if (used == lanes)
+      return x;
+    SmallVector<bool> mask(lanes);
+    std::fill_n(mask.begin(), used, true);
+    auto type = VectorType::get({lanes}, k.i1);
+    return k.select(arith::ConstantOp::create(k.b, DenseElementsAttr::get(type, ArrayRef<bool>(mask))), x, 0);
+  }
+
+  KernelBuilder &k;
+  const KernelBuilder::SumLanes lanesOfSums;
+  const int64_t lanes;
+};
+
+class ShortVectorRows final : public VectorRows<ShortRows> {
+public:
+  using VectorRows::sums;
+  using VectorRows::VectorRows;
+
+  // What is stored rounded, or not at all, stays in scratch.
+  Row keep(ArrayRef<Row> operands, const View &to, const ComputeOne &compute) override {
+    const bool inScratch = !to || to.element != k.element;
+    View at = inScratch ? k.scratchRow(width) : to;
+    k.features(width, [&](Value f, int64_t used) {
+      Value x = compute(loaded(operands, f));
+      View place = at + f;
+      k.storePart(x, place, used);
+      if (to && inScratch) {
+        View rounded = to + f;
+        k.storePart(x, rounded, used);
+      }
+    });
+    return {at, {}};
+  }
+
+  // The totals stay in the L1 cache, too.
+  Partition eachOfPart(int64_t parts, ArrayRef<BufferIndex>, ArrayRef<BufferIndex> sums,
+                       const PartBody &body) override {
+    SmallVector<Row> totals;
+    Value first = k.mul(k.chunk, width);
+    for (BufferIndex sum : sums)
+      totals.push_back({k.buffer(sum) + first, {}});
+    k.features(width, [&](Value f, int64_t used) {
+      for (const Row &total : totals)
+        k.storePart(0, total.memory + f, used);
+    });
+    auto begin = [&](Value part) { return k.div(k.mul(part, k.rowCount()), parts); };
+    Value end = begin(k.add(k.chunk, 1));
+    k.loop(begin(k.chunk), end, 1, [&](Value row) { body(row, totals); });
+    return {Partition::Unit::One, 1, parts};
+  }
+
+  Values sums(int64_t count, ArrayRef<Row> operands, MutableArrayRef<Row> totals, const Compute &compute) override {
+    return accumulate(count, operands, totals, compute);
+  }
+};
+
+class LongVectorRows final : public VectorRows<LongRows> {
+public:
+  using VectorRows::VectorRows;
+
+  std::pair<Value, Value> logSumExp(const Row &row, bool withSum) override {
+    return emitLogSumExp(k, row.memory, width, withSum);
+  }
+
+  void storeExceptAt(Value column, ArrayRef<Row> operands, const View &to, const ComputeOne &compute,
+                     const ComputeOne &atColumn) override {
+    // An operand may be overwritten by the row, so the exception is computed first.
+    Value known = k.max(column, 0);
+    SmallVector<Value> xs;
+    for (const Row &operand : operands)
+      xs.push_back(k.load(operand.memory + known));
+    Value exception = atColumn(xs);
+    store(operands, to, compute);
+    k.when(k.less(-1, column), [&] {
+      View place = to + column;
+      k.store(exception, place);
+    });
+  }
+
+  void subtractAt(Value column, Value amount, const View &to) override {
+    View place = to + column;
+    k.store(k.subf(k.load(place), amount), place);
+  }
+};
+
+} // namespace
+
+std::unique_ptr<ShortRows> KernelBuilder::shortRows(int64_t width) {
+  return std::make_unique<ShortVectorRows>(*this, width);
+}
+std::unique_ptr<LongRows> KernelBuilder::longRows(int64_t width) {
+  return std::make_unique<LongVectorRows>(*this, width);
+}
+
+} // namespace xfc
