@@ -342,11 +342,11 @@ std::vector<std::string> linkLibrary(const std::vector<std::vector<ObjectFile>> 
                                           "--no-whole-archive"};
 
   // The functions have a symbol version, so that the dynamic linker rejects a program that was linked against another
-  // version.
+  // version. The tables of generated code are for programs that use the model as a draft (DeviceFactory.h).
   const std::string shared = temporary.file("shared"), script = temporary.file("script"),
                     whole = temporary.file("whole");
-  writeFile(script,
-            "XFC_" + interface.version + " { global: " + llvm::join(interface.functions, "; ") + "; local: *; };\n");
+  writeFile(script, "XFC_" + interface.version + " { global: " + llvm::join(interface.functions, "; ") +
+                        "; xfc_images; xfc_device_images; local: *; };\n");
   std::vector<std::string> arguments = {parts.linker, "-shared",          "-z",  "defs", "-soname",
                                         name + ".so", "--version-script", script};
   append(arguments, parts.beginning(shared));

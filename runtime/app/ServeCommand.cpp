@@ -67,6 +67,7 @@ void addServe(Command app) {
   command.addOption("--max-alternatives", serving.mostAlternatives, "maximum number of alternatives in a request")
       .within(0, 100)
       .showDefault();
+  serving.model.addDraftTo(command);
   serving.model.addEngineTo(command);
   serving.model.addVocabularyTo(command);
   options->search.addAllTo(command);

@@ -3,6 +3,7 @@
 #include "app/JsonLines.h"
 #include "app/ResultWriter.h"
 #include "corpora/LinePairs.h"
+#include "decode/Decoder.h"
 #include "decode/Defaults.h"
 #include "decode/Flags.h"
 #include "decode/HeatMap.h"
@@ -71,6 +72,9 @@ public:
   explicit Translator(TranslateOptions &options) : options(options), model(loadModel(options.model)) {
     options.search.resolve(generationOf(model.engine->module(), options.model.model), *model.target);
     requireDetails(model, options.search.options.details, options.model.format);
+    if (model.draft && draftsOf(options.search.options, 1) == 0)
+      throw Error("--draft drafts a single hypothesis; it needs --beam 1" +
+                  std::string(options.search.options.draws() ? ", or --sample without --n-best and --mbr" : ""));
     if (!options.attentionSvg.empty())
       requireCrossAttention(model.engine->module(), "--attention-svg");
   }
@@ -240,6 +244,7 @@ void addTranslate(Command app) {
       app.addVerb("translate", "translate lines", "echo \"How are you?\" | translator translate --model run");
   auto options = std::make_shared<TranslateOptions>();
   options->model.addEnsembleTo(command);
+  options->model.addDraftTo(command);
   options->model.addVocabularyTo(command);
   command.setSubject("Input and output");
   command.addOption("--input", options->input, "lines to translate; -: standard input").showDefault();

@@ -40,6 +40,7 @@ void open(const char *path, const char *const *words, OpenModel &opened) {
   options.warn = [&opened](const std::string &warning) { opened.warnings += warning + "\n"; };
   CommandLine app;
   options.addEnsembleTo(app);
+  options.addDraftTo(app);
   options.addVocabularyTo(app);
   parseOptions(app, wordsOf(words));
   options.quiet = true; // even if --quiet was not given

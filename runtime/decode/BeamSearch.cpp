@@ -81,9 +81,9 @@ SentenceSearch::SentenceSearch(const SearchSentence &sentence, const SearchVocab
     finishAll();
 }
 
-int32_t SentenceSearch::wanted() const {
-  const Forced must = forced(length());
-  return must.token >= 0 ? must.token : vocabulary.eos;
+int32_t SentenceSearch::wanted(int64_t later) const {
+  const int32_t must = forcedToken(length() + later);
+  return must >= 0 ? must : vocabulary.eos;
 }
 
 void SentenceSearch::choose(const StepResult &result, int64_t first, SearchScratch &scratch) {

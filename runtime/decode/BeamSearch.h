@@ -174,8 +174,10 @@ public:
 
   std::span<LiveHypothesis> live() { return {lives.data(), living}; } // best first
   bool ended() const { return living == 0; }
-  // The token whose log-probability is needed whatever its rank.
-  int32_t wanted() const;
+  // The token whose log-probability is needed whatever its rank, now or this many tokens later.
+  int32_t wanted(int64_t later = 0) const;
+  // The only token that a hypothesis of the given length may take, or -1.
+  int32_t forcedToken(int64_t length) const { return forced(length).token; }
 
   // Chooses how the live hypotheses continue, by the rows of `result` from `first` on. Touches only this sentence.
   void choose(const StepResult &result, int64_t first, SearchScratch &scratch);

@@ -1,5 +1,6 @@
 // Answers requests for translations, many at a time.
 #include "decode/Decoder.h"
+#include "decode/Drafter.h"
 #include "support/Error.h"
 #include <algorithm>
 #include <cmath>
@@ -70,18 +71,21 @@ SearchSentence sentenceFor(const SearchOptions &options, size_t number, int64_t 
   return sentence;
 }
 
-Counts roomFor(const SearchSentence &sentence, const SearchOptions &options, int64_t sourceLength, bool readsHistory) {
-  const int64_t width = searchWidth(options), steps = searchSteps(sentence, options);
+int64_t draftsOf(const SearchOptions &options, int64_t tokens) { return searchWidth(options) == 1 ? tokens : 0; }
+
+Counts roomFor(const SearchSentence &sentence, const SearchOptions &options, int64_t sourceLength, bool readsHistory,
+               int64_t drafts) {
+  const int64_t width = searchWidth(options), steps = searchSteps(sentence, options), rows = width * (1 + drafts);
   const int64_t cached = readsHistory ? steps : std::min<int64_t>(steps, 2);
   Counts counts;
   counts.rows[XFC_SOURCE] = sourceLength;
   counts.sequences[XFC_SOURCE] = 1;
-  counts.rows[XFC_TARGET] = counts.sequences[XFC_TARGET] = width;
+  counts.rows[XFC_TARGET] = counts.sequences[XFC_TARGET] = rows;
   counts.rows[XFC_CACHE] = width * cached;
   for (int kind = 0; kind < 4; ++kind) {
     counts.pairs[XFC_SOURCE_SOURCE * 4 + kind] = sourceLength * sourceLength;
-    counts.pairs[XFC_TARGET_SOURCE * 4 + kind] = width * sourceLength;
-    counts.pairs[XFC_TARGET_CACHE * 4 + kind] = width * cached;
+    counts.pairs[XFC_TARGET_SOURCE * 4 + kind] = rows * sourceLength;
+    counts.pairs[XFC_TARGET_CACHE * 4 + kind] = rows * cached;
   }
   counts.longest = std::max(sourceLength, steps);
   return counts;
@@ -109,9 +113,14 @@ struct Decoder::Choice {
   }
 };
 
-Decoder::Decoder(std::unique_ptr<SearchedModel> given, const Counts &capacity, ThreadPool *pool)
-    : model(std::move(given)), vocabulary(model->vocabulary()), capacity(capacity), pool(pool),
-      slots(capacity.rows[XFC_CACHE]), choice(std::make_unique<Choice>()) {
+Decoder::Decoder(std::unique_ptr<SearchedModel> model, const Counts &capacity, ThreadPool *pool)
+    : Decoder(std::move(model), nullptr, 0, capacity, pool) {}
+
+Decoder::Decoder(std::unique_ptr<SearchedModel> given, std::unique_ptr<Drafter> givenDrafter, int64_t tokens,
+                 const Counts &capacity, ThreadPool *pool)
+    : model(std::move(given)), drafter(std::move(givenDrafter)), draftTokens(drafter ? tokens : 0),
+      vocabulary(model->vocabulary()), capacity(capacity), pool(pool), slots(capacity.rows[XFC_CACHE]),
+      choice(std::make_unique<Choice>()) {
   choice->scratch.resize(pool ? pool->threads() : 1);
 }
 
@@ -123,6 +132,8 @@ size_t Decoder::groupOf(const SearchOptions &options, bool constrained) {
   const size_t group = model->groupOf(options, constrained);
   if (group >= groups.size())
     groups.resize(group + 1);
+  while (drafter && draftGroups.size() <= group)
+    draftGroups.push_back(drafter->groupOf(options));
   return group;
 }
 
@@ -143,7 +154,8 @@ RequestId Decoder::submit(DecoderRequest request) {
   sentence->limits.where = where;
   if (sentence->constraints)
     checkConstraints(sentence->limits, *options);
-  sentence->room = roomFor(sentence->limits, *options, length, model->readsHistory());
+  sentence->drafts = draftsOf(*options, draftTokens);
+  sentence->room = roomFor(sentence->limits, *options, length, model->readsHistory(), sentence->drafts);
   if (!within(sentence->room, capacity) || sentence->room.longest > capacity.longest)
     throw Error(sentence->limits.place() + " takes more than all of the room that is reserved (" +
                 std::to_string(length) + " source tokens of " + std::to_string(capacity.rows[XFC_SOURCE]) + ", " +
@@ -177,6 +189,8 @@ size_t Decoder::takePlace() {
 
 void Decoder::leave(Sentence &sentence) {
   add(used, sentence.room, -1);
+  if (sentence.drafts > 0)
+    drafter->leave(sentence.place);
   model->leave(sentence.place);
   freePlaces.push_back(sentence.place);
 }
@@ -206,6 +220,12 @@ void Decoder::join() {
       }
     if (!joining.empty())
       model->join(group, joining);
+    joining.clear();
+    for (size_t i = 0; i < count; ++i)
+      if (waiting[i]->group == group && waiting[i]->drafts > 0)
+        joining.push_back({waiting[i]->place, waiting[i]->request.source});
+    if (!joining.empty())
+      drafter->join(draftGroups[group], joining);
   }
   for (; count > 0; --count) {
     Sentence &sentence = *waiting.front();
@@ -241,24 +261,82 @@ std::span<DecoderEvent> Decoder::step() {
   return events;
 }
 
+// Drafts how the hypotheses of the group's sentences go on, as far as steps may follow.
+void Decoder::draft(size_t group) {
+  drafts.clear();
+  const std::vector<std::unique_ptr<Sentence>> &running = groups[group];
+  if (std::ranges::all_of(running, [](const auto &sentence) { return sentence->drafts == 0; }))
+    return;
+  for (const std::unique_ptr<Sentence> &sentence : running) {
+    const std::vector<int32_t> &written = sentence->search->live().front().ids;
+    const int64_t left = searchSteps(sentence->limits, *sentence->request.options) - 1 - std::ssize(written);
+    drafts.push_back({.place = sentence->place,
+                      .search = sentence->search.get(),
+                      .ids = written,
+                      .most = static_cast<size_t>(std::clamp<int64_t>(left, 0, sentence->drafts))});
+  }
+  drafter->draft(draftGroups[group], drafts);
+}
+
+// Takes the continuations that were chosen, by the row of the step's result with this number. If they are what was
+// drafted, the next row tells what follows.
+void Decoder::grow(Sentence &sentence, const DraftRequest *draft, size_t number) {
+  SentenceSearch &search = *sentence.search;
+  if (!draft)
+    return search.grow(slots);
+  const int64_t first = choice->rows[number];
+  const std::span<const int32_t> rows =
+      std::span(taken).subspan(static_cast<size_t>(first) + 1, draft->tokens.size()); // of the drafted tokens
+  std::vector<int32_t> &read = search.live().front().history;
+  read.resize(read.size() - rows.size()); // what is drafted belongs to it once it is chosen
+  size_t accepted = 0;
+  const auto releaseOthers = [&] {
+    for (const int32_t row : rows.subspan(accepted))
+      slots.release(row);
+  };
+  try {
+    for (search.grow(slots); accepted < rows.size() && !search.ended(); search.grow(slots)) {
+      LiveHypothesis &hypothesis = search.live().front();
+      if (hypothesis.ids.back() != draft->tokens[accepted])
+        break;
+      hypothesis.history.push_back(rows[accepted++]);
+      search.choose(choice->result, first + static_cast<int64_t>(accepted), choice->scratch.front());
+    }
+  } catch (const Error &) {
+    releaseOthers();
+    throw;
+  }
+  releaseOthers();
+}
+
 void Decoder::step(size_t group) {
   std::vector<std::unique_ptr<Sentence>> &running = groups[group];
   ids.clear(), wanted.clear(), placeOf.clear(), positions.clear(), taken.clear(), history.clear();
   choice->rows.clear();
-  for (const std::unique_ptr<Sentence> &sentence : running) {
+  draft(group);
+  for (size_t i = 0; i < running.size(); ++i) {
+    const Sentence &sentence = *running[i];
     choice->rows.push_back(static_cast<int64_t>(ids.size()));
-    for (LiveHypothesis &hypothesis : sentence->search->live()) {
-      ids.push_back(hypothesis.ids.empty() ? vocabulary.start : hypothesis.ids.back());
-      wanted.push_back(sentence->search->wanted());
-      placeOf.push_back(static_cast<int32_t>(sentence->place));
-      positions.push_back(static_cast<int32_t>(hypothesis.ids.size()));
+    const auto addRow = [&](LiveHypothesis &hypothesis, int32_t token, size_t later) {
+      ids.push_back(token);
+      wanted.push_back(sentence.search->wanted(static_cast<int64_t>(later)));
+      placeOf.push_back(static_cast<int32_t>(sentence.place));
+      positions.push_back(static_cast<int32_t>(hypothesis.ids.size() + later));
+      taken.push_back(slots.take());
+      hypothesis.history.push_back(taken.back());
+    };
+    for (LiveHypothesis &hypothesis : sentence.search->live()) {
       if (!model->readsHistory() && hypothesis.history.size() == 2) {
         slots.release(hypothesis.history.front());
         hypothesis.history.erase(hypothesis.history.begin());
       }
-      taken.push_back(slots.take());
-      hypothesis.history.push_back(taken.back());
-      history.emplace_back(hypothesis.history);
+      addRow(hypothesis, hypothesis.ids.empty() ? vocabulary.start : hypothesis.ids.back(), 0);
+      const size_t own = hypothesis.history.size();
+      if (!drafts.empty())
+        for (const int32_t token : drafts[i].tokens)
+          addRow(hypothesis, token, hypothesis.history.size() - own + 1);
+      for (size_t end = own; end <= hypothesis.history.size(); ++end)
+        history.push_back(std::span(hypothesis.history).first(end));
     }
   }
   rowsStepped += static_cast<int64_t>(ids.size());
@@ -269,9 +347,11 @@ void Decoder::step(size_t group) {
   else
     for (size_t i = 0; i < running.size(); ++i)
       Choice::run(choice.get(), static_cast<int64_t>(i), 0);
+  size_t number = 0;
   std::erase_if(running, [&](const std::unique_ptr<Sentence> &sentence) {
     try {
-      sentence->search->grow(slots);
+      const size_t own = number++;
+      grow(*sentence, drafts.empty() ? nullptr : &drafts[own], own);
       if (sentence->request.watched && !sentence->search->ended())
         events.push_back({DecoderEvent::Kind::Grown, sentence->id, {}, {}});
       return false;

@@ -66,8 +66,13 @@ SearchSentence sentenceFor(const SearchOptions &options, size_t number, int64_t 
 // The constraints of a sentence under these options; null: there are none.
 std::unique_ptr<const Constraints> constraintsFor(const SearchOptions &options,
                                                   std::span<const Constraint> constraints);
-// The room that it takes: the rows and pairs of its source, and of all its hypotheses at their longest.
-Counts roomFor(const SearchSentence &sentence, const SearchOptions &options, int64_t sourceLength, bool readsHistory);
+// How many tokens are drafted at a time for the sentences of a search with these options, if `tokens` are for those
+// that can have drafts: their only hypothesis is written token by token.
+int64_t draftsOf(const SearchOptions &options, int64_t tokens);
+// The room that it takes: the rows and pairs of its source, and of all its hypotheses at their longest, each with so
+// many drafted tokens.
+Counts roomFor(const SearchSentence &sentence, const SearchOptions &options, int64_t sourceLength, bool readsHistory,
+               int64_t drafts);
 // Adds counts to a sum.
 void add(Counts &sum, const Counts &counts, int64_t times = 1);
 
@@ -96,12 +101,19 @@ struct DecoderEvent {
   bool byOptions = false;        // if failed: what was asked for leaves no answer, and the model is as it should be
 };
 
+class Drafter;
+struct DraftRequest;
+
 // To be used from one thread.
 class Decoder {
 public:
   // Running sentences stay within `capacity`. If there is a pool, its threads rank the continuations of different
   // sentences.
   Decoder(std::unique_ptr<SearchedModel> model, const Counts &capacity, ThreadPool *pool = nullptr);
+  // With a drafter (decode/Drafter.h), which drafts `tokens` tokens at a time: the model can read several tokens of a
+  // hypothesis in a step.
+  Decoder(std::unique_ptr<SearchedModel> model, std::unique_ptr<Drafter> drafter, int64_t tokens,
+          const Counts &capacity, ThreadPool *pool = nullptr);
   ~Decoder();
 
   // Reserves what requests with these options need. Optional: submit() does it. Throws Error as submit() does.
@@ -139,6 +151,7 @@ private:
     SearchSentence limits;
     Counts room;
     size_t group, place = 0;
+    int64_t drafts = 0; // the most drafted tokens of a step
     std::unique_ptr<SentenceSearch> search;
   };
   struct Choice;
@@ -147,11 +160,15 @@ private:
   size_t takePlace();
   void join();
   void step(size_t group);
+  void draft(size_t group);
+  void grow(Sentence &sentence, const DraftRequest *draft, size_t number);
   void collect();
   void leave(Sentence &sentence);
   const Sentence *find(RequestId id) const;
 
   std::unique_ptr<SearchedModel> model;
+  std::unique_ptr<Drafter> drafter; // or null
+  const int64_t draftTokens;
   const SearchVocabulary vocabulary;
   const Counts capacity;
   ThreadPool *pool;
@@ -160,6 +177,7 @@ private:
   RequestId nextId = 0;
   std::deque<std::unique_ptr<Sentence>> waiting;
   std::vector<std::vector<std::unique_ptr<Sentence>>> groups; // the running ones of each
+  std::vector<size_t> draftGroups;                            // the drafter's group for each of these
   std::vector<size_t> freePlaces;
   size_t places = 0; // how many have been taken so far
   int64_t rowsStepped = 0;
@@ -172,6 +190,7 @@ private:
   std::vector<int32_t> ids, wanted, placeOf, positions, taken;
   std::vector<std::span<const int32_t>> history;
   std::vector<JoiningSentence> joining;
+  std::vector<DraftRequest> drafts; // of the sentences of a group, in their order; empty: nothing is drafted
   std::unique_ptr<Choice> choice;
 };
 

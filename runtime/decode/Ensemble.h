@@ -13,23 +13,31 @@
 
 namespace xfc {
 
+// A smaller model that drafts what these may write, so many tokens at a time (decode/Drafter.h). Null: there is none.
+struct DraftingModel {
+  Engine *engine = nullptr;
+  int64_t tokens = 0;
+};
+
 // The models that a search, a score or an attention asks; all are of this executable. A single engine is the ensemble
 // whose means are what it says itself. The engines must outlive it.
 class Ensemble {
 public:
   Ensemble(Engine &engine) : engines{&engine}, shares{1} {} // NOLINT(google-explicit-constructor)
   // `weights`: positive, one for each.
-  Ensemble(std::vector<Engine *> engines, std::vector<double> weights)
-      : engines(std::move(engines)), shares(std::move(weights)) {}
+  Ensemble(std::vector<Engine *> engines, std::vector<double> weights, DraftingModel draft = {})
+      : engines(std::move(engines)), shares(std::move(weights)), drafting(draft) {}
 
   Engine &first() const { return *engines.front(); }
   const Module &module() const { return first().module(); }
   std::span<Engine *const> members() const { return engines; }
   const std::vector<double> &weights() const { return shares; }
+  const DraftingModel &draft() const { return drafting; }
 
 private:
   std::vector<Engine *> engines;
   std::vector<double> shares;
+  DraftingModel drafting;
 };
 
 // log(sum w exp(x) / sum w), from x, a log-probability of each member, and w, their weights. It is never above the

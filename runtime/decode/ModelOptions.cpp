@@ -153,6 +153,24 @@ void ModelOptions::addEnsembleTo(Command command) {
   command.option("--weights").excludes("--ensemble-weights");
 }
 
+void ModelOptions::addDraftTo(Command command) {
+  const Subject ofModel(command, "Model");
+  const CommandOption folder = command.addOption(
+      "--draft", draft,
+      "a smaller model, as --model takes one, that drafts the next tokens, so that the model reads several in a step: "
+      "translations are the same, and sooner there. Only for --beam 1, or one sample");
+  command
+      .addOption("--draft-library", draftLibrary,
+                 "the code of --draft: libNAME.so of `xfc compile --emit lib` (default: this executable's, for another "
+                 "folder of this model)")
+      .valueName("FILE")
+      .needs(folder);
+  command.addOption("--draft-tokens", draftTokens, "how many tokens --draft drafts at a time")
+      .within(int64_t(1), mostDraftTokens)
+      .showDefault()
+      .needs(folder);
+}
+
 void ModelOptions::addWeightsTo(Command command, CommandOption folder) {
   command.addOption("--weights", weights, "weights (safetensors), in place of --model").excludes(folder);
   addEngineTo(command);
@@ -204,12 +222,31 @@ std::unique_ptr<Engine> loadEngine(const ModelOptions &options) {
 }
 
 Ensemble TranslationModel::models() const {
-  if (others.empty())
-    return *engine;
   std::vector<Engine *> engines = {engine.get()};
   for (const std::unique_ptr<Engine> &other : others)
     engines.push_back(other.get());
-  return {std::move(engines), weights};
+  return {std::move(engines), others.empty() ? std::vector<double>{1} : weights, {draft.get(), draftTokens}};
+}
+
+// Throws Error unless the model can read several tokens in a step, and the draft knows the same tokens.
+static void checkDraft(const Module &module, const Module &draft, const std::string &name) {
+  const auto require = [&](bool holds, const std::string &message) {
+    if (!holds)
+      throw Error("--draft " + name + ": " + message);
+  };
+  draft.requireTranslator();
+  require(module.readsSeveral(), "model '" + module.model +
+                                     "' keeps a state from token to token, so that a step cannot read several; leave "
+                                     "out --draft");
+  const auto tokensOf = [](const Module &one) {
+    return std::tuple(one.sourceVocab, one.targetVocab, one.pad, one.start, one.eos, one.sourceEos);
+  };
+  require(tokensOf(module) == tokensOf(draft), "model '" + draft.model + "' has other tokens than model '" +
+                                                   module.model + "'; expected the same vocabularies");
+  const auto holds = [](int64_t most, int64_t needed) { return most == 0 || (needed > 0 && most >= needed); };
+  require(holds(draft.maxLength, module.maxLength) && holds(draft.maxTargetLength, module.maxTargetLength),
+          "model '" + draft.model + "' takes shorter sentences than model '" + module.model +
+              "'; expected at least its max_length");
 }
 
 TranslationModel loadModel(const ModelOptions &options) {
@@ -230,6 +267,16 @@ TranslationModel loadModel(const ModelOptions &options) {
     std::optional<PackedModel> itsPacked = carried(other);
     model.others.push_back(loadEngine(other, itsPacked, metadata[i]));
     generationOf(module, other.model);
+  }
+  if (!options.draft.empty()) {
+    ModelOptions drafting = options;
+    drafting.model = drafting.weights = drafting.packed = {};
+    drafting.takePath(options.draft);
+    drafting.device.library = options.draftLibrary;
+    std::optional<PackedModel> itsPacked = carried(drafting);
+    model.draft = loadEngine(drafting, itsPacked, metadata.emplace_back());
+    model.draftTokens = options.draftTokens;
+    checkDraft(module, model.draft->module(), options.draft);
   }
   model.weights = options.ensembleWeights.empty() ? std::vector<double>(count, 1) : options.ensembleWeights;
 

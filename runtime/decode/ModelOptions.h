@@ -24,6 +24,10 @@ struct ModelOptions {
   // Further models, as --model takes them, and the weights of all (empty: equal ones): they decode together.
   std::vector<std::string> others;
   std::vector<double> ensembleWeights;
+  // A smaller model that drafts (decode/Drafter.h), as --model takes one, the library with its programs (empty: this
+  // executable's own), and how many tokens it drafts at a time.
+  std::string draft, draftLibrary;
+  int64_t draftTokens = 4;
   std::string vocabulary, targetVocabulary; // empty: those of the folder, or the source's for both
   Format format = Format::Text;
   int threads = 0; // 0: one for each processor
@@ -40,6 +44,8 @@ struct ModelOptions {
   void addTo(Command command);
   // The same, but --model may be given several times; and --ensemble-weights
   void addEnsembleTo(Command command);
+  // --draft, --draft-library, --draft-tokens
+  void addDraftTo(Command command);
   // --threads, --device, --cuda-image, --quiet, --force-model
   void addEngineTo(Command command);
   // --vocab, --target-vocab, --force-vocab, and --format if the command reads lines
@@ -67,6 +73,8 @@ struct TranslationModel {
   // Of an ensemble: the other engines, and the weights of all.
   std::vector<std::unique_ptr<Engine>> others = {};
   std::vector<double> weights = {};
+  std::unique_ptr<Engine> draft = {}; // or null
+  int64_t draftTokens = 0;
   // All models, as searches and scores take them. The result refers to the engines.
   Ensemble models() const;
 };

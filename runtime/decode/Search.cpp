@@ -2,6 +2,7 @@
 // decode_renormalized or decode_step, and those who use it.
 #include "decode/Search.h"
 #include "decode/Decoder.h"
+#include "decode/Drafter.h"
 #include "decode/EnsembleModel.h"
 #include "plan/Memory.h"
 #include "plan/Programs.h"
@@ -51,7 +52,7 @@ std::vector<size_t> joiningOrder(const std::vector<std::vector<int32_t>> &source
 Counts capacityFor(const Module &module, const std::vector<std::vector<int32_t>> &sources,
                    const std::vector<size_t> &order, const SearchOptions &options,
                    const std::vector<std::vector<int32_t>> &prefixes,
-                   const std::vector<std::vector<Constraint>> &constraints) {
+                   const std::vector<std::vector<Constraint>> &constraints, int64_t drafts) {
   Counts capacity, batch;
   for (size_t index : order) {
     const auto length = static_cast<int64_t>(sources[index].size());
@@ -60,7 +61,7 @@ Counts capacityFor(const Module &module, const std::vector<std::vector<int32_t>>
         constraints.empty() ? nullptr : constraintsFor(options, constraints[index]);
     const Counts room =
         roomFor(sentenceFor(options, index, length, prefix, module.maxTargetLength, itsConstraints.get()), options,
-                length, module.readsHistory());
+                length, module.readsHistory(), drafts);
     Counts more = batch;
     add(more, room);
     const bool full = std::max(more.rows[XFC_SOURCE], more.rows[XFC_TARGET]) > options.batchTokens ||
@@ -251,7 +252,8 @@ struct SentenceSet {
       : order(joiningOrder(sources)), results(sources.size()), requests(sources.size()) {
     const Module &module = models.module();
     check(options, module);
-    decoder = makeDecoder(models, capacityFor(module, sources, order, options, prefixes, constraints), ownRows);
+    const int64_t drafts = draftsOf(options, models.draft().tokens);
+    decoder = makeDecoder(models, capacityFor(module, sources, order, options, prefixes, constraints, drafts), ownRows);
     decoder->prepare(options);
     const auto shared = std::make_shared<const SearchOptions>(options);
     for (size_t sentence : order)
@@ -290,20 +292,27 @@ std::unique_ptr<Decoder> makeDecoder(const Ensemble &models, const Counts &capac
   for (Engine *engine : models.members())
     members.push_back(std::make_unique<StepModel>(*engine, capacity, ownRows));
   ThreadPool *const pool = &models.first().pool();
-  return std::make_unique<Decoder>(members.size() == 1 ? std::move(members.front())
-                                                       : ensembleModel(std::move(members), models.weights(), pool),
-                                   capacity, pool);
+  std::unique_ptr<SearchedModel> model =
+      members.size() == 1 ? std::move(members.front()) : ensembleModel(std::move(members), models.weights(), pool);
+  const auto [drafting, tokens] = models.draft();
+  std::unique_ptr<Drafter> drafter;
+  if (drafting)
+    drafter = std::make_unique<Drafter>(std::make_unique<StepModel>(*drafting, capacity, ownRows),
+                                        drafting->module().computeTypes(programs::encode), capacity);
+  return std::make_unique<Decoder>(std::move(model), std::move(drafter), tokens, capacity, pool);
 }
 
 Counts searchCounts(const Module &module, const std::vector<std::vector<int32_t>> &sources,
                     const SearchOptions &options) {
   check(options, module);
-  return capacityFor(module, sources, joiningOrder(sources), options, {}, {});
+  return capacityFor(module, sources, joiningOrder(sources), options, {}, {}, 0);
 }
 
-Counts decoderCounts(const Module &module, const SearchOptions &options) {
+Counts decoderCounts(const Ensemble &models, const SearchOptions &options) {
+  const Module &module = models.module();
   check(options, module);
   const int64_t tokens = options.batchTokens, width = searchWidth(options);
+  const int64_t rowsEach = 1 + draftsOf(options, models.draft().tokens); // of a hypothesis in a step
   const auto stepsOf = [&](int64_t length) {
     return searchSteps(sentenceFor(options, 0, length, {}, module.maxTargetLength), options);
   };
@@ -312,14 +321,14 @@ Counts decoderCounts(const Module &module, const SearchOptions &options) {
   constexpr int64_t usualLength = 16;
   const int64_t usual = std::max(usualLength, width), together = std::max<int64_t>(tokens / usual, 1);
   const int64_t sentences = options.batchSentences > 0 ? std::min(options.batchSentences, tokens) : tokens;
-  Counts counts = decodeCounts(module, sentences, 1, std::max(tokens, width), 1);
+  Counts counts = decodeCounts(module, sentences, 1, std::max(tokens, width * rowsEach), 1);
   counts.rows[XFC_SOURCE] = tokens;
   counts.rows[XFC_CACHE] = std::max(product({together, width, rowsOfHypothesis(module, stepsOf(usual))}),
                                     product({width, rowsOfHypothesis(module, stepsOf(longestSource))}));
   for (int kind = 0; kind < 4; ++kind) {
     counts.pairs[XFC_SOURCE_SOURCE * 4 + kind] = product({tokens, longestSource});
     counts.pairs[XFC_TARGET_SOURCE * 4 + kind] = product({counts.rows[XFC_TARGET], longestSource});
-    counts.pairs[XFC_TARGET_CACHE * 4 + kind] = counts.rows[XFC_CACHE];
+    counts.pairs[XFC_TARGET_CACHE * 4 + kind] = product({counts.rows[XFC_CACHE], rowsEach});
   }
   counts.longest = std::max(longestSource, stepsOf(longestSource));
   return counts;

@@ -44,7 +44,8 @@ struct SearchOptions {
   int drawn() const { return utility ? samples : nBest; }
 };
 
-inline constexpr int mostSamples = 1024; // for minimum Bayes risk, which compares each with each
+inline constexpr int64_t mostDraftTokens = 64; // at a time
+inline constexpr int mostSamples = 1024;       // for minimum Bayes risk, which compares each with each
 
 // Throws Error: the search is to draw tokens, but also to meet constraints. `where` begins the message.
 [[noreturn]] void refuseConstraints(const SearchOptions &options, const std::string &where = "");
@@ -105,6 +106,6 @@ class Decoder;
 std::unique_ptr<Decoder> makeDecoder(const Ensemble &models, const Counts &capacity, bool ownRows);
 // Its capacity if requests are expected to have such options: batchTokens source tokens and hypotheses, batchSentences
 // sentences, and the cache that they take.
-Counts decoderCounts(const Module &module, const SearchOptions &options);
+Counts decoderCounts(const Ensemble &models, const SearchOptions &options);
 
 } // namespace xfc

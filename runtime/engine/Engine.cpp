@@ -389,7 +389,9 @@ struct Engine::State {
 };
 
 Engine::Engine(int threads, const DeviceChoice &choice)
-    : Engine(openDevice(choice.device, choice.cudaImage, choice.ordinal), threads) {}
+    : Engine(openDevice(choice.device, choice.cudaImage, choice.ordinal,
+                        choice.library.empty() ? ownImages() : imagesOf(choice.library)),
+             threads) {}
 Engine::Engine(std::unique_ptr<Device> device, int threads) {
   const ImagePlan plan = device->plan();
   state = std::make_unique<State>(std::move(device), plan, threads);

@@ -85,4 +85,11 @@ bool Module::readsHistory() const {
          });
 }
 
+bool Module::readsSeveral() const {
+  const Program *step = find(programs::decodeStep);
+  return step && std::none_of(step->arguments.begin(), step->arguments.end(), [](const Argument &argument) {
+           return argument.role == Argument::Role::State && argument.name.ends_with(".state");
+         });
+}
+
 } // namespace xfc

@@ -205,6 +205,9 @@ struct Module {
   // Whether a decoding step reads the cache rows of all tokens before it, as attention does. If not, it reads only
   // those of the last one.
   bool readsHistory() const;
+  // Whether a decoding step may read several tokens of a hypothesis: all that it reads of earlier tokens are rows that
+  // it has written before, as the keys and values of attention are. The state of a recurrence is of an earlier step.
+  bool readsSeveral() const;
 };
 
 } // namespace xfc

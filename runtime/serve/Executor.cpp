@@ -109,7 +109,7 @@ struct Executor::State {
     if (defaults.utility && defaults.samples > mostCompared)
       throw Error("--samples: a server draws at most " + std::to_string(mostCompared) + " for a line, but " +
                   std::to_string(defaults.samples) + " were given");
-    const Counts room = decoderCounts(module, defaults);
+    const Counts room = decoderCounts(model.models(), defaults);
     capacity = room.rows[XFC_TARGET];
     decoder = makeDecoder(model.models(), room, /*ownRows=*/true);
     decoder->prepare(defaults);
@@ -138,7 +138,7 @@ struct Executor::State {
       for (const auto &[job, active] : jobs)
         job->tell({.kind = TranslationUpdate::Kind::Failed, .text = message});
       jobs.clear(), owners.clear();
-      decoder = makeDecoder(model.models(), decoderCounts(model.engine->module(), defaults), /*ownRows=*/true);
+      decoder = makeDecoder(model.models(), decoderCounts(model.models(), defaults), /*ownRows=*/true);
     }
     count(static_cast<int64_t>(decoder->waitingCount()), static_cast<int64_t>(decoder->running()));
     return true;

@@ -104,6 +104,8 @@ private:
       else
         models.push_back(std::move(served));
     }
+    if (!options.model.draft.empty() && models.size() > 1)
+      throw Error("--draft is for one model, but --model gives several directions; start a server for each of them");
   }
 
   //===------------------------------------------------------------------------------------------------------===//

@@ -189,13 +189,26 @@ private:
     const ProgramRun *run;
     int64_t launches; // number of the first, if they are traced; each thread has its own launches
   };
+  // The first row of a thread's own. A row that reads what the row before it writes in this run, the next token of the
+  // same hypothesis, is its thread's.
+  static int64_t firstOfShare(const xfc_shape &shape, int64_t share, int64_t shares) {
+    const int64_t rows = shape.sets[XFC_TARGET].rows;
+    int64_t first = rows * share / shares;
+    while (shape.slots && first > 0 && first < rows && shape.before[first] == shape.slots[first - 1])
+      ++first;
+    return first;
+  }
+
   // Runs a thread's own rows through all steps.
   static void runShare(void *context, int64_t share, int thread) {
     const auto [device, runOfAll, launches] = *static_cast<const Share *>(context);
     const ProgramRun &run = *runOfAll;
-    const int64_t shares = device->pool->threads(), rows = run.counts.rows[XFC_TARGET], first = rows * share / shares;
+    const int64_t shares = device->pool->threads(), first = firstOfShare(*run.shape, share, shares),
+                  end = firstOfShare(*run.shape, share + 1, shares);
+    if (first == end)
+      return;
     Counts counts = run.counts;
-    counts.rows[XFC_TARGET] = counts.sequences[XFC_TARGET] = rows * (share + 1) / shares - first;
+    counts.rows[XFC_TARGET] = counts.sequences[XFC_TARGET] = end - first;
     // The batch of these rows alone. Each row is a sequence, so offsets and sequence numbers are the same from any row
     // on.
     xfc_shape shape = *run.shape;

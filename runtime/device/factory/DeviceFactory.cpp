@@ -3,17 +3,33 @@
 #include "device/cpu/CpuDevice.h"
 #include "device/cuda/CudaDevice.h"
 #include "support/Error.h"
-#include "xfc/abi.h"
-#include <string>
+#include <dlfcn.h>
 
 namespace xfc {
 
-std::unique_ptr<Device> openDevice(std::string_view kind, std::string_view cudaImage, int ordinal) {
+Images ownImages() { return {xfc_images, xfc_device_images}; }
+
+Images imagesOf(const std::string &library) {
+  // A name without a slash would be looked for where the system keeps its libraries.
+  const std::string file = library.find('/') == std::string::npos ? "./" + library : library;
+  const std::string expected = "; expected the libNAME.so that `xfc compile --emit lib` of this version writes";
+  void *const handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!handle)
+    throw Error(library + ": cannot be loaded: " + dlerror() + expected);
+  const Images images = {static_cast<const xfc_image *const *>(dlsym(handle, "xfc_images")),
+                         static_cast<const xfc_device_image *const *>(dlsym(handle, "xfc_device_images"))};
+  if (!images.cpu || !images.gpu)
+    throw Error(library + ": has no code of a model" + expected);
+  return images;
+}
+
+std::unique_ptr<Device> openDevice(std::string_view kind, std::string_view cudaImage, int ordinal,
+                                   const Images &images) {
   if (kind == "cuda")
-    return std::make_unique<cuda::CudaDevice>(xfc_device_images, cudaImage, ordinal);
+    return std::make_unique<cuda::CudaDevice>(images.gpu, cudaImage, ordinal);
   if (!cudaImage.empty())
     throw Error("--cuda-image " + std::string(cudaImage) + ": chooses a GPU's code; it needs --device cuda");
-  return cpuDevice(xfc_images);
+  return cpuDevice(images.cpu);
 }
 
 } // namespace xfc

@@ -2,14 +2,27 @@
 #pragma once
 
 #include "device/Device.h"
+#include "xfc/abi.h"
 #include <memory>
+#include <string>
 #include <string_view>
 
 namespace xfc {
 
+// The generated code of a model.
+struct Images {
+  const xfc_image *const *cpu;
+  const xfc_device_image *const *gpu;
+};
+// That of this executable.
+Images ownImages();
+// That of a library of `xfc compile --emit lib`, which stays loaded. Throws Error if the file is something else, or if
+// another version of xfc made it.
+Images imagesOf(const std::string &library);
+
 // "cpu", or "cuda" for GPU number `ordinal`, modulo the number of GPUs, with the GPU image that --cuda-image names, or
-// else the best one in this executable that the GPU can run. Throws Error naming what the machine or the executable
-// lacks.
-std::unique_ptr<Device> openDevice(std::string_view kind, std::string_view cudaImage = {}, int ordinal = 0);
+// else the best one of these that the GPU can run. Throws Error naming what the machine or the executable lacks.
+std::unique_ptr<Device> openDevice(std::string_view kind, std::string_view cudaImage = {}, int ordinal = 0,
+                                   const Images &images = ownImages());
 
 } // namespace xfc

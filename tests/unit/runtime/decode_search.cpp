@@ -3,6 +3,7 @@
 #include "allocations.h"
 #include "constraints.h"
 #include "decode/Decoder.h"
+#include "decode/Drafter.h"
 #include <cmath>
 #include <gtest/gtest.h>
 #include <limits>
@@ -852,6 +853,76 @@ TEST(Constrained, WhatCannotBeMetIsRefused) {
 }
 
 // Once all hypotheses are live, a step allocates no memory.
+// Whatever is drafted, a search writes what it writes without, with the same numbers, in fewer steps if the draft is
+// good; all slots come back, also when requests are cancelled.
+TEST(Drafter, ChangesNothingButTheNumberOfSteps) {
+  using enum Generation::AtMaxLength;
+  const Ids prefix = {5, 1, 4};
+  const std::vector<Constraint> wanted = {{{4, 4}}, {{1, 5}, {5, 5, 1}}};
+  std::vector<SearchOptions> searches(7, {.generation = {.beam = 1}, .details = {.tokenScores = true}});
+  searches[1].sample = true;
+  searches[2].generation.repetitionPenalty = 1.3;
+  searches[3].generation.atMaxLength = Cut;
+  searches[4].generation.noRepeatNgram = 3;
+  searches[5].generation.renormalize = true;
+  searches[6].generation.forcedFirst = {4, 5};
+  int64_t most = 0, plain = 0;
+  for (uint32_t seed = 1; seed <= 12; ++seed)
+    for (const SearchOptions &options : searches)
+      for (const int candidates : {0, 1}) {
+        if (candidates > 0 &&
+            (options.sample || options.generation.repetitionPenalty != 1 || options.generation.noRepeatNgram > 0))
+          continue;
+        const std::vector<Constraint> constraints =
+            seed % 3 == 0 && !options.sample ? wanted : std::vector<Constraint>();
+        const FakeModel model{.seed = seed, .sharpness = 2}, other{.seed = seed + 100};
+        const std::vector<SearchSentence> sentences = {{.index = 3, .maxLength = 11, .minLength = 5},
+                                                       {.index = 4, .maxLength = 9, .prefix = prefix},
+                                                       {.index = 5, .maxLength = 8},
+                                                       {.index = 9, .maxLength = 14, .minLength = 3}};
+        int64_t steps = 0;
+        const auto expected = run(model, sentences, options, nullptr, 1000, candidates, false, &steps, constraints);
+        plain += steps;
+        for (const FakeModel *drafting : {&model, &other})
+          for (const bool recurrent : {false, true})
+            for (const int64_t tokens : {1, 3, 20}) {
+              const int64_t slots = slotsOf(sentences, options, 2, false);
+              auto made = std::make_unique<FakeDecoder>(model, slots, candidates),
+                   draft = std::make_unique<FakeDecoder>(*drafting, slots, seed % 2 ? 1 : 0, recurrent);
+              FakeDecoder &fake = *made, &fakeDraft = *draft;
+              Counts room = roomOf(2, slots);
+              Decoder decoder(std::move(made),
+                              std::make_unique<Drafter>(std::move(draft), std::vector<std::string>(), room), tokens,
+                              room);
+              // Requests that are cancelled leave nothing behind.
+              decoder.submit(requestFor(sentences[3], options, constraints));
+              decoder.step();
+              decoder.cancel(0);
+              EXPECT_TRUE(fake.running.empty() && fakeDraft.running.empty());
+              const int64_t before = fake.steps;
+              std::vector<std::vector<Hypothesis>> found;
+              for (const SearchSentence &sentence : sentences)
+                decoder.submit(requestFor(sentence, options, constraints));
+              found.resize(sentences.size());
+              while (!decoder.idle())
+                for (DecoderEvent &event : decoder.step()) {
+                  EXPECT_EQ(event.message, "");
+                  found[event.id - 1] = std::move(event.found);
+                }
+              for (size_t i = 0; i < sentences.size(); ++i) {
+                expectSame(found[i], expected[i]);
+                ASSERT_EQ(found[i][0].tokenLogProbabilities, expected[i][0].tokenLogProbabilities);
+              }
+              EXPECT_TRUE(fake.running.empty() && fakeDraft.running.empty());
+              if (drafting == &model && tokens == 20 && !options.sample && constraints.empty() &&
+                  options.generation.repetitionPenalty == 1 && options.generation.noRepeatNgram == 0)
+                most = std::max(most, fake.steps - before);
+            }
+      }
+  EXPECT_EQ(most, 4); // a step for each: a draft that knows all is right; minimum lengths are drafted past, though
+  EXPECT_GT(plain, 0);
+}
+
 TEST(BeamSearch, StepsDoNotAllocate) {
   SearchVocabulary vocabulary{6, 0, 2, 3};
   const std::vector<SearchSentence> sentences = {{.index = 0, .maxLength = 30}, {.index = 1, .maxLength = 30}};
