@@ -18,6 +18,11 @@ Constraints::State afterBeginning(const Constraints &constraints, const Generati
                              prefix.first(std::min(prefix.size(), most - std::min(first.size(), most))));
 }
 
+// The option that says how many hypotheses there are.
+const char *widthOption(const SearchOptions &options) {
+  return options.utility ? "--samples" : options.sample ? "--n-best" : "--beam";
+}
+
 // Throws Error if no translation of the sentence can meet its constraints.
 void checkConstraints(const SearchSentence &sentence, const SearchOptions &options) {
   const std::string which = sentence.place() + ": ";
@@ -160,7 +165,8 @@ RequestId Decoder::submit(DecoderRequest request) {
     throw Error(sentence->limits.place() + " takes more than all of the room that is reserved (" +
                 std::to_string(length) + " source tokens of " + std::to_string(capacity.rows[XFC_SOURCE]) + ", " +
                 std::to_string(sentence->room.rows[XFC_CACHE]) + " tokens of hypotheses of " +
-                std::to_string(capacity.rows[XFC_CACHE]) + "); give a shorter one, a smaller --beam or --max-length");
+                std::to_string(capacity.rows[XFC_CACHE]) + "); give a shorter one, a smaller " + widthOption(*options) +
+                " or --max-length");
   sentence->id = nextId++;
   waiting.push_back(std::move(sentence));
   return waiting.back()->id;

@@ -261,9 +261,9 @@ void SearchFlags::addSamplingTo(Command command) {
           "BLEU, with each of them as the reference")
       .oneOf({"none", "chrf", "bleu"})
       .showDefault("none");
-  command.addOption("--samples", options.samples, "--mbr: how many translations to draw")
-      .within(1, mostSamples)
-      .showDefault();
+  samples = command.addOption("--samples", options.samples, "--mbr: how many translations to draw")
+                .within(1, mostSamples)
+                .showDefault();
   addSettings(command, GenerationSetting::Subject::Sampling);
   command.addOption("--seed", options.seed, "sampling: seed of the random numbers").showDefault();
 }
@@ -308,6 +308,9 @@ static std::vector<int32_t> tokensOf(const std::string &text, const Vocabulary &
 }
 
 void SearchFlags::resolve(const Generation &own, const Vocabulary &target) {
+  if (samples && samples->count() > 0 && !options.utility)
+    throw Error("--samples is the number of translations that --mbr compares; give --mbr chrf or bleu, or --sample and "
+                "--n-best for translations that are drawn");
   if (!alignments.empty())
     options.details.alignments = alignments == "hard"   ? Details::Alignments::Hard
                                  : alignments == "soft" ? Details::Alignments::Soft

@@ -7,6 +7,7 @@
 #include "support/Options.h"
 #include "vocabularies/Vocabulary.h"
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -60,6 +61,7 @@ private:
   void addSettings(Command command, GenerationSetting::Subject subject);
 
   std::vector<std::pair<const GenerationSetting *, CommandOption>> given;
+  std::optional<CommandOption> samples;
   std::string alignments;                                // what --alignments says; empty: nothing
   std::map<std::string, std::vector<std::string>> lists; // by option: tokens, separated by blanks
 };

@@ -4,12 +4,14 @@
 #include "support/FileWriter.h"
 #include "support/Files.h"
 #include "support/Format.h"
+#include "support/Json.h"
 #include "support/LineReader.h"
-#include <charconv>
+#include "support/Quoted.h"
+#include <algorithm>
 #include <cmath>
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -76,51 +78,32 @@ struct ScratchFile {
   }
 };
 
-// A line of `translate --scores`.
+// A translation in a line of `translate --json`.
 struct Translation {
-  int64_t source = 0; // from 1
   std::string text;
-  double score = 0;
+  double logProbability = 0;
 };
 
-class TranslationReader {
-public:
-  TranslationReader(const std::string &file, bool numbered) : lines(file), numbered(numbered) {}
-  std::optional<Translation> next() {
-    std::string line;
-    if (!lines.next(line))
-      return std::nullopt;
-    Translation read{.source = lines.number()};
-    const size_t last = line.rfind('\t'), first = numbered ? line.find('\t') : 0;
-    const char *const begin = line.data();
-    bool right = last != std::string::npos && first < last + (numbered ? 0 : 1);
-    if (right && numbered)
-      right = std::from_chars(begin, begin + first, read.source).ptr == begin + first;
-    if (right) {
-      const size_t from = numbered ? first + 1 : 0;
-      read.text = line.substr(from, last - from);
-      char *end = nullptr;
-      read.score = std::strtod(begin + last + 1, &end);
-      right = end == begin + line.size() && end != begin + last + 1 && std::isfinite(read.score);
-    }
-    if (!right || read.source < before)
-      throw Error(lines.where() + ": not a line of `translate --scores`: '" + line.substr(0, 80) +
-                  "'; compile the teacher again");
-    before = read.source;
-    return read;
+// The translations in such a line; of an empty source, one that is empty.
+std::vector<Translation> translationsIn(const std::string &line, const std::string &where) {
+  std::vector<Translation> all;
+  const std::optional<nlohmann::json> answer = jsonIn(line);
+  try {
+    for (const nlohmann::json &one : answer.value().at("hypotheses"))
+      all.push_back({one.at("text").get<std::string>(), one.at("log_probability").get<double>()});
+  } catch (const std::exception &) { // nlohmann's, or there is no JSON
+    throw Error(where + ": not a line of `translate --json`: " + inQuotes(line, 80) + "; compile the teacher again");
   }
-
-private:
-  LineReader lines;
-  bool numbered;
-  int64_t before = 0;
-};
+  if (all.empty())
+    all.emplace_back();
+  return all;
+}
 
 } // namespace
 
 // The share of translation i in the probability of all N translations of a source is p_i / (p_1 + ... + p_N), where p_i
-// is exp of its score, which is its log-probability without a length penalty. docs/examples/nbest.awk computes the same
-// table.
+// is its probability, whatever its score counts beside it. docs/examples/nbest.awk computes the same table from scores
+// without a length penalty.
 PairFiles translateByTeacher(const TeacherOptions &teacher, const std::vector<std::string> &sources,
                              const std::string &table, const TeacherRun &run) {
   const ScratchFile joined(table + ".sources"), translations(table + ".translations");
@@ -137,30 +120,23 @@ PairFiles translateByTeacher(const TeacherOptions &teacher, const std::vector<st
   }
   std::vector<std::string> words = commandOf("translate", teacher, run);
   words.insert(words.end(), {"--input", joined.name, "--n-best", std::to_string(teacher.nBest), "--length-penalty", "0",
-                             "--scores", "--output", translations.name});
+                             "--json", "--output", translations.name});
   runTeacher(teacher, words, translations.name);
 
   const bool several = teacher.nBest > 1;
   FileWriter writer(table);
-  LineReader lines(joined.name);
-  TranslationReader reader(translations.name, several);
-  std::string source;
-  std::vector<Translation> ofSource;
-  std::optional<Translation> next = reader.next();
-  while (next) {
-    ofSource.clear();
+  LineReader lines(joined.name), answers(translations.name);
+  for (std::string source, line; answers.next(line);) {
+    if (!lines.next(source))
+      throw Error(answers.where() + ": has translations of a line that the sources lack");
+    const std::vector<Translation> ofSource = translationsIn(line, answers.where());
+    const double largest = std::ranges::max(ofSource, {}, &Translation::logProbability).logProbability;
     double sum = 0;
-    for (const int64_t number = next->source; next && next->source == number; next = reader.next()) {
-      ofSource.push_back(*next);
-      sum += std::exp(next->score - ofSource.front().score); // the first is the best
-    }
-    while (lines.number() < ofSource.front().source)
-      if (!lines.next(source))
-        throw Error(translations.name + ": has a translation of line " + std::to_string(ofSource.front().source) +
-                    ", which the sources lack");
+    for (const Translation &one : ofSource)
+      sum += std::exp(one.logProbability - largest);
     for (const Translation &one : ofSource)
       writer.write(source + "\t" + one.text +
-                   (several ? format("\t%.6g", std::exp(one.score - ofSource.front().score) / sum) : "") + "\n");
+                   (several ? format("\t%.6g", std::exp(one.logProbability - largest) / sum) : "") + "\n");
   }
   writer.commit();
   return {.sources = {}, .targets = {}, .tables = {table}, .weightColumn = several};
