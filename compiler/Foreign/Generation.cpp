@@ -221,7 +221,7 @@ Json generationConfig(const Generation &generation, const Description &model, st
     if (setting.subject == GenerationSetting::Subject::Sampling && setting.elsewhere.huggingFace &&
         !isUsual(setting, generation))
       json[setting.elsewhere.huggingFace] = valueOf(setting, generation);
-  for (const char *name : {"patience", "max_length_ratio", "min_length_ratio"})
+  for (const char *name : {"patience", "coverage_penalty", "max_length_ratio", "min_length_ratio"})
     if (const GenerationSetting &setting = *findSetting(name); !isUsual(setting, generation))
       notes.push_back(std::string("generation.") + name + ": " + valueOf(setting, generation).dump() +
                       ", which `generate` does not know");

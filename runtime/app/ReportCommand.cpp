@@ -3,6 +3,7 @@
 #include "app/Commands.h"
 #include "corpora/LinePairs.h"
 #include "decode/Alignment.h"
+#include "decode/Choice.h"
 #include "decode/Defaults.h"
 #include "decode/HeatMap.h"
 #include "decode/ModelOptions.h"
@@ -122,19 +123,20 @@ std::optional<ReportedFigure> attentionFigure(const ReportOptions &options, cons
     throw Error(line.place + ": is empty; there is nothing to attend to");
   SearchOptions search;
   search.generation = generationOf(module, run.name);
-  const std::vector<std::vector<Hypothesis>> found = xfc::search(*model.engine, {ids}, search);
-  if (found.empty() || found[0].empty())
+  const std::vector<Hypothesis> found =
+      chosen(model, ids, xfc::search(*model.engine, {ids}, search).front(), search, choice.format);
+  if (found.empty())
     throw Error(line.place + ": the search found no translation");
-  const std::vector<int32_t> &target = found[0][0].ids;
+  const std::vector<int32_t> &target = found[0].ids;
   if ((target.size() + 1) * ids.size() > mostCells)
     throw Error(line.place + ": " + std::to_string(ids.size()) + " tokens and " + std::to_string(target.size() + 1) +
                 " of their translation; at most " + std::to_string(mostCells) +
                 " pairs of them can be drawn, so give a shorter line");
-  const CrossAttention attention = crossAttention(*model.engine, ids, target, found[0][0].byEos);
+  const CrossAttention attention = crossAttention(*model.engine, ids, target, found[0].byEos);
   std::vector<std::string> rows, columns;
   for (int32_t id : target)
     rows.push_back(model.target->piece(id));
-  if (found[0][0].byEos)
+  if (found[0].byEos)
     rows.push_back(model.target->piece(module.eos));
   for (int32_t id : ids)
     columns.push_back(model.source->piece(id));

@@ -3,11 +3,11 @@
 #include "app/JsonLines.h"
 #include "app/ResultWriter.h"
 #include "corpora/LinePairs.h"
+#include "decode/Choice.h"
 #include "decode/Decoder.h"
 #include "decode/Defaults.h"
 #include "decode/Flags.h"
 #include "decode/HeatMap.h"
-#include "decode/MinimumRisk.h"
 #include "decode/ModelOptions.h"
 #include "decode/Search.h"
 #include "decode/Translations.h"
@@ -71,7 +71,7 @@ class Translator {
 public:
   explicit Translator(TranslateOptions &options) : options(options), model(loadModel(options.model)) {
     options.search.resolve(generationOf(model.engine->module(), options.model.model), *model.target);
-    requireDetails(model, options.search.options.details, options.model.format);
+    requireDetails(model, options.search.options, options.model.format);
     if (model.draft && draftsOf(options.search.options, 1) == 0)
       throw Error("--draft drafts a single hypothesis; it needs --beam 1" +
                   std::string(options.search.options.draws() ? ", or --sample without --n-best and --mbr" : ""));
@@ -119,8 +119,8 @@ public:
               bar.update(input.fraction(), std::to_string(done) + " sentences");
           },
           before, places);
-      for (std::vector<Hypothesis> &ofLine : found)
-        ofLine = ofLeastRisk(model, std::move(ofLine), options.search.options, options.model.format);
+      for (size_t i = 0; i < found.size(); ++i)
+        found[i] = chosen(model, filled[i], std::move(found[i]), options.search.options, options.model.format);
       std::string text;
       const std::vector<Hypothesis> none;
       for (size_t line = 0, next = 0; line < lines.size(); ++line) {

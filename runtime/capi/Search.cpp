@@ -1,7 +1,7 @@
 // Searches in the C interface: from beginning to end, or step by step.
 #include "decode/Search.h"
 #include "capi/Handles.h"
-#include "decode/MinimumRisk.h"
+#include "decode/Choice.h"
 #include "decode/Translations.h"
 #include <new>
 
@@ -30,9 +30,9 @@ struct xfc_search {
     std::vector<Hypothesis> all(1);
     if (sentence != none)
       all = stepped ? stepped->hypotheses(sentence) : found[sentence];
-    if (ended(line))
-      all = ofLeastRisk(open->model, std::move(all), options, open->format);
     const std::span<const int32_t> ids = sentence != none ? sources[sentence] : std::span<const int32_t>();
+    if (ended(line) && sentence != none)
+      all = chosen(open->model, ids, std::move(all), options, open->format);
     shown[line] = translatedLine(open->model, {lines[line], ids}, std::move(all), options, open->format);
     isShown[line] = true;
     return shown[line].found;
@@ -58,7 +58,7 @@ static xfc_status begin(xfc_model *model, const char *const *lines, const char *
     auto search = std::make_unique<xfc_search>();
     search->open = model->open;
     search->options = searchOptionsOf(wordsOf(options), {.generation = opened.generation}, opened.model);
-    requireDetails(opened.model, search->options.details, opened.format);
+    requireDetails(opened.model, search->options, opened.format);
     search->lines = linesOf(lines, count, "line");
     std::vector<std::vector<int32_t>> &sources = search->sources, forced;
     std::vector<std::vector<Constraint>> wanted;

@@ -200,20 +200,10 @@ size_t SentenceSearch::settled() const {
 }
 
 std::vector<Hypothesis> SentenceSearch::best() && {
-  if (options.utility) {
+  if (options.utility)
     std::ranges::sort(finished, {}, &Hypothesis::sample);
-    return std::move(finished);
-  }
-  std::stable_sort(finished.begin(), finished.end(),
-                   [](const Hypothesis &a, const Hypothesis &b) { return a.score > b.score; });
-  if (!options.draws() && generation.beamGroups > 1) {
-    std::vector<int64_t> ofGroups(static_cast<size_t>(generation.beamGroups));
-    std::erase_if(finished, [&](const Hypothesis &hypothesis) {
-      return ++ofGroups[static_cast<size_t>(hypothesis.group)] > groupWidth();
-    });
-  }
-  if (finished.size() > static_cast<size_t>(options.nBest))
-    finished.resize(options.nBest);
+  else if (generation.coveragePenalty == 0)
+    keepBest(finished, options);
   return std::move(finished);
 }
 
@@ -493,13 +483,26 @@ bool SentenceSearch::decided(std::span<const LiveHypothesis> group) {
         finishedScore(std::min(width, count), number))
       return true;
   }
-  if (groups > 1 || count < options.nBest)
+  if (groups > 1 || count < options.nBest || generation.coveragePenalty > 0)
     return false;
   const double worst = finishedScore(options.nBest, number);
   return std::ranges::none_of(group, [&](const LiveHypothesis &hypothesis) {
     double p = hypothesis.logProbability;
     return std::max(p / penalty(shortest), p / penalty(longest)) > worst;
   });
+}
+
+void keepBest(std::vector<Hypothesis> &found, const SearchOptions &options) {
+  const Generation &generation = options.generation;
+  std::ranges::stable_sort(found, std::ranges::greater(), &Hypothesis::score);
+  if (!options.draws() && generation.beamGroups > 1) {
+    std::vector<int64_t> ofGroups(static_cast<size_t>(generation.beamGroups));
+    std::erase_if(found, [&](const Hypothesis &hypothesis) {
+      return ++ofGroups[static_cast<size_t>(hypothesis.group)] > generation.beam / generation.beamGroups;
+    });
+  }
+  if (found.size() > static_cast<size_t>(options.nBest))
+    found.resize(static_cast<size_t>(options.nBest));
 }
 
 int64_t searchWidth(const SearchOptions &options) {

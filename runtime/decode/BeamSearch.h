@@ -30,6 +30,9 @@
 // place of nBest); with groups, the third one does not hold, since what a group still writes makes the others differ.
 // The result is the nBest best of all groups, each of which gives its `beam` / G best.
 //
+// Coverage. With a coverage penalty, the scores of finished hypotheses change when the search has ended
+// (decode/Choice.h): its result is all of them, and a sentence does not end by the third condition.
+//
 // Constraints (decode/Constraints.h). If a sentence has any, every hypothesis that finishes meets them. The tokens of
 // forcedFirst and of the prefix count for them. A hypothesis needs the fewest tokens that must follow so that it meets
 // them. eos is a candidate only if it needs none, and another token only if what is needed after it still fits into
@@ -105,6 +108,9 @@ struct SearchSentence {
   std::string place() const { return where.empty() ? "sentence " + std::to_string(index + 1) : where; }
 };
 
+// Of what a search has found, keeps the nBest of the highest scores, best first; of a beam with groups, no more of each
+// group than it is wide.
+void keepBest(std::vector<Hypothesis> &found, const SearchOptions &options);
 // The largest number of live hypotheses of a sentence: `beam`, or the number of samples.
 int64_t searchWidth(const SearchOptions &options);
 // How many candidates of each hypothesis the search needs so that enough remain if some are suppressed; 0: all

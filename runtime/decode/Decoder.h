@@ -96,7 +96,7 @@ struct DecoderEvent {
   };
   Kind kind;
   RequestId id;
-  std::vector<Hypothesis> found; // if finished: best first, at most nBest, or all samples for minimum Bayes risk
+  std::vector<Hypothesis> found; // if finished: best first, at most nBest, or those among which chosen() chooses
   std::string message;           // if failed
   bool byOptions = false;        // if failed: what was asked for leaves no answer, and the model is as it should be
 };

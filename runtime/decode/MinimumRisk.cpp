@@ -6,8 +6,6 @@ namespace xfc {
 
 std::vector<Hypothesis> ofLeastRisk(const TranslationModel &model, std::vector<Hypothesis> samples,
                                     const SearchOptions &options, Format format) {
-  if (!options.utility)
-    return samples;
   std::vector<std::string> lines;
   lines.reserve(samples.size());
   for (const Hypothesis &sample : samples)

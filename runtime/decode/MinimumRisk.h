@@ -14,7 +14,7 @@ namespace xfc {
 
 // Of the samples of a line, in the order of their numbers: the options.nBest of the highest expected utility, which
 // becomes their score, the highest first; of equal ones, the first sample comes first. Lines are compared as they are
-// written in this format. Without a utility in the options, returns what it is given.
+// written in this format. The options have a utility.
 std::vector<Hypothesis> ofLeastRisk(const TranslationModel &model, std::vector<Hypothesis> samples,
                                     const SearchOptions &options, Format format);
 

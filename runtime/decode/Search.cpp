@@ -30,6 +30,8 @@ void check(const SearchOptions &options, const Module &module) {
           "--n-best is larger than --beam: a beam of K gives at most K translations; use a larger --beam");
   require(!options.utility || options.nBest <= options.samples,
           "--n-best is larger than --samples, of which the best are chosen; use more --samples");
+  require(!options.utility || options.generation.coveragePenalty == 0,
+          "--coverage-penalty does not go with --mbr, whose scores are expected utilities; leave out one of the two");
 }
 
 SearchVocabulary vocabularyOf(const Module &module) {

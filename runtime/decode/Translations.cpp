@@ -43,13 +43,16 @@ std::vector<std::string> piecesOf(const Vocabulary &vocabulary, std::span<const 
   return pieces;
 }
 
-void requireDetails(const TranslationModel &model, const Details &details, Format format) {
+void requireDetails(const TranslationModel &model, const SearchOptions &options, Format format) {
+  const Details &details = options.details;
   if (details.replaceUnknowns && format == Format::Ids)
     throw Error("--replace-unknowns excludes --format ids: the lines have no words that could be written");
   if (details.alignments != Details::Alignments::None)
     requireCrossAttention(model.engine->module(), "--alignments");
   if (details.replaceUnknowns)
     requireCrossAttention(model.engine->module(), "--replace-unknowns");
+  if (options.generation.coveragePenalty > 0)
+    requireCrossAttention(model.engine->module(), "--coverage-penalty");
 }
 
 TranslatedLine translatedLine(const TranslationModel &model, const SourceLine &source,

@@ -33,8 +33,9 @@ struct SourceLine {
   std::span<const int32_t> ids;
 };
 
-// Throws Error if the model, or lines of this format, cannot have such details.
-void requireDetails(const TranslationModel &model, const Details &details, Format format);
+// Throws Error if the model, or lines of this format, cannot have the details that a search with these options tells,
+// or the attention that it needs.
+void requireDetails(const TranslationModel &model, const SearchOptions &options, Format format);
 
 // Where replacing unknown tokens ends, if it is all that attention is computed for: with more tokens in the line, as
 // the encoder reads it, or in a translation, and after the first translations of a line.

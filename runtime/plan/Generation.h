@@ -37,6 +37,7 @@ struct Generation {
   // it at the same place.
   int64_t beamGroups = 1;
   double diversity = 0.5;
+  double coveragePenalty = 0; // what the attention to the source's tokens counts in a score
   AtMaxLength atMaxLength = AtMaxLength::Eos;
   int64_t maxLength = 0;     // tokens without eos; 0: twice the source plus 10
   double maxLengthRatio = 0; // of the source's tokens; 0: no limit
@@ -69,8 +70,8 @@ inline constexpr std::array<const char *, 3> lengthEnds = {"eos", "forced_eos", 
 inline constexpr int64_t mostHypotheses = 1 << 16; // beyond any search's needs; memory sizes still do not overflow
 inline constexpr int64_t mostTokens = 1 << 20;     // of a translation
 inline constexpr double mostLengthPenalty = 40;    // so that n^40 times a log-probability is finite for every n
-inline constexpr double mostPatience = 100, mostDiversity = 100, mostLengthRatio = 100, mostRepetitionPenalty = 100,
-                        leastTemperature = 1e-6, mostTemperature = 1000;
+inline constexpr double mostPatience = 100, mostDiversity = 100, mostCoveragePenalty = 100, mostLengthRatio = 100,
+                        mostRepetitionPenalty = 100, leastTemperature = 1e-6, mostTemperature = 1000;
 
 // The first thing that is wrong, for a target vocabulary of this size with these tokens: where, by the names of
 // model.json ("suppress[1]"), and what ("7 is eos, without which no translation ends").

@@ -59,6 +59,12 @@ const Setting table[] = {
      "in "
      "the same step",
      {"diversity_penalty"}},
+    {"coverage_penalty",
+     Setting::Number{&Generation::coveragePenalty, 0, mostCoveragePenalty},
+     "B: the score of a translation that has ended gains B times the sum of log(min(a, 1)), where a is the attention "
+     "that "
+     "a token of the source has received in all (Wu et al. 2016)",
+     {nullptr, "coverage_penalty"}},
     {"max_length",
      Setting::Whole{&Generation::maxLength, 0, mostTokens},
      "maximum number of tokens in a translation, without start and eos; 0: twice the source's plus 10, but no more "

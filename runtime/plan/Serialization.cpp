@@ -198,10 +198,10 @@ template <typename Direction> void fields(Archive<Direction> &archive, Kernel &k
 
 template <typename Direction> void fields(Archive<Direction> &archive, Generation &generation) {
   Generation &g = generation;
-  archive(g.beam, g.lengthPenalty, g.penaltyForm, g.earlyStopping, g.patience, g.beamGroups, g.diversity, g.atMaxLength,
-          g.maxLength, g.maxLengthRatio, g.minLength, g.minLengthRatio, g.forcedFirst, g.suppress, g.badSequences,
-          g.noRepeatNgram, g.repetitionPenalty, g.renormalize, g.temperature, g.topK, g.topP, g.minP, g.typicalP,
-          g.epsilonCutoff);
+  archive(g.beam, g.lengthPenalty, g.penaltyForm, g.earlyStopping, g.patience, g.beamGroups, g.diversity,
+          g.coveragePenalty, g.atMaxLength, g.maxLength, g.maxLengthRatio, g.minLength, g.minLengthRatio, g.forcedFirst,
+          g.suppress, g.badSequences, g.noRepeatNgram, g.repetitionPenalty, g.renormalize, g.temperature, g.topK,
+          g.topP, g.minP, g.typicalP, g.epsilonCutoff);
 }
 
 template <typename Direction> void fields(Archive<Direction> &archive, ModelSettings &settings) {

@@ -1,8 +1,8 @@
 // A thread that owns a model and translates with it.
 #include "serve/Executor.h"
+#include "decode/Choice.h"
 #include "decode/Decoder.h"
 #include "decode/Defaults.h"
-#include "decode/MinimumRisk.h"
 #include "support/RoundUp.h"
 #include <algorithm>
 #include <condition_variable>
@@ -105,7 +105,7 @@ struct Executor::State {
     model = loadModel(options);
     const Module &module = model.engine->module();
     defaults = searchOptionsOf(words, {.generation = generationOf(module, options.model)}, model);
-    requireDetails(model, defaults.details, options.format);
+    requireDetails(model, defaults, options.format);
     if (defaults.utility && defaults.samples > mostCompared)
       throw Error("--samples: a server draws at most " + std::to_string(mostCompared) + " for a line, but " +
                   std::to_string(defaults.samples) + " were given");
@@ -165,7 +165,7 @@ struct Executor::State {
   void submit(Active &active) {
     const TranslationJob &job = *active.job;
     SearchOptions search = searchOptionsOf(job.options, defaults, model);
-    requireDetails(model, search.details, options.format);
+    requireDetails(model, search, options.format);
     if (job.alternatives > 0) {
       search.nBest = std::max(search.nBest, job.alternatives + 1);
       if (search.utility)
@@ -235,13 +235,19 @@ struct Executor::State {
       case DecoderEvent::Kind::Finished:
         owners.erase(owner);
         active.lines.erase(event.id);
-        event.found = ofLeastRisk(model, std::move(event.found), *active.options, options.format);
-        if (const std::string what = excess(active, line, event.found); !what.empty()) {
-          active.job->tell({.kind = TranslationUpdate::Kind::Refused, .text = what});
-          remove(active.job.get());
-          break;
-        }
         try {
+          // A coverage penalty needs the attention of all that was found.
+          const bool covers = active.options->generation.coveragePenalty > 0;
+          std::string what = covers ? excess(active, line, event.found) : "";
+          if (what.empty())
+            event.found = chosen(model, active.sources[line], std::move(event.found), *active.options, options.format);
+          if (!covers)
+            what = excess(active, line, event.found);
+          if (!what.empty()) {
+            active.job->tell({.kind = TranslationUpdate::Kind::Refused, .text = what});
+            remove(active.job.get());
+            break;
+          }
           tellLine(active, line, std::move(event.found));
         } catch (const std::exception &error) { // there is no memory for its attention
           active.job->tell({.kind = TranslationUpdate::Kind::Failed, .text = error.what()});
@@ -271,22 +277,24 @@ struct Executor::State {
     active.job->tell(std::move(update));
   }
 
-  // What is wrong with asking for the alignments of these translations; empty: nothing.
+  // What is wrong with asking for the attention of these translations; empty: nothing.
   static std::string excess(Active &active, size_t line, const std::vector<Hypothesis> &hypotheses) {
-    if (active.options->details.alignments == Details::Alignments::None)
+    const bool covers = active.options->generation.coveragePenalty > 0;
+    if (active.options->details.alignments == Details::Alignments::None && !covers)
       return "";
+    const std::string option = covers ? "--coverage-penalty" : "--alignments";
     const size_t from = active.sources[line].size();
     for (const Hypothesis &hypothesis : hypotheses) {
       const size_t to = hypothesis.ids.size() + hypothesis.byEos;
       if (std::max(from, to) > attended.tokens)
         return "line " + std::to_string(line + 1) + ": has " + std::to_string(from) + " tokens, and " +
-               std::to_string(to) + " in its translation; --alignments takes at most " +
+               std::to_string(to) + " in its translation; " + option + " takes at most " +
                std::to_string(attended.tokens);
       active.pairs += std::max(from * to, leastPairs);
     }
     return active.pairs <= mostPairs ? ""
-                                     : "--alignments takes fewer translations at a time; give fewer lines, or a "
-                                       "smaller --n-best";
+                                     : option + " takes fewer translations at a time; give fewer lines, or a smaller " +
+                                           (covers ? "--beam" : "--n-best");
   }
 
   void tellLine(Active &active, size_t line, std::vector<Hypothesis> hypotheses) {

@@ -1,6 +1,7 @@
 // Measures a model on text it was not trained on: its loss, and its translations.
 #include "train/Validation.h"
 #include "corpora/Batches.h"
+#include "decode/Choice.h"
 #include "plan/Programs.h"
 #include "support/Signals.h"
 #include "train/Update.h"
@@ -83,8 +84,9 @@ std::vector<std::string> translateLines(const TranslationModel &model, const Enc
     return translations;
   std::vector<std::vector<Hypothesis>> found = search(model.models(), lines.sources, options, {}, {}, done);
   for (size_t i = 0; i < found.size(); ++i)
-    if (!found[i].empty())
-      translations[lines.places[i]] = decodeTarget(model, found[i][0].ids, options, format);
+    if (const std::vector<Hypothesis> best = chosen(model, lines.sources[i], std::move(found[i]), options, format);
+        !best.empty())
+      translations[lines.places[i]] = decodeTarget(model, best[0].ids, options, format);
   return translations;
 }
 

@@ -331,12 +331,13 @@ TEST(Description, WrongGenerationIsAnErrorWithItsPlace) {
     return errorOf(translatorText(R"({"op": "relu"})", R"(, "generation": {)" + settings + "}"));
   };
   const std::pair<const char *, const char *> cases[] = {
-      {R"("beams": 4)", ".beams: unknown key of generation; did you mean \"beam\"? known: beam, length_penalty, "
-                        "length_penalty_form, early_stopping, patience, beam_groups, diversity, max_length, "
-                        "max_length_ratio, min_length, min_length_ratio, at_max_length, forced_first, suppress, "
-                        "bad_sequences, no_repeat_ngram, "
-                        "repetition_penalty, renormalize, temperature, top_k, top_p, min_p, typical_p, "
-                        "epsilon_cutoff"},
+      {R"("beams": 4)",
+       ".beams: unknown key of generation; did you mean \"beam\"? known: beam, length_penalty, "
+       "length_penalty_form, early_stopping, patience, beam_groups, diversity, coverage_penalty, max_length, "
+       "max_length_ratio, min_length, min_length_ratio, at_max_length, forced_first, suppress, "
+       "bad_sequences, no_repeat_ngram, "
+       "repetition_penalty, renormalize, temperature, top_k, top_p, min_p, typical_p, "
+       "epsilon_cutoff"},
       {R"("beam": 0)", ".beam: expected a whole number from 1 to 65536, found 0"},
       {R"("beam": "4")", ".beam: expected a whole number from 1 to 65536, found \"4\""},
       {R"("beam_groups": 0)", ".beam_groups: expected a whole number from 1 to 65536, found 0"},

@@ -304,6 +304,7 @@ TEST(Plan, ExtremesAndBack) {
                                 .patience = 2.5,
                                 .beamGroups = 4,
                                 .diversity = 0.25,
+                                .coveragePenalty = 0.125,
                                 .atMaxLength = Generation::AtMaxLength::Cut,
                                 .maxLength = 9,
                                 .maxLengthRatio = 1.5,

@@ -70,12 +70,25 @@ def averaged(tables):
              for ids, row in of_source[0].items()} for of_source in zip(*tables, strict=True)]
 
 
+def attentions(sources):
+    """For each source and full-length beginning, a row for each of its tokens: what it attends to."""
+    beginnings = list(itertools.product(TOKENS, repeat=LONGEST))
+    asked = [(i, beginning) for i in range(len(sources)) for beginning in beginnings]
+    found, error = translate([sources[i] for i, _ in asked], "--prefix", id_lines.write(work, "beginnings", [beginning for _, beginning in asked]), "--beam", 1,
+                             "--max-length", LONGEST, "--alignments=soft")
+    assert not error, error
+    tables = [{} for _ in sources]
+    for (i, beginning), hypotheses in zip(asked, found, strict=True):
+        tables[i][beginning] = hypotheses[0]["attention"][:LONGEST]
+    return tables
+
+
 USUAL = {"beam": 3, "n_best": 1, "length_penalty": 0.6, "length_penalty_form": "offset", "early_stopping": "true", "patience": 1.0, "beam_groups": 1,
-         "diversity": 0.5, "max_length": LONGEST,
+         "diversity": 0.5, "coverage_penalty": 0.0, "max_length": LONGEST,
          "max_length_ratio": 0.0, "min_length": 0, "min_length_ratio": 0.0, "at_max_length": "eos", "forced_first": (), "suppress": (), "bad_sequences": (),
          "no_repeat_ngram": 0, "repetition_penalty": 1.0, "renormalize": "false", "prefix": (), "constraints": ()}
 VALUES = {"beam": [1, 2, 6], "n_best": [2, 3], "length_penalty": [0, 2.5, -1], "length_penalty_form": ["power"], "early_stopping": ["false", "never"],
-          "patience": [0.4, 2.0], "beam_groups": [3], "diversity": [1.5], "max_length": [2], "max_length_ratio": [0.4, 1.0], "min_length": [2], "min_length_ratio": [0.4],
+          "patience": [0.4, 2.0], "beam_groups": [3], "diversity": [1.5], "coverage_penalty": [0.7, 5.0], "max_length": [2], "max_length_ratio": [0.4, 1.0], "min_length": [2], "min_length_ratio": [0.4],
           "at_max_length": ["forced_eos", "cut"], "forced_first": [(5,), (6, 4)], "suppress": [(1,)], "bad_sequences": [((1, 6), (START, 1), (6,))],
           "no_repeat_ngram": [1, 2], "repetition_penalty": [1.5, 0.7], "renormalize": ["true"],
           # For each source. Constraints are choices of phrases.
@@ -126,9 +139,10 @@ def needed(constraints, ids, settings):
 class Reference:
     """The search for one source."""
 
-    def __init__(self, settings, number, table):
+    def __init__(self, settings, number, table, attended=None):
         self.__dict__.update(settings)
         self.table = table
+        self.attended = attended
         source = SOURCES[number]
         self.prefix = self.prefix[number] if self.prefix else ()
         self.constraints = self.constraints[number] if self.constraints else ()
@@ -207,8 +221,16 @@ class Reference:
                     groups[number] = []
             if not any(groups):
                 break
+        finished = [[(score + self.coverage_penalty * self.coverage(tuple(ids)), total, ids) for score, total, ids in of_group] for of_group in finished]
         results = [one for of_group in finished for one in sorted(of_group, key=lambda result: -result[0])[:width if len(groups) > 1 else None]]
         return sorted(results, key=lambda result: -result[0])[:self.n_best]
+
+    def coverage(self, ids):
+        """How the source's tokens are attended to while ids are written; nothing else is if these are none."""
+        if not self.coverage_penalty:
+            return 0
+        rows = self.attended[ids + (TOKENS[0],) * (LONGEST - len(ids))][:max(len(ids), 1)]
+        return sum(math.log(min(sum(column), 1)) for column in zip(*rows, strict=True) if sum(column) > 0)
 
     def continuations(self, live, chosen):
         for parent, (ids, before, lost) in enumerate(live):
@@ -240,7 +262,7 @@ class Reference:
             count = most if self.early_stopping == "never" and self.length_penalty > 0 else length
             if (live[0][1] - live[0][2]) / self.penalty(count) <= scores[min(width, len(scores)) - 1]:
                 return True
-        if len(scores) < self.n_best or self.beam_groups > 1:
+        if len(scores) < self.n_best or self.beam_groups > 1 or self.coverage_penalty:
             return False
         return all(max(number / self.penalty(length + 1), number / self.penalty(most)) <= scores[self.n_best - 1] for _, number, _ in live)
 
@@ -280,7 +302,7 @@ def compare(settings, tables):
             failures.append(f"{changed}: groups of unequal size: {error!r}")
         return
     try:
-        searches = [Reference(settings, number, table) for number, table in enumerate(tables)]
+        searches = [Reference(settings, number, table, attended[number]) for number, table in enumerate(tables)]
         expected = [search.search() for search in searches]
     except Refused:
         if "constraint" not in error or ("there is room for" not in error and "forbids each of its phrases" not in error):
@@ -379,6 +401,7 @@ def compare_draws(settings, tables):
 
 tables = [logarithms(file, SOURCES) for file in models]
 tables = averaged(tables) if len(models) > 1 else tables[0]
+attended = attentions(SOURCES)
 single = [{name: value} for name, values in VALUES.items() for value in values]
 pairs = [a | b for a, b in itertools.combinations(single, 2) if a.keys() != b.keys()]
 # The places of a beam show in all that it finds.
