@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <ranges>
 #include <set>
 
 namespace xfc {
@@ -63,7 +64,9 @@ SentenceSearch::SentenceSearch(const SearchSentence &sentence, const SearchVocab
                                const SearchOptions &options)
     : sentence(sentence), vocabulary(vocabulary), options(options), generation(options.generation),
       lives(searchWidth(options)), next(lives.size()),
-      living(options.draws() ? lives.size() : static_cast<size_t>(generation.beamGroups)) {
+      living(options.draws()        ? lives.size()
+             : options.alternatives ? 1
+                                    : static_cast<size_t>(generation.beamGroups)) {
   for (std::vector<LiveHypothesis> *list : {&lives, &next})
     for (LiveHypothesis &hypothesis : *list) {
       hypothesis.ids.reserve(sentence.maxLength);
@@ -129,6 +132,7 @@ void SentenceSearch::grow(CacheRows &rows) {
     child.ids.push_back(continuation.token);
     child.logProbability = continuation.logProbability;
     child.lost = continuation.lost;
+    child.group = continuation.group;
     if (options.details.tokenScores)
       child.tokenLogProbabilities.push_back(continuation.ofToken);
     if (sentence.constraints)
@@ -180,7 +184,7 @@ std::vector<Hypothesis> SentenceSearch::unfinished() const {
     all.push_back(
         {hypothesis.ids, (hypothesis.logProbability - hypothesis.lost) / penalty(std::max<int64_t>(length(), 1)),
          hypothesis.logProbability, false, hypothesis.sample, hypothesis.group, hypothesis.tokenLogProbabilities});
-  if (generation.beamGroups > 1)
+  if (generation.beamGroups > 1 || options.alternatives)
     std::ranges::stable_sort(all, std::ranges::greater(), &Hypothesis::score);
   return all;
 }
@@ -241,6 +245,11 @@ SentenceSearch::Forced SentenceSearch::forced(int64_t length) const {
   if (length - given < static_cast<int64_t>(sentence.prefix.size()))
     return {sentence.prefix[length - given], generation.renormalize};
   return {};
+}
+
+bool SentenceSearch::branches() const {
+  return options.alternatives && length() < sentence.maxLength &&
+         length() == static_cast<int64_t>(generation.forcedFirst.size() + sentence.prefix.size());
 }
 
 bool SentenceSearch::restricts() const {
@@ -359,7 +368,7 @@ void SentenceSearch::rankContinuations(const StepResult &result, int64_t first, 
     end = groupEnd(begin);
     const size_t before = chosen.size();
     rankGroup(result, first, begin, end, scratch);
-    if (end < living)
+    if (end < living && generation.beamGroups > 1)
       for (const Continuation &continuation : std::span(chosen).subspan(before))
         if (continuation.token != vocabulary.eos)
           scratch.taken.push_back(continuation.token);
@@ -370,7 +379,9 @@ void SentenceSearch::rankGroup(const StepResult &result, int64_t first, size_t b
                                SearchScratch &scratch) {
   // As many candidates of a hypothesis as the whole beam is wide are enough: at most (beam - width) of them lose
   // something, since the groups before have no more hypotheses.
-  const int beam = static_cast<int>(generation.beam), width = static_cast<int>(groupWidth());
+  const bool branching = branches();
+  const int beam = branching ? options.nBest : static_cast<int>(generation.beam),
+            width = branching ? options.nBest : static_cast<int>(groupWidth());
   const Forced must = forced(length());
   std::vector<Continuation> &ranked = scratch.ranked;
   std::vector<int32_t> &suppressed = scratch.suppressed;
@@ -385,7 +396,7 @@ void SentenceSearch::rankGroup(const StepResult &result, int64_t first, size_t b
       const double ofToken = logProbability - total;
       const auto times = must.token >= 0 ? 0 : std::ranges::count(scratch.taken, token);
       ranked.push_back({static_cast<int>(h), token, lives[h].logProbability + ofToken, ofToken,
-                        lives[h].lost + generation.diversity * static_cast<double>(times), needed});
+                        lives[h].lost + generation.diversity * static_cast<double>(times), lives[h].group, needed});
     };
     const LogProbabilityRow all =
         result.tokens ? LogProbabilityRow() : penalized(result.all.row(row), lives[h], scratch);
@@ -395,7 +406,7 @@ void SentenceSearch::rankGroup(const StepResult &result, int64_t first, size_t b
       continue;
     }
     suppressedAfter(lives[h], suppressed);
-    const bool mayEnd = eosAllowed(length()) && wantedLogProbability > -HUGE_VAL &&
+    const bool mayEnd = eosAllowed(length()) && !branching && wantedLogProbability > -HUGE_VAL &&
                         !contains(suppressed, vocabulary.eos) &&
                         (!constraints || constraints->needed(lives[h].met) == 0);
     if (!result.tokens)
@@ -440,8 +451,14 @@ void SentenceSearch::rankGroup(const StepResult &result, int64_t first, size_t b
     }
   }
   std::ranges::sort(ranked, ranksHigher);
-  if (constraints)
+  if (branching) {
+    const auto unlikely = [&](const Continuation &one) { return std::exp(one.ofToken) < options.leastAlternative; };
+    ranked.erase(std::ranges::find_if(ranked | std::views::drop(1), unlikely), ranked.end());
+    for (size_t rank = 0; rank < ranked.size(); ++rank)
+      ranked[rank].group = static_cast<int>(rank);
+  } else if (constraints) {
     takeTurns(ranked);
+  }
   const size_t before = chosen.size();
   int staying = 0;
   for (size_t rank = 0; rank < ranked.size() && staying < width; ++rank) {
@@ -451,7 +468,7 @@ void SentenceSearch::rankGroup(const StepResult &result, int64_t first, size_t b
     staying += !ends;
     chosen.push_back(ranked[rank]);
   }
-  if (constraints)
+  if (constraints && !branching)
     std::ranges::sort(std::span(chosen).subspan(before), ranksHigher);
 }
 
@@ -470,7 +487,8 @@ bool SentenceSearch::decided(std::span<const LiveHypothesis> group) {
   const int number = group.front().group;
   const int count = static_cast<int>(std::ranges::count(finished, number, &Hypothesis::group));
   const int64_t shortest = length() + 1, longest = sentence.maxLength + !endsAsItIs(options);
-  const int groups = static_cast<int>(generation.beamGroups), width = static_cast<int>(groupWidth());
+  const int groups = options.alternatives ? options.nBest : static_cast<int>(generation.beamGroups),
+            width = static_cast<int>(groupWidth());
   const int expected = (options.nBest + groups - 1) / groups;
   const int enough =
       generation.beam == 1 ? 1 : std::max(static_cast<int>(std::lround(width * generation.patience)), expected);
@@ -483,9 +501,9 @@ bool SentenceSearch::decided(std::span<const LiveHypothesis> group) {
         finishedScore(std::min(width, count), number))
       return true;
   }
-  if (groups > 1 || count < options.nBest || generation.coveragePenalty > 0)
+  if (generation.beamGroups > 1 || count < expected || generation.coveragePenalty > 0)
     return false;
-  const double worst = finishedScore(options.nBest, number);
+  const double worst = finishedScore(expected, number);
   return std::ranges::none_of(group, [&](const LiveHypothesis &hypothesis) {
     double p = hypothesis.logProbability;
     return std::max(p / penalty(shortest), p / penalty(longest)) > worst;
@@ -495,6 +513,11 @@ bool SentenceSearch::decided(std::span<const LiveHypothesis> group) {
 void keepBest(std::vector<Hypothesis> &found, const SearchOptions &options) {
   const Generation &generation = options.generation;
   std::ranges::stable_sort(found, std::ranges::greater(), &Hypothesis::score);
+  if (options.alternatives) {
+    std::ranges::stable_sort(found, {}, &Hypothesis::group);
+    found.erase(std::ranges::unique(found, {}, &Hypothesis::group).begin(), found.end());
+    return;
+  }
   if (!options.draws() && generation.beamGroups > 1) {
     std::vector<int64_t> ofGroups(static_cast<size_t>(generation.beamGroups));
     std::erase_if(found, [&](const Hypothesis &hypothesis) {
@@ -506,7 +529,7 @@ void keepBest(std::vector<Hypothesis> &found, const SearchOptions &options) {
 }
 
 int64_t searchWidth(const SearchOptions &options) {
-  return options.draws() ? options.drawn() : options.generation.beam;
+  return options.draws() ? options.drawn() : options.generation.beam * (options.alternatives ? options.nBest : 1);
 }
 
 int64_t searchCandidates(const SearchOptions &options, const SearchVocabulary &vocabulary) {
@@ -520,7 +543,8 @@ int64_t searchCandidates(const SearchOptions &options, const SearchVocabulary &v
     suppressed.erase(never);
   if (generation.renormalize && !suppressed.empty())
     return 0; // any of them may have most of the probability, whatever its rank
-  return generation.beam + static_cast<int64_t>(suppressed.size());
+  return std::max<int64_t>(generation.beam, options.alternatives ? options.nBest : 1) +
+         static_cast<int64_t>(suppressed.size());
 }
 
 int64_t searchSteps(const SearchSentence &sentence, const SearchOptions &options) {

@@ -30,6 +30,11 @@
 // place of nBest); with groups, the third one does not hold, since what a group still writes makes the others differ.
 // The result is the nBest best of all groups, each of which gives its `beam` / G best.
 //
+// Alternatives. At the first token that is not forced, the sentence goes on with the nBest most probable tokens other
+// than eos, each of which begins a beam of its own: as wide as `beam`, with results of its own, of which the best one
+// counts. Each ends by the conditions above as if nBest were 1, so it is what a search finds for a prefix with this
+// token. The results come in the order of these tokens.
+//
 // Coverage. With a coverage penalty, the scores of finished hypotheses change when the search has ended
 // (decode/Choice.h): its result is all of them, and a sentence does not end by the third condition.
 //
@@ -109,7 +114,7 @@ struct SearchSentence {
 };
 
 // Of what a search has found, keeps the nBest of the highest scores, best first; of a beam with groups, no more of each
-// group than it is wide.
+// group than it is wide. Of alternatives, keeps the best one of each, in their order.
 void keepBest(std::vector<Hypothesis> &found, const SearchOptions &options);
 // The largest number of live hypotheses of a sentence: `beam`, or the number of samples.
 int64_t searchWidth(const SearchOptions &options);
@@ -151,8 +156,9 @@ struct Continuation {
   int parent;
   int32_t token;
   double logProbability;
-  double ofToken;     // what the token added to it
-  double lost = 0;    // with what its hypothesis has lost before
+  double ofToken;  // what the token added to it
+  double lost = 0; // with what its hypothesis has lost before
+  int group = 0;
   int64_t needed = 0; // tokens that must follow it so that constraints are met
   size_t round = 0;   // its rank among those that need as many
   double value() const { return logProbability - lost; }
@@ -232,7 +238,11 @@ private:
   void rankContinuations(const StepResult &result, int64_t first, SearchScratch &scratch);
   // Ranks the continuations of one group, the live hypotheses from `begin` to `end`, and chooses among them.
   void rankGroup(const StepResult &result, int64_t first, size_t begin, size_t end, SearchScratch &scratch);
-  int64_t groupWidth() const { return generation.beam / generation.beamGroups; }
+  int64_t groupWidth() const {
+    return options.alternatives ? generation.beam : generation.beam / generation.beamGroups;
+  }
+  // Whether the next token is the one whose alternatives are wanted.
+  bool branches() const;
   // The end of the group of live hypotheses that begins there.
   size_t groupEnd(size_t begin) const;
   // The score of the group's finished hypothesis at rank `place`, from 1.

@@ -248,6 +248,15 @@ void SearchFlags::addSamplingTo(Command command) {
           "translations per sentence, best first; above 1, each line begins with the source line's number and a tab")
       .within(1, static_cast<int>(mostHypotheses))
       .showDefault();
+  command.addFlag("--alternatives", options.alternatives,
+                  "translations that begin differently: with each of the --n-best most probable tokens that may follow "
+                  "the forced beginning, in their order, and from there the best that a beam of its own finds");
+  leastAlternative =
+      command
+          .addOption("--min-alternative-probability", options.leastAlternative,
+                     "--alternatives: leave out tokens that are less probable, except the most probable one")
+          .within(0.0, 1.0)
+          .showDefault();
   command.addFlag("--sample", options.sample, "draw tokens at random instead of searching with a beam");
   command
       .addOption(
@@ -311,6 +320,8 @@ void SearchFlags::resolve(const Generation &own, const Vocabulary &target) {
   if (samples && samples->count() > 0 && !options.utility)
     throw Error("--samples is the number of translations that --mbr compares; give --mbr chrf or bleu, or --sample and "
                 "--n-best for translations that are drawn");
+  if (leastAlternative && leastAlternative->count() > 0 && !options.alternatives)
+    throw Error("--min-alternative-probability leaves out some of --alternatives; give that, too");
   if (!alignments.empty())
     options.details.alignments = alignments == "hard"   ? Details::Alignments::Hard
                                  : alignments == "soft" ? Details::Alignments::Soft

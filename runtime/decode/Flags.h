@@ -61,7 +61,7 @@ private:
   void addSettings(Command command, GenerationSetting::Subject subject);
 
   std::vector<std::pair<const GenerationSetting *, CommandOption>> given;
-  std::optional<CommandOption> samples;
+  std::optional<CommandOption> samples, leastAlternative;
   std::string alignments;                                // what --alignments says; empty: nothing
   std::map<std::string, std::vector<std::string>> lists; // by option: tokens, separated by blanks
 };

@@ -26,7 +26,14 @@ void check(const SearchOptions &options, const Module &module) {
       throw Error(message);
   };
   require(options.nBest >= 1, "--n-best: expected at least 1");
-  require(options.draws() || options.nBest <= options.generation.beam,
+  if (options.alternatives && options.draws())
+    throw Error(std::string("--alternatives searches, and does not go with ") +
+                (options.utility ? "--mbr" : "--sample") + "; leave out one of the two");
+  require(!options.alternatives || options.generation.beamGroups == 1,
+          "--alternatives are groups of their own, and do not go with --beam-groups; leave out one of the two");
+  require(!options.alternatives || options.nBest <= mostHypotheses / options.generation.beam,
+          "--alternatives: --n-best times --beam is more than 65536 hypotheses; give a smaller --beam");
+  require(options.draws() || options.alternatives || options.nBest <= options.generation.beam,
           "--n-best is larger than --beam: a beam of K gives at most K translations; use a larger --beam");
   require(!options.utility || options.nBest <= options.samples,
           "--n-best is larger than --samples, of which the best are chosen; use more --samples");

@@ -26,8 +26,12 @@ struct Details {
 
 struct SearchOptions {
   Generation generation;
-  int nBest = 1; // at most the beam; with `sample`, the number of independent samples
+  int nBest = 1; // at most the beam; with `sample`, the number of independent samples; with `alternatives`, any number
   bool sample = false;
+  // The translations are those of the nBest most probable tokens after the forced beginning, each the best one that
+  // goes on with it; but a token that is less probable than this begins one only if it is the most probable.
+  bool alternatives = false;
+  double leastAlternative = 0;
   // Minimum Bayes risk (decode/MinimumRisk.h): there are `samples` of them, of which the nBest are kept that have the
   // highest expected utility.
   std::optional<Utility> utility = {};
@@ -56,7 +60,7 @@ struct Hypothesis {
   double logProbability = 0;
   bool byEos = false; // whether eos followed
   int sample = 0;     // its number among those that are drawn
-  int group = 0;      // of the beam
+  int group = 0;      // of the beam, or the rank of the alternative
   // Of details.tokenScores: what each token, and eos if it followed, added to logProbability.
   std::vector<double> tokenLogProbabilities = {};
 };

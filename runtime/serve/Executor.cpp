@@ -170,7 +170,7 @@ struct Executor::State {
       search.nBest = std::max(search.nBest, job.alternatives + 1);
       if (search.utility)
         search.samples = std::max(search.samples, search.nBest);
-      else if (!search.sample)
+      else if (!search.sample && !search.alternatives)
         search.generation.beam =
             std::max<int64_t>(search.generation.beam, roundUp(search.nBest, search.generation.beamGroups));
     }

@@ -4,6 +4,7 @@
 The vocabulary has seven tokens. The probability of each token after each beginning of up to LONGEST tokens is asked for once, with
 forced beginnings; what the options make of them is computed here, by the rules in BeamSearch.h, Constraints.h and Candidates.h. Plain Python.
 """
+import copy
 import functools
 import itertools
 import json
@@ -86,11 +87,12 @@ def attentions(sources):
 USUAL = {"beam": 3, "n_best": 1, "length_penalty": 0.6, "length_penalty_form": "offset", "early_stopping": "true", "patience": 1.0, "beam_groups": 1,
          "diversity": 0.5, "coverage_penalty": 0.0, "max_length": LONGEST,
          "max_length_ratio": 0.0, "min_length": 0, "min_length_ratio": 0.0, "at_max_length": "eos", "forced_first": (), "suppress": (), "bad_sequences": (),
-         "no_repeat_ngram": 0, "repetition_penalty": 1.0, "renormalize": "false", "prefix": (), "constraints": ()}
+         "no_repeat_ngram": 0, "repetition_penalty": 1.0, "renormalize": "false", "prefix": (), "constraints": (), "alternatives": "false",
+         "min_alternative_probability": 0.0}
 VALUES = {"beam": [1, 2, 6], "n_best": [2, 3], "length_penalty": [0, 2.5, -1], "length_penalty_form": ["power"], "early_stopping": ["false", "never"],
           "patience": [0.4, 2.0], "beam_groups": [3], "diversity": [1.5], "coverage_penalty": [0.7, 5.0], "max_length": [2], "max_length_ratio": [0.4, 1.0], "min_length": [2], "min_length_ratio": [0.4],
           "at_max_length": ["forced_eos", "cut"], "forced_first": [(5,), (6, 4)], "suppress": [(1,)], "bad_sequences": [((1, 6), (START, 1), (6,))],
-          "no_repeat_ngram": [1, 2], "repetition_penalty": [1.5, 0.7], "renormalize": ["true"],
+          "no_repeat_ngram": [1, 2], "repetition_penalty": [1.5, 0.7], "renormalize": ["true"], "alternatives": ["true"],
           # For each source. Constraints are choices of phrases.
           "prefix": [((4,), (), (5, 1))],
           "constraints": [((((6,),),), (((4, 4, 5),),), ()), ((((1, 6), (4,)), ((5,),)), (((5, 1),),), (((6,),), ((6,),))),
@@ -191,10 +193,41 @@ class Reference:
         return row
 
     def search(self):
+        if self.alternatives == "true" and len(self.forced_first + self.prefix) < self.longest:
+            return self.search_alternatives()
+        return self.search_from((), 0.0)
+
+    def search_alternatives(self):
+        """The best of each beam that begins with one of the most probable tokens after what is forced."""
+        beginning, total = self.forced_first + self.prefix, 0.0
+        for i, token in enumerate(beginning):
+            total += self.after(beginning[:i])[token]
+        row = {token: number for token, number in self.after(beginning).items() if token != EOS}
+        scale = math.log(sum(map(math.exp, row.values()))) if self.certain and row else 0
+        following = sorted((scale - number, token) for token, number in row.items())
+        one = copy.copy(self)
+        one.n_best, results = 1, []
+        for rank, (number, token) in enumerate(following[:self.n_best]):
+            if rank > 0 and math.exp(-number) < self.min_alternative_probability:
+                break
+            try:
+                results += one.search_from((*beginning, token), total - number)
+            except NothingLeft:
+                pass
+        if not results:
+            raise NothingLeft
+        return results
+
+    def search_from(self, beginning, total):
         width = self.beam // self.beam_groups
-        groups = [[((), 0.0, 0.0)] for _ in range(self.beam_groups)]  # ids, log-probability and what was lost for diversity, the best first
+        groups = [[(beginning, total, 0.0)] for _ in range(self.beam_groups)]  # ids, log-probability and what was lost for diversity, the best first
         finished = [[] for _ in groups]
-        for length in range(self.longest + 1):
+        if self.cut and beginning and len(beginning) >= self.longest:
+            finished[0].append((total / self.penalty(len(beginning)), total, list(beginning)))
+            groups = [[]]
+        for length in range(len(beginning), self.longest + 1):
+            if not any(groups):
+                break
             chosen = []  # tokens, by the groups so far
             before = any(finished)
             anything = False
@@ -285,6 +318,10 @@ def flags(settings):
             words += [flag, id_lines.write(work, name, value)] if value else []
         elif name == "constraints":
             words += [flag, constraints_file(value)] if value else []
+        elif name == "min_alternative_probability":
+            words += [flag, value] if value else []
+        elif name == "alternatives":
+            words += [flag] if value == "true" else []
         else:
             words += [flag, " ".join(map(str, value)) if isinstance(value, tuple) else value]
     return words
@@ -293,7 +330,11 @@ def flags(settings):
 def compare(settings, tables):
     found, error = translate(SOURCES, *flags(settings))
     changed = {name: value for name, value in settings.items() if value != USUAL[name]}
-    if settings["n_best"] > settings["beam"]:
+    if settings["alternatives"] == "true" and settings["beam_groups"] > 1:
+        if "--alternatives" not in error or "--beam-groups" not in error:
+            failures.append(f"{changed}: alternatives in groups: {error!r}")
+        return
+    if settings["n_best"] > settings["beam"] and settings["alternatives"] == "false":
         if "--n-best" not in error or "--beam" not in error:
             failures.append(f"{changed}: more translations than hypotheses: {error!r}")
         return
@@ -409,6 +450,9 @@ whole = [{"constraints": value, "beam": beam, "n_best": beam} for value in VALUE
 # So do those of groups of several hypotheses.
 grouped = [{"beam": beam, "beam_groups": groups, "n_best": best} for beam, groups, best in ((4, 2, 4), (4, 2, 1), (6, 2, 2), (6, 3, 6), (4, 4, 4))]
 whole += [one | changed for one in grouped for changed in [{}, {"diversity": 0.1}, {"diversity": 3}, *single] if not {"beam", "beam_groups", "n_best"} & changed.keys()]
+# With several alternatives, each other option has an effect.
+whole += [{"alternatives": "true", "n_best": best, "min_alternative_probability": least} | changed for best, least in ((3, 0), (6, 0.2)) for changed in [{}, *single]
+          if not {"alternatives", "n_best"} & changed.keys()]
 for changed in [{}, *single, *pairs, *whole]:
     compare(USUAL | changed, tables)
 for value in VALUES["constraints"]:

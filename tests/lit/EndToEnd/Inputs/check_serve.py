@@ -93,6 +93,7 @@ def translate(given, *options, model="run", others=()):
 KINDS = [{}, {"beam": 1}, {"beam": 4, "n_best": 3, "length_penalty": 1.5, "renormalize": True}, {"sample": True, "seed": 7, "n_best": 2, "top_k": 5},
          {"sample": True, "seed": 8, "temperature": 1.5}, {"max_length": 4, "at_max_length": "cut", "no_repeat_ngram": 2}, {"compute_type": "int8"},
          {"token_scores": True, "alignments": "soft", "beam": 3, "n_best": 2}, {"alignments": "hard", "replace_unknowns": True, "token_scores": True},
+         {"coverage_penalty": 4, "beam": 4, "n_best": 2}, {"alternatives": True, "n_best": 4, "beam": 2, "min_alternative_probability": 0.01},
          {"sample": True, "mbr": "chrf", "samples": 7, "n_best": 2, "seed": 3}, {"sample": True, "mbr": "bleu", "samples": 5, "alignments": "hard"},
          {"max_length": 3, "at_max_length": "cut", "token_scores": True, "alignments": "soft"}]
 
