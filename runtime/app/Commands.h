@@ -14,6 +14,7 @@ void addReport(Command app);
 void addTranslate(Command app);
 void addEncode(Command app);
 void addDecode(Command app);
+void addShortlist(Command app);
 void addScore(Command app);
 void addServe(Command app);
 void addPack(Command app);

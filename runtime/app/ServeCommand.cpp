@@ -68,6 +68,7 @@ void addServe(Command app) {
       .within(0, 100)
       .showDefault();
   serving.model.addDraftTo(command);
+  serving.model.addShortlistTo(command);
   serving.model.addEngineTo(command);
   serving.model.addVocabularyTo(command);
   options->search.addAllTo(command);

@@ -72,9 +72,10 @@ public:
   explicit Translator(TranslateOptions &options) : options(options), model(loadModel(options.model)) {
     options.search.resolve(generationOf(model.engine->module(), options.model.model), *model.target);
     requireDetails(model, options.search.options, options.model.format);
-    if (model.draft && draftsOf(options.search.options, 1) == 0)
-      throw Error("--draft drafts a single hypothesis; it needs --beam 1" +
-                  std::string(options.search.options.draws() ? ", or --sample without --n-best and --mbr" : ""));
+    if (const SearchOptions &search = options.search.options;
+        model.draft && (draftsOf(search, 1) == 0 || search.nBest > 1 || search.generation.beamGroups > 1))
+      throw Error("--draft drafts a single hypothesis; it needs --beam 1, or --sample, without --n-best, --mbr and "
+                  "--beam-groups");
     if (!options.attentionSvg.empty())
       requireCrossAttention(model.engine->module(), "--attention-svg");
   }
@@ -245,6 +246,7 @@ void addTranslate(Command app) {
   auto options = std::make_shared<TranslateOptions>();
   options->model.addEnsembleTo(command);
   options->model.addDraftTo(command);
+  options->model.addShortlistTo(command);
   options->model.addVocabularyTo(command);
   command.setSubject("Input and output");
   command.addOption("--input", options->input, "lines to translate; -: standard input").showDefault();

@@ -9,10 +9,10 @@ namespace xfc {
 
 // In the order in which --help lists them.
 inline constexpr Verb verbs[] = {
-    {"prepare", addPrepare}, {"train", addTrain},   {"translate", addTranslate}, {"serve", addServe},
-    {"encode", addEncode},   {"decode", addDecode}, {"score", addScore},         {"evaluate", addEvaluate},
-    {"average", addAverage}, {"report", addReport}, {"forward", addForward},     {"selfcheck", addSelfcheck},
-    {"bench", addBench},     {"pack", addPack},     {"info", addInfo},
+    {"prepare", addPrepare},     {"train", addTrain},     {"translate", addTranslate}, {"serve", addServe},
+    {"encode", addEncode},       {"decode", addDecode},   {"shortlist", addShortlist}, {"score", addScore},
+    {"evaluate", addEvaluate},   {"average", addAverage}, {"report", addReport},       {"forward", addForward},
+    {"selfcheck", addSelfcheck}, {"bench", addBench},     {"pack", addPack},           {"info", addInfo},
 };
 
 } // namespace xfc

@@ -41,6 +41,7 @@ void open(const char *path, const char *const *words, OpenModel &opened) {
   CommandLine app;
   options.addEnsembleTo(app);
   options.addDraftTo(app);
+  options.addShortlistTo(app);
   options.addVocabularyTo(app);
   parseOptions(app, wordsOf(words));
   options.quiet = true; // even if --quiet was not given

@@ -254,7 +254,7 @@ bool SentenceSearch::branches() const {
 
 bool SentenceSearch::restricts() const {
   return !generation.suppress.empty() || !generation.badSequences.empty() || generation.noRepeatNgram > 0 ||
-         sentence.constraints;
+         sentence.constraints || !sentence.listed.empty();
 }
 
 void SentenceSearch::suppressedAfter(const LiveHypothesis &hypothesis, std::vector<int32_t> &tokens) const {
@@ -275,15 +275,19 @@ void SentenceSearch::suppressedAfter(const LiveHypothesis &hypothesis, std::vect
         tokens.push_back(begin[size - 1]);
 }
 
-LogProbabilityRow SentenceSearch::penalized(LogProbabilityRow row, const LiveHypothesis &hypothesis,
-                                            SearchScratch &scratch) const {
-  if (generation.repetitionPenalty == 1)
+LogProbabilityRow SentenceSearch::changed(LogProbabilityRow row, const LiveHypothesis &hypothesis,
+                                          SearchScratch &scratch) const {
+  if (generation.repetitionPenalty == 1 && sentence.listed.empty())
     return row;
   std::vector<double> &numbers = scratch.numbers;
-  numbers.resize(static_cast<size_t>(vocabulary.size));
-  for (int64_t token = 0; token < vocabulary.size; ++token)
+  numbers.assign(static_cast<size_t>(vocabulary.size), -HUGE_VAL);
+  for (const int32_t token : sentence.listed)
     numbers[static_cast<size_t>(token)] = row[token];
-  const auto multiply = [&](int32_t token) {
+  for (int64_t token = 0; sentence.listed.empty() && token < vocabulary.size; ++token)
+    numbers[static_cast<size_t>(token)] = row[token];
+  if (generation.repetitionPenalty == 1)
+    return {numbers.data(), true};
+  const auto multiply = [&](int32_t token) { // a token that is there is listed
     numbers[static_cast<size_t>(token)] = row[token] * generation.repetitionPenalty;
   };
   multiply(vocabulary.start);
@@ -325,7 +329,9 @@ void SentenceSearch::noCandidate(int64_t length) const {
   const std::string where = sentence.place() + ", position " + std::to_string(length) + ": ";
   if (broken || !restricts())
     throw Error(where + "the model gives no finite log-probability; its weights are broken or too large");
-  const std::string settings = "give fewer --suppress or --bad-sequences, or a larger --no-repeat-ngram";
+  const std::string settings = std::string("give fewer --suppress or --bad-sequences, ") +
+                               (sentence.listed.empty() ? "" : "more --shortlist-first, ") +
+                               "or a larger --no-repeat-ngram";
   if (sentence.constraints)
     throw NothingLeft(where +
                       "no token is left that has a finite log-probability, is not suppressed, and leaves room for the "
@@ -338,7 +344,7 @@ void SentenceSearch::drawContinuations(const StepResult &result, int64_t first, 
   const Forced must = forced(length());
   std::vector<int32_t> &never = scratch.suppressed;
   for (size_t h = 0; h < living; ++h) {
-    const LogProbabilityRow row = penalized(result.all.row(first + static_cast<int64_t>(h)), lives[h], scratch);
+    const LogProbabilityRow row = changed(result.all.row(first + static_cast<int64_t>(h)), lives[h], scratch);
     Candidate drawn{must.token, 0};
     if (must.token >= 0) {
       drawn.logProbability = must.certain ? 0 : row[must.token];
@@ -398,8 +404,7 @@ void SentenceSearch::rankGroup(const StepResult &result, int64_t first, size_t b
       ranked.push_back({static_cast<int>(h), token, lives[h].logProbability + ofToken, ofToken,
                         lives[h].lost + generation.diversity * static_cast<double>(times), lives[h].group, needed});
     };
-    const LogProbabilityRow all =
-        result.tokens ? LogProbabilityRow() : penalized(result.all.row(row), lives[h], scratch);
+    const LogProbabilityRow all = result.tokens ? LogProbabilityRow() : changed(result.all.row(row), lives[h], scratch);
     const double wantedLogProbability = result.tokens ? result.wanted.row(row)[0] : all[wanted()];
     if (must.token >= 0) {
       add(must.token, must.certain ? 0 : wantedLogProbability);

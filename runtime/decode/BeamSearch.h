@@ -38,6 +38,8 @@
 // Coverage. With a coverage penalty, the scores of finished hypotheses change when the search has ended
 // (decode/Choice.h): its result is all of them, and a sentence does not end by the third condition.
 //
+// Shortlists (decode/Shortlist.h). A token that is not listed has no probability, whatever the model says.
+//
 // Constraints (decode/Constraints.h). If a sentence has any, every hypothesis that finishes meets them. The tokens of
 // forcedFirst and of the prefix count for them. A hypothesis needs the fewest tokens that must follow so that it meets
 // them. eos is a candidate only if it needs none, and another token only if what is needed after it still fits into
@@ -108,6 +110,8 @@ struct SearchSentence {
   std::span<const int32_t> prefix = {};     // follows forcedFirst. NOLINT(readability-redundant-member-init):
                                             // GCC warns about initializers that omit it
   const Constraints *constraints = nullptr; // which need all log-probabilities
+  // Of a shortlist, which needs them too: the only tokens that may be written, ascending. Empty: all.
+  std::span<const int32_t> listed = {}; // NOLINT(readability-redundant-member-init)
   // Names the sentence in errors; empty: its index does, from 1.
   std::string where = {}; // NOLINT(readability-redundant-member-init)
   std::string place() const { return where.empty() ? "sentence " + std::to_string(index + 1) : where; }
@@ -225,8 +229,8 @@ private:
   bool restricts() const;
   // The tokens that the settings do not allow after this hypothesis; pad and start are never candidates.
   void suppressedAfter(const LiveHypothesis &hypothesis, std::vector<int32_t> &tokens) const;
-  // The row with the repetition penalty, in memory of the scratch if there is one.
-  LogProbabilityRow penalized(LogProbabilityRow row, const LiveHypothesis &hypothesis, SearchScratch &scratch) const;
+  // The row with the repetition penalty, and without what is not listed, in memory of the scratch if there are such.
+  LogProbabilityRow changed(LogProbabilityRow row, const LiveHypothesis &hypothesis, SearchScratch &scratch) const;
   bool eosAllowed(int64_t length) const { return !options.ignoreEos && length >= sentence.minLength; }
   // Fills what the scratch says about constraints, for tokens that are not suppressed, and suppresses those that are
   // wanted but leave too little room.

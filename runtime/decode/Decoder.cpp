@@ -1,6 +1,7 @@
 // Answers requests for translations, many at a time.
 #include "decode/Decoder.h"
 #include "decode/Drafter.h"
+#include "decode/Shortlist.h"
 #include "support/Error.h"
 #include <algorithm>
 #include <cmath>
@@ -131,7 +132,7 @@ Decoder::Decoder(std::unique_ptr<SearchedModel> given, std::unique_ptr<Drafter> 
 
 Decoder::~Decoder() = default;
 
-void Decoder::prepare(const SearchOptions &options) { groupOf(options, /*constrained=*/false); }
+void Decoder::prepare(const SearchOptions &options) { groupOf(options, /*constrained=*/shortlist != nullptr); }
 
 size_t Decoder::groupOf(const SearchOptions &options, bool constrained) {
   const size_t group = model->groupOf(options, constrained);
@@ -145,7 +146,7 @@ size_t Decoder::groupOf(const SearchOptions &options, bool constrained) {
 RequestId Decoder::submit(DecoderRequest request) {
   auto sentence = std::make_unique<Sentence>();
   sentence->constraints = constraintsFor(*request.options, request.constraints);
-  if (const bool constrained = sentence->constraints != nullptr;
+  if (const bool constrained = sentence->constraints || shortlist;
       request.options != lastOptions || constrained != lastConstrained) {
     lastGroup = groupOf(*request.options, constrained);
     lastOptions = request.options;
@@ -157,6 +158,11 @@ RequestId Decoder::submit(DecoderRequest request) {
   const auto length = static_cast<int64_t>(source.size());
   sentence->limits = sentenceFor(*options, number, length, prefix, model->longestTarget(), sentence->constraints.get());
   sentence->limits.where = where;
+  if (shortlist) {
+    sentence->listed =
+        shortlist->tokensFor(source, options->generation.forcedFirst, prefix, constraints, vocabulary.eos);
+    sentence->limits.listed = sentence->listed;
+  }
   if (sentence->constraints)
     checkConstraints(sentence->limits, *options);
   sentence->drafts = draftsOf(*options, draftTokens);

@@ -103,6 +103,7 @@ struct DecoderEvent {
 
 class Drafter;
 struct DraftRequest;
+class Shortlist;
 
 // To be used from one thread.
 class Decoder {
@@ -114,6 +115,8 @@ public:
   // hypothesis in a step.
   Decoder(std::unique_ptr<SearchedModel> model, std::unique_ptr<Drafter> drafter, int64_t tokens,
           const Counts &capacity, ThreadPool *pool = nullptr);
+  // From now on, requests may write only what this lists for their sources. Null: all tokens. It must outlive them.
+  void takeShortlist(const Shortlist *list) { shortlist = list; }
   ~Decoder();
 
   // Reserves what requests with these options need. Optional: submit() does it. Throws Error as submit() does.
@@ -148,6 +151,7 @@ private:
     RequestId id;
     DecoderRequest request;
     std::unique_ptr<const Constraints> constraints;
+    std::vector<int32_t> listed; // tokens, of a shortlist
     SearchSentence limits;
     Counts room;
     size_t group, place = 0;
@@ -169,6 +173,7 @@ private:
   std::unique_ptr<SearchedModel> model;
   std::unique_ptr<Drafter> drafter; // or null
   const int64_t draftTokens;
+  const Shortlist *shortlist = nullptr;
   const SearchVocabulary vocabulary;
   const Counts capacity;
   ThreadPool *pool;

@@ -19,25 +19,31 @@ struct DraftingModel {
   int64_t tokens = 0;
 };
 
+class Shortlist;
+
 // The models that a search, a score or an attention asks; all are of this executable. A single engine is the ensemble
 // whose means are what it says itself. The engines must outlive it.
 class Ensemble {
 public:
   Ensemble(Engine &engine) : engines{&engine}, shares{1} {} // NOLINT(google-explicit-constructor)
   // `weights`: positive, one for each.
-  Ensemble(std::vector<Engine *> engines, std::vector<double> weights, DraftingModel draft = {})
-      : engines(std::move(engines)), shares(std::move(weights)), drafting(draft) {}
+  Ensemble(std::vector<Engine *> engines, std::vector<double> weights, DraftingModel draft = {},
+           const Shortlist *shortlist = nullptr)
+      : engines(std::move(engines)), shares(std::move(weights)), drafting(draft), list(shortlist) {}
 
   Engine &first() const { return *engines.front(); }
   const Module &module() const { return first().module(); }
   std::span<Engine *const> members() const { return engines; }
   const std::vector<double> &weights() const { return shares; }
   const DraftingModel &draft() const { return drafting; }
+  // What a search with them may write for a source (decode/Shortlist.h); null: all tokens.
+  const Shortlist *shortlist() const { return list; }
 
 private:
   std::vector<Engine *> engines;
   std::vector<double> shares;
   DraftingModel drafting;
+  const Shortlist *list = nullptr;
 };
 
 // log(sum w exp(x) / sum w), from x, a log-probability of each member, and w, their weights. It is never above the

@@ -171,6 +171,26 @@ void ModelOptions::addDraftTo(Command command) {
       .needs(folder);
 }
 
+void ModelOptions::addShortlistTo(Command command) {
+  const Subject ofModel(command, "Model");
+  const CommandOption file = command.addOption(
+      "--shortlist", shortlist.file,
+      "which tokens translate which, written by `shortlist`, or for Marian: a translation has only tokens that this "
+      "lists for its source, and the first of the vocabulary");
+  file.valueName("FILE");
+  command.addOption("--shortlist-first", shortlist.first, "--shortlist: how many of the vocabulary's first tokens")
+      .notNegative()
+      .showDefault()
+      .needs(file);
+  command
+      .addOption("--shortlist-best", shortlist.best,
+                 "--shortlist: how many of the most probable tokens for each token of "
+                 "the source")
+      .notNegative()
+      .showDefault()
+      .needs(file);
+}
+
 void ModelOptions::addWeightsTo(Command command, CommandOption folder) {
   command.addOption("--weights", weights, "weights (safetensors), in place of --model").excludes(folder);
   addEngineTo(command);
@@ -225,7 +245,10 @@ Ensemble TranslationModel::models() const {
   std::vector<Engine *> engines = {engine.get()};
   for (const std::unique_ptr<Engine> &other : others)
     engines.push_back(other.get());
-  return {std::move(engines), others.empty() ? std::vector<double>{1} : weights, {draft.get(), draftTokens}};
+  return {std::move(engines),
+          others.empty() ? std::vector<double>{1} : weights,
+          {draft.get(), draftTokens},
+          shortlist.get()};
 }
 
 // Throws Error unless the model can read several tokens in a step, and the draft knows the same tokens.
@@ -289,6 +312,9 @@ TranslationModel loadModel(const ModelOptions &options) {
         checkVocabulary(ofMember, key, vocabulary->bytes(), vocabulary->name(),
                         "give that one, which train keeps in its folder, or --force-vocab to use this one anyway");
       });
+  if (!options.shortlist.file.empty())
+    model.shortlist =
+        std::make_unique<const Shortlist>(options.shortlist, LoadedVocabularies{model.source, model.target});
 #ifdef __GLIBC__
   malloc_trim(0); // reading vocabularies takes several times the memory that they keep
 #endif

@@ -3,6 +3,7 @@
 
 #include "decode/Ensemble.h"
 #include "decode/Search.h"
+#include "decode/Shortlist.h"
 #include "engine/Engine.h"
 #include "support/Options.h"
 #include "vocabularies/Vocabulary.h"
@@ -28,6 +29,7 @@ struct ModelOptions {
   // executable's own), and how many tokens it drafts at a time.
   std::string draft, draftLibrary;
   int64_t draftTokens = 4;
+  ShortlistOptions shortlist;
   std::string vocabulary, targetVocabulary; // empty: those of the folder, or the source's for both
   Format format = Format::Text;
   int threads = 0; // 0: one for each processor
@@ -46,6 +48,8 @@ struct ModelOptions {
   void addEnsembleTo(Command command);
   // --draft, --draft-library, --draft-tokens
   void addDraftTo(Command command);
+  // --shortlist, --shortlist-first, --shortlist-best
+  void addShortlistTo(Command command);
   // --threads, --device, --cuda-image, --quiet, --force-model
   void addEngineTo(Command command);
   // --vocab, --target-vocab, --force-vocab, and --format if the command reads lines
@@ -75,6 +79,7 @@ struct TranslationModel {
   std::vector<double> weights = {};
   std::unique_ptr<Engine> draft = {}; // or null
   int64_t draftTokens = 0;
+  std::unique_ptr<const Shortlist> shortlist = {}; // or null
   // All models, as searches and scores take them. The result refers to the engines.
   Ensemble models() const;
 };

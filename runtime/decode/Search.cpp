@@ -308,7 +308,9 @@ std::unique_ptr<Decoder> makeDecoder(const Ensemble &models, const Counts &capac
   if (drafting)
     drafter = std::make_unique<Drafter>(std::make_unique<StepModel>(*drafting, capacity, ownRows),
                                         drafting->module().computeTypes(programs::encode), capacity);
-  return std::make_unique<Decoder>(std::move(model), std::move(drafter), tokens, capacity, pool);
+  auto decoder = std::make_unique<Decoder>(std::move(model), std::move(drafter), tokens, capacity, pool);
+  decoder->takeShortlist(models.shortlist());
+  return decoder;
 }
 
 Counts searchCounts(const Module &module, const std::vector<std::vector<int32_t>> &sources,

@@ -172,6 +172,20 @@ with xfc.Model(library, "run", "--model", "second", "--ensemble-weights", "2", "
     fails(1, "xfc_save: the model is an ensemble of 2", both.save, "ensemble.safetensors")
 fails(1, "the model is given twice: as a path, and by --weights", xfc.Model, library, "run", "--weights", "run/last.safetensors")
 
+# What a smaller model drafts changes nothing; here it is another run, by the code of the library itself.
+with xfc.Model(library, "run", "--draft", "second", "--draft-library", "./libtiny.so", "--draft-tokens", "3") as drafted:
+    assert drafted.translate(lines, "--beam", "1") == model.translate(lines, "--beam", "1")
+    with drafted.search(lines, "--beam", "1") as search:
+        while search.advance():
+            pass
+        assert [search.hypotheses(i)[1] for i in range(len(lines))] == model.translate(lines, "--beam", "1")
+
+# A shortlist.
+run("shortlist", "--model", "run", "--source", "a", "--target", "b", "--best", "2", "--output", "lexicon")
+with xfc.Model(library, "run", "--shortlist", "lexicon", "--shortlist-first", "4") as listed:
+    expected = run("translate", "--model", "run", "--shortlist", "lexicon", "--shortlist-first", "4", "--input", "va", "--scores", *options).splitlines()
+    assert printed_as(listed.translate(lines, *options)) == expected != printed_as(model.translate(lines, *options))
+
 # A library of another model in this process, and training, which takes the steps of `train`, to the byte. The run has only one pair, so
 # the order of its batches does not matter.
 other = xfc.load("./libother.so")

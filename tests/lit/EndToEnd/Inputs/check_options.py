@@ -88,11 +88,15 @@ USUAL = {"beam": 3, "n_best": 1, "length_penalty": 0.6, "length_penalty_form": "
          "diversity": 0.5, "coverage_penalty": 0.0, "max_length": LONGEST,
          "max_length_ratio": 0.0, "min_length": 0, "min_length_ratio": 0.0, "at_max_length": "eos", "forced_first": (), "suppress": (), "bad_sequences": (),
          "no_repeat_ngram": 0, "repetition_penalty": 1.0, "renormalize": "false", "prefix": (), "constraints": (), "alternatives": "false",
-         "min_alternative_probability": 0.0}
+         "min_alternative_probability": 0.0, "shortlist": ()}
+# Targets of sources, and how probable they are.
+LEXICON = ((4, ((5, 0.6), (1, 0.3))), (5, ((6, 0.5), (4, 0.4))), (6, ((4, 0.9), (1, 0.05), (6, 0.05))))
 VALUES = {"beam": [1, 2, 6], "n_best": [2, 3], "length_penalty": [0, 2.5, -1], "length_penalty_form": ["power"], "early_stopping": ["false", "never"],
           "patience": [0.4, 2.0], "beam_groups": [3], "diversity": [1.5], "coverage_penalty": [0.7, 5.0], "max_length": [2], "max_length_ratio": [0.4, 1.0], "min_length": [2], "min_length_ratio": [0.4],
           "at_max_length": ["forced_eos", "cut"], "forced_first": [(5,), (6, 4)], "suppress": [(1,)], "bad_sequences": [((1, 6), (START, 1), (6,))],
           "no_repeat_ngram": [1, 2], "repetition_penalty": [1.5, 0.7], "renormalize": ["true"], "alternatives": ["true"],
+          # A lexicon, how many tokens come first, and how many are the best.
+          "shortlist": [(LEXICON, 0, 1), (LEXICON, 2, 2), (LEXICON, 0, 2)],
           # For each source. Constraints are choices of phrases.
           "prefix": [((4,), (), (5, 1))],
           "constraints": [((((6,),),), (((4, 4, 5),),), ()), ((((1, 6), (4,)), ((5,),)), (((5, 1),),), (((6,),), ((6,),))),
@@ -149,6 +153,11 @@ class Reference:
         self.prefix = self.prefix[number] if self.prefix else ()
         self.constraints = self.constraints[number] if self.constraints else ()
         given = self.forced_first + self.prefix
+        if self.shortlist:
+            lexicon, first, best = self.shortlist
+            lexicon = dict(lexicon)
+            self.listed = {EOS, *range(first), *given, *(token for choice in self.constraints for phrase in choice for token in phrase)}
+            self.listed |= {target for token in source for target, _ in lexicon.get(token, ())[:best]}
         times = lambda ratio: math.ceil(ratio * len(source))  # noqa: E731
         self.longest = self.max_length
         self.shortest = max(self.min_length, times(self.min_length_ratio))
@@ -183,6 +192,8 @@ class Reference:
         if size := self.no_repeat_ngram:
             grams = [ids[i:i + size] for i in range(len(ids) - size + 1)]
             never |= {gram[-1] for gram in grams if gram[:-1] == ids[len(ids) - size + 1:]}
+        if self.shortlist:
+            never |= set(TOKENS) - self.listed
         if len(ids) < self.shortest or self.needed(ids) > 0:
             never.add(EOS)
         never |= {token for token in TOKENS if self.needed((*ids, token)) > self.longest - len(ids) - 1}
@@ -318,6 +329,12 @@ def flags(settings):
             words += [flag, id_lines.write(work, name, value)] if value else []
         elif name == "constraints":
             words += [flag, constraints_file(value)] if value else []
+        elif name == "shortlist":
+            if value:
+                lexicon, first, best = value
+                with open(os.path.join(work, "lexicon"), "w") as file:
+                    file.writelines(f"{target} {source} {share}\n" for source, targets in lexicon for target, share in reversed(targets))
+                words += ["--shortlist", os.path.join(work, "lexicon"), "--shortlist-first", first, "--shortlist-best", best]
         elif name == "min_alternative_probability":
             words += [flag, value] if value else []
         elif name == "alternatives":

@@ -17,8 +17,10 @@ lines = open("lines").read().splitlines()
 # What is no number, and has no list of choices.
 VALUES = {"--model": "run", "--weights": "weights", "--vocab": "vocabulary", "--target-vocab": "vocabulary", "--input": "fewer", "--output": "written",
           "--prefix": "beginnings", "--constraints": "wanted", "--attention-svg": "drawn", "--cuda-image": "ptx", "--forced-first": "5", "--suppress": "6",
-          "--bad-sequences": "7 8", "--ensemble-weights": "2", "--compute-type": "int8"}
+          "--bad-sequences": "7 8", "--ensemble-weights": "2", "--compute-type": "int8", "--draft": "run", "--draft-library": "library", "--shortlist": "lexicon"}
 USUAL = {"--weights": "weights", "--vocab": "vocabulary", "--input": "lines"}
+# What an option cannot do without, unless it is given.
+NEEDS = {"--draft": {"--beam": "1"}, "--shortlist-first": {"--shortlist": "lexicon"}, "--shortlist-best": {"--shortlist": "lexicon"}}
 
 
 def value_of(flag, shown):
@@ -50,7 +52,8 @@ def run(pair):
     given = dict(pair)
     several = ["--ensemble-weights=1", *["--model=run"] * (1 + ("--model" not in given))]  # an ensemble has a weight for each of its models
     several = several if "--ensemble-weights" in given and "--weights" not in given else []
-    arguments = {**({} if several or "--model" in given else USUAL), "--input": "lines", **given}
+    needed = {flag: value for option in given for flag, value in NEEDS.get(option, {}).items()}
+    arguments = {**({} if several or "--model" in given else USUAL), "--input": "lines", **needed, **given}
     if "--model" in given and "--weights" in given:
         arguments.pop("--vocab", None)
     if "--json-input" in given:  # which is no option of other lines
