@@ -69,15 +69,17 @@ class Bench:
         if done.returncode:
             sys.exit(f"error: {' '.join(command)} ends with {done.returncode}: {done.stderr}")
 
-    def run(self, command, **faults):
-        """Runs a command in an empty folder; returns its status, its messages and the names that it leaves."""
+    def run(self, command, links={}, **faults):
+        """Runs a command in a folder that holds nothing but links; returns its status, its messages and what it leaves, as walk() does."""
         with tempfile.TemporaryDirectory(dir=self.work) as self.case:
             os.mkdir(os.path.join(self.case, "temporary"))
+            for name, target in links.items():
+                os.symlink(target, os.path.join(self.case, name))
             environment = dict(os.environ, LD_PRELOAD=self.interposer, XFC_FAULTS_FOLDER=self.work, TMPDIR=os.path.join(self.case, "temporary"))
             environment.update({"XFC_FAULTS_" + key: str(value) for key, value in faults.items()})
             words = [{"EXE": self.executable, "XFC": self.xfc}.get(word, word).replace("../", self.work + "/") for word in COMMANDS[command]]
             done = subprocess.run(words, cwd=self.case, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE)
-            return done.returncode, done.stderr.decode(errors="replace"), set(walk(self.case))
+            return done.returncode, done.stderr.decode(errors="replace"), walk(self.case)
 
     def count(self, command):
         """The number of a command's operations, and the names that it leaves when it is not disturbed."""
@@ -85,7 +87,7 @@ class Bench:
         status, error, names = self.run(command, RECORD=record)
         if status != 0:
             sys.exit(f"error: {command} ends with {status}: {error}")
-        return len(operations(record, self.work)), names
+        return len(operations(record, self.work)), set(names)
 
 
 def main():
@@ -115,6 +117,7 @@ def main():
             name = next(names)
             sent = getattr(signal, "SIG" + name)
             status, error, left = bench.run(command, AT=number, KIND="signal", SIGNAL=int(sent))
+            left = set(left)
             undisturbed = status == 0 and left == complete
             if not undisturbed if name in PASSING else status != -sent or left - complete:
                 findings += 1
