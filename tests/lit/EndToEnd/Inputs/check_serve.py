@@ -72,9 +72,9 @@ class Server:
             assert time.monotonic() < end, what
             time.sleep(0.01)
 
-    def end(self):
-        """Ends the server, and returns what it said since the beginning."""
-        self.process.send_signal(signal.SIGTERM)
+    def end(self, number=signal.SIGTERM):
+        """Ends the server by a signal, and returns what it said since the beginning."""
+        self.process.send_signal(number)
         self.process.wait(PATIENCE)
         self.listener.join(PATIENCE)
         said = "".join(self.said)
@@ -498,8 +498,10 @@ def check_reload():
 
 
 def check_end(server):
-    """SIGTERM: what was asked before is answered, and the server ends."""
+    """SIGTERM: what was asked before is answered, and the server ends; signals that ask for a save, or are of a failure to write, change nothing."""
     asking = lines[:60]
+    for number in (signal.SIGUSR1, signal.SIGPIPE, signal.SIGXFSZ):
+        server.process.send_signal(number)
     expected = translate(asking, "--beam", 12)
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         asked = [pool.submit(server.post, "/v1/translate", {"q": asking, "beam": 12}) for _ in range(8)]
@@ -526,13 +528,13 @@ def check_several():
             assert found == [one["translation"] for one in translate(lines[:20], model=members[0], others=members[1:])]
         assert "missing source" in server.post("/v1/translate", {"q": "x"}, 400)["error"]
     finally:
-        server.end()
+        server.end(signal.SIGINT)
     server = Server("--direction", "en-fr", program=folder / "packed")
     try:
         found = server.post("/translate", {"q": lines[:20], "source": "en", "target": "fr"})["translatedText"]
         assert found == [one["translation"] for one in translate(lines[:20])]
     finally:
-        server.end()
+        server.end(signal.SIGXCPU)
     print("several directions, an ensemble and a packed model are served")
 
 
