@@ -1,16 +1,15 @@
 // `xfc compile`: turns a model into an executable, a library or one of the intermediate forms.
 #include "CompileCommand.h"
+#include "Diagnostics.h"
 #include "Dialect/XFC.h"
 #include "Link/Link.h"
 #include "ModelArguments.h"
 #include "Pipeline/Pipeline.h"
-#include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
 #include "support/Error.h"
 #include "support/FileWriter.h"
 #include "support/Terminal.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/SourceMgr.h"
 #include <cstdio>
 #include <memory>
 
@@ -110,8 +109,7 @@ void compile(const CompileOptions &options, const Command &command) {
   mlir::TimingScope whole = timing.getRootScope();
   pipeline.timing = &whole;
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
-  llvm::SourceMgr sources;
-  mlir::SourceMgrDiagnosticHandler diagnostics(sources, &context);
+  const Diagnostics diagnostics(context);
   mlir::TimingScope importing = whole.nest("import");
   mlir::OwningOpRef<mlir::ModuleOp> model = options.model.load(import, context);
   importing.stop();

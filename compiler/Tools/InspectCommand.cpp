@@ -1,18 +1,17 @@
 // `xfc inspect`: prints a model's parameters, its floating-point operations and bytes per token, the memory that it
 // will need, and its graph; and shows what each pass does to it.
 #include "InspectCommand.h"
+#include "Diagnostics.h"
 #include "Drawing.h"
 #include "IRPage.h"
 #include "ModelArguments.h"
 #include "Pipeline/Pipeline.h"
 #include "Plan/PlanText.h"
-#include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
 #include "plan/Launch.h"
 #include "plan/Memory.h"
 #include "plan/Programs.h"
 #include "support/FileWriter.h"
-#include "llvm/Support/SourceMgr.h"
 #include <cinttypes>
 #include <cstdio>
 #include <map>
@@ -123,8 +122,7 @@ void inspect(const InspectOptions &options) {
   if (!options.html.empty())
     pipeline.history = &history;
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
-  llvm::SourceMgr sources;
-  mlir::SourceMgrDiagnosticHandler diagnostics(sources, &context);
+  const Diagnostics diagnostics(context);
   const Module module = planToInspect(options, pipeline, context);
   const bool cuda = pipeline.targets.front().platform == Platform::CUDA;
   if (!options.html.empty())

@@ -3,6 +3,7 @@
 #include "Passes.h"
 #include "mlir/IR/SymbolTable.h"
 #include "support/CommandLine.h"
+#include "support/Quoted.h"
 
 using namespace mlir;
 
@@ -26,7 +27,7 @@ struct SetComputeType : impl::SetComputeTypeBase<SetComputeType> {
     ModuleOp module = getOperation();
     llvm::Expected<ComputeTypes> parsed = ComputeTypes::parse(type);
     if (!parsed) {
-      emitError(module.getLoc()) << "compute type " << type << ": " << llvm::toString(parsed.takeError());
+      emitError(module.getLoc()) << "compute type " << escaped(type) << ": " << llvm::toString(parsed.takeError());
       return signalPassFailure();
     }
     types = std::move(*parsed);
@@ -92,7 +93,7 @@ private:
         first = name;
       } else if (*result != ofThis) {
         emitError(product->getLoc())
-            << "compute type " << type << ": " << first << " and " << name
+            << "compute type " << escaped(type) << ": " << first << " and " << name
             << " are multiplied together and need the same type; give both the same, or compile "
                "with --no-fuse=merge-projections";
         signalPassFailure();
@@ -118,9 +119,9 @@ private:
       if (!isUsed && !names.empty()) {
         const std::string near = nearest(rule.pattern, names);
         emitError(getOperation().getLoc())
-            << "compute type " << type << ": no weight of a product is called '" << rule.pattern << "'; "
-            << (near.empty() ? "" : "did you mean '" + near + "'? ") << "there are, for example, " << names.front()
-            << " and " << names.back();
+            << "compute type " << escaped(type) << ": no weight of a product is called " << inQuotes(rule.pattern)
+            << "; " << (near.empty() ? "" : "did you mean '" + near + "'? ") << "there are, for example, "
+            << names.front() << " and " << names.back();
         signalPassFailure();
       }
   }
