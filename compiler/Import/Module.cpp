@@ -2,6 +2,7 @@
 #include "Dialect/Values.h"
 #include "Generation.h"
 #include "Import.h"
+#include "ModuleLimits.h"
 #include "Training.h"
 #include "mlir/AsmParser/AsmParser.h"
 #include "mlir/AsmParser/AsmParserState.h"
@@ -34,7 +35,7 @@ void addPositions(ModuleOp module, const AsmParserState &state, const llvm::Sour
     else if (isa<UnknownLoc>(op->getLoc()))
       op->setLoc(position);
     else
-      op->setLoc(FusedLoc::get(module.getContext(), {op->getLoc(), position}));
+      op->setLoc(FusedLoc::get(module.getContext(), {position, op->getLoc()}));
   });
 }
 
@@ -148,6 +149,12 @@ OwningOpRef<ModuleOp> parseModule(std::string_view text, std::string_view file, 
   context.loadDialect<XFCDialect, func::FuncDialect>();
   llvm::SourceMgr source;
   source.AddNewSourceBuffer(llvm::MemoryBuffer::getMemBufferCopy(text, file), llvm::SMLoc());
+  if (const std::optional<ExceededLimit> exceeded = exceededLimit(text)) {
+    const char *place = source.getMemoryBuffer(source.getMainFileID())->getBufferStart() + exceeded->offset;
+    auto [line, column] = source.getLineAndColumn(llvm::SMLoc::getFromPointer(place));
+    emitError(FileLineColLoc::get(&context, file, line, column)) << exceeded->what;
+    return {};
+  }
   Block block;
   AsmParserState state;
   // The module is verified later, when diagnostics can point into the file.

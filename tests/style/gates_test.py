@@ -80,7 +80,9 @@ class Gates(unittest.TestCase):
                             ("nlohmann::json::from_cbor(text);", "parseJson"), ("nlohmann::json::accept(text);", "parseJson"), ("std::ifstream in(file);", "readFile"),
                             ("FILE *in = fopen(name, mode);", "readFile"), ("llvm::MemoryBuffer::getFile(name);", "readFile"),
                             ("int in = ::open(name.c_str(), O_RDONLY | O_CLOEXEC);", "readFile"), ("int in = open(name, O_RDONLY);", "readFile"),
-                            ("mlir::parseSourceFile<ModuleOp>(name, &context);", "readFile")):
+                            ("mlir::parseSourceFile<ModuleOp>(name, &context);", "readFile"), ("parseAsmSourceFile(source, &block, config);", "parseModule"),
+                            ("mlir::parseSourceString<ModuleOp>(text, &context);", "parseModule"),
+                            ("mlir::SourceMgrDiagnosticHandler handler(sources, &context);", "Diagnostics")):
             self.write("compiler/b.cpp", f"  {line}\n")
             gate = self.run_gate("readers.py")
             self.assertEqual(gate.returncode, 1, line)

@@ -8,7 +8,7 @@ for; and messages quote foreign files in one way.
 runtime/support/Json.cpp bounds size and depth of what it parses; the readers of runtime/support bound sizes, refuse devices, and keep outputs from
 replacing inputs. Whatever goes round them has none of that. runtime/support/Signals.cpp has the table of signals, which holds in every verb and
 from the first instruction on, unless a verb changes it. runtime/support/Quoted.cpp bounds and escapes names that have any length and any character
-in foreign files.
+in foreign files. compiler/Import/ModuleLimits.cpp bounds what is nested in a module.
 """
 import pathlib
 import re
@@ -79,6 +79,14 @@ WEIGHERS = {
     "runtime/app/ReportCommand.cpp": "compares the weights of a run with the model, and reads no numbers",
 }
 
+# Whoever parses modules of MLIR, whose parser recurses, or has MLIR print what is wrong with them, which opens what a location names.
+MODULES = re.compile(r"\bparse(?:Asm)?Source(?:File|String)\w*\s*[<(]|\bSourceMgrDiagnosticHandler\b")
+MODULE_READERS = {
+    "compiler/Import/Module.cpp": "measures the text before",
+    "compiler/Tools/xfc-interpret.cpp": "reads a module of ours, for tests",
+    "compiler/Tools/xfc-ptx.cpp": "reads a module of ours, for tests",
+}
+
 # Quotation marks put round a value, in the folders that read names from foreign files.
 QUOTING = re.compile(r"""(?:'|\\")"\s*\+(?!\+)""")
 QUOTED = ("compiler/Foreign/", "runtime/tensors/")
@@ -91,6 +99,7 @@ RULES = (
     (WRITING, WRITERS, "writeFile() or FileWriter of support/FileWriter.h"),
     (SIGNALS, SIGNALLERS, "the table of support/Signals.cpp"),
     (WEIGHTS, WEIGHERS, "loadWeights() of engine/Safetensors.h"),
+    (MODULES, MODULE_READERS, "parseModule() of Import/Import.h, and Diagnostics of Tools/Diagnostics.h"),
     (QUOTING, QUOTERS, "inQuotes() of support/Quoted.h"),
 )
 

@@ -5,6 +5,8 @@ import re
 import subprocess
 import sys
 
+DEEP = 100000
+
 # name, pattern, replacement (of the first match), message, options
 EDITS = [
     ("model", r"xfc\.model = #xfc\.model<.*?>\}", "}", r"has no attribute 'xfc.model', which describes the model"),
@@ -44,6 +46,17 @@ EDITS = [
     ("bf16", r"(func\.func @forward\(.*\n)", "func.func @f(%x: tensor<bf16> {xfc.name = \"x\", xfc.role = \"scalar\"}) {\n    return\n  }\n  \\1",
      r"expected numbers of f32 or f64, or indices of i32, found 'tensor<bf16>'"),
     ("dtype", r"^", "", r"does not compute in f64; compile it without --dtype f64", "--dtype", "f64"),
+    # What is nested deeply ends no parser, whether it is nested by brackets or by names, and no name may double again and again.
+    ("deep attribute", r"attributes \{", "attributes {xfc.deep = " + DEEP * "[" + DEEP * "]" + ", ", r"nested deeper than 64 levels"),
+    ("deep type", r"attributes \{", "attributes {xfc.deep = " + DEEP * "tuple<" + DEEP * ">" + ", ", r"nested deeper than 64 levels"),
+    ("deep region", r"(func\.func @forward\(.*\n)", "\\1" + DEEP * '"xfc.x"() ({' + DEEP * "}) : () -> ()\n", r"nested deeper than 64 levels"),
+    ("deep names", r"^", "#a0 = [0]\n" + "".join(f"#a{i} = [#a{i - 1}]\n" for i in range(1, DEEP)), r"nested deeper than 64 levels"),
+    ("doubled names", r"^", "!a0 = i32\n" + "".join(f"!a{i} =\n  tuple<!a{i - 1}, !a{i - 1}>\n" for i in range(1, 60)), r"!a12 stands for more than 4096 names"),
+    ("affine", r"attributes \{", "attributes {xfc.deep = affine_map<(d0) -> (" + DEEP * "-" + "d0)>, ", r"a program has no affine_map"),
+    ("brackets in strings", r"attributes \{", 'attributes {xfc.text = "' + DEEP * "[" + '\\\\" // (", ', r'the xfc dialect has no attribute "xfc.text"'),
+    # A location is never opened.
+    ("device", r"\n\} loc\(#loc\)\n", '\n  func.func private @extra() loc("/dev/zero":1:1)\n}\n', r"expected a program of one block, found 0 blocks"),
+    ("long", r"= xfc\.softmax", "= xfc." + DEEP * "x", r"custom op 'xfc.x{90,110} \.\.\. x{90,110}' is unknown"),
     ("rate", r"rate = 1\.0+e-01 : f64|rate = 1\.000000e-01|rate = 0\.1\d*", "rate = 2.0", r"rate"),
 ]
 
@@ -53,6 +66,7 @@ def run(xfc, path, *options):
     assert done.returncode in (0, 1), f"{path}: exit status {done.returncode}\n{done.stderr[-2000:]}"
     for word in ("Assertion", "Stack dump", "LLVM ERROR"):
         assert word not in done.stderr, f"{path}: {done.stderr[-2000:]}"
+    assert len(done.stderr) < 9000, f"{path}: a message of {len(done.stderr)} bytes"
     return done
 
 
