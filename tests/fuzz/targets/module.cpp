@@ -29,8 +29,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   return 0;
 }
 
-// Replaces words and symbols by others from the text and numbers by other numbers, and removes or repeats words and
-// lines.
+// Replaces words and symbols by others from the text and numbers by other numbers, removes or repeats words and lines,
+// and puts words into brackets that are nested far beyond any limit.
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned seed) {
   fuzz::Random random(seed);
   std::string text(fuzz::textOf(data, size));
@@ -66,6 +66,12 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t mos
   const std::string word = text.substr(other.begin, other.size), row = text.substr(another.begin, another.size);
   static const char *numbers[] = {
       "0", "1", "2", "-1", "3", "64", "9223372036854775807", "4294967296", "1.0e+300", "0x7FF8000000000000"};
+  if (random.oneIn(24)) {
+    const size_t depth = std::min(size_t{1} << random.below(17), most / 4), kind = random.below(4);
+    text.insert(token.begin + token.size, std::string(depth, ")]}>"[kind]));
+    text.insert(token.begin, std::string(depth, "([{<"[kind]));
+    return fuzz::replaced(data, size, most, text);
+  }
   switch (random.below(6)) {
   case 0:
     text.replace(token.begin, token.size, word);
