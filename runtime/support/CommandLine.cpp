@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
+#include <climits>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -90,16 +91,25 @@ static std::string unexpected(const UnexpectedError &wrong, Command verb, const 
   return wrong.what() + ("; " + known);
 }
 
+// The message with 200 characters of each long word of the command line that it quotes.
+static std::string withShortWords(std::string what, const std::vector<std::string> &words) {
+  for (const std::string &word : words) {
+    const std::string_view value = std::string_view(word).substr(word.starts_with('-') ? word.find('=') + 1 : 0);
+    if (value.size() <= mostShown)
+      continue;
+    const std::string shown = escaped(value);
+    for (size_t at = 0; (at = what.find(value, at)) != std::string::npos; at += shown.size())
+      what.replace(at, value.size(), shown);
+  }
+  return what;
+}
+
 // What is wrong, as one line, and what may have been meant.
 static std::string explained(const UsageError &wrong, Command program, const std::vector<std::string> &words) {
   std::string what = wrong.what();
   if (const auto *unknown = dynamic_cast<const UnexpectedError *>(&wrong))
     what = unexpected(*unknown, program.parsed().back(), words);
-  for (const std::string &word : words) {
-    const std::string_view value = std::string_view(word).substr(word.starts_with('-') ? word.find('=') + 1 : 0);
-    if (const size_t at = what.find(value); value.size() > mostShown && at != std::string::npos)
-      what.replace(at, value.size(), escaped(value));
-  }
+  what = withShortWords(what, words);
   std::replace(what.begin(), what.end(), '\n', ' ');
   return oneLine(what);
 }
@@ -121,8 +131,16 @@ void flushOutput() {
     throw Error("standard output: cannot write all of the results");
 }
 
-// The one place that turns the exception being handled into a line of text.
-static void printException(const std::exception_ptr &exception) {
+// Whether the word may be the name of a file, which is shown whole.
+static bool mayNameFile(const std::string &word) {
+  size_t begin = 0;
+  for (size_t end; (end = word.find('/', begin)) != std::string::npos && end - begin <= NAME_MAX;)
+    begin = end + 1;
+  return word.size() < PATH_MAX && std::min(word.find('/', begin), word.size()) - begin <= NAME_MAX;
+}
+
+// The one place that turns the exception being handled into a line of text. The words are those of the command line.
+static void printException(const std::exception_ptr &exception, const std::vector<std::string> &words = {}) {
   try {
     std::rethrow_exception(exception);
   } catch (const std::bad_alloc &) {
@@ -130,7 +148,7 @@ static void printException(const std::exception_ptr &exception) {
   } catch (const std::filesystem::filesystem_error &error) {
     printMessage(MessageKind::Error, oneLine(error.path1().string() + ": " + error.code().message()).c_str());
   } catch (const std::exception &error) {
-    printMessage(MessageKind::Error, oneLine(error.what()).c_str());
+    printMessage(MessageKind::Error, oneLine(withShortWords(error.what(), words)).c_str());
   } catch (...) {
     printMessage(MessageKind::Error, "an unknown exception");
   }
@@ -152,7 +170,7 @@ void beginProgram() {
   reportUncaught();
 }
 
-int reportErrors(const std::function<int()> &work) {
+int reportErrors(const std::function<int()> &work, const std::vector<std::string> &words) {
   beginProgram();
   try {
     return work();
@@ -161,7 +179,11 @@ int reportErrors(const std::function<int()> &work) {
     std::signal(stopped.signal, SIG_DFL);
     std::raise(stopped.signal);
   } catch (...) {
-    printException(std::current_exception());
+    std::vector<std::string> values = words;
+    std::erase_if(values, [](const std::string &word) {
+      return mayNameFile(word) || word.find(' ') == std::string::npos; // of which oneLine() shows both ends
+    });
+    printException(std::current_exception(), values);
   }
   return 1;
 }
@@ -198,7 +220,7 @@ void parseOptions(Command program, const std::vector<std::string> &words) {
 
 int runCommandLine(Command program, int argc, char **argv) {
   holdStandardStreams();
-  return reportErrors([&] { return parseAndRun(program, argc, argv); });
+  return reportErrors([&] { return parseAndRun(program, argc, argv); }, {argv + 1, argv + argc});
 }
 
 } // namespace xfc

@@ -16,8 +16,9 @@ std::string nearest(const std::string &name, const std::vector<std::string> &kno
 // that nobody catches becomes a message. Again is harmless.
 void beginProgram();
 // Begins the program, calls `work` and returns its result. An exception on any thread becomes one line "error: ..." and
-// status 1. If a signal interrupted the work, the process dies of that signal as if it had not been caught.
-int reportErrors(const std::function<int()> &work);
+// status 1, which quotes 200 characters of a word of the command line that is longer, unless it may name a file. If a
+// signal interrupted the work, the process dies of that signal as if it had not been caught.
+int reportErrors(const std::function<int()> &work, const std::vector<std::string> &words = {});
 
 // Flushes standard output. Throws Error if that fails, so that a closed stream ends the work.
 void flushOutput();
