@@ -115,9 +115,7 @@ private:
                    "--valid-target", in("valid.fr"), "--minutes",      std::to_string(minutes),
                    "--batch-tokens", "1024",         "--lr",           "1.5",
                    "--warmup",       "400",          "--seed",         "1"};
-    if (!exists(at("run/last.safetensors"))) // it was interrupted before its first step
-      std::filesystem::remove_all(at("run"));
-    else
+    if (exists(at("run"))) // even if it was interrupted before its first step
       words.emplace_back("--resume");
     call(words);
   }

@@ -7,6 +7,7 @@ import time
 
 xfc, folder = sys.argv[1:]
 os.chdir(folder)
+os.makedirs("out/run/notes")  # somebody's, which is not the demo's to remove
 # Interrupted as by Ctrl-C, which the whole group of processes gets, after its first steps.
 demo = subprocess.Popen([xfc, "demo", "--minutes", "30", "--out", "out"], stdout=open("said", "w"), stderr=open("messages", "w"), start_new_session=True)
 deadline = time.time() + 300
@@ -19,6 +20,7 @@ said, messages = open("said").read(), open("messages").read()
 for part in ("[1/8] Make English sentences", "[2/8] Train a joint vocabulary: about 0:0", "[3/8] Compile the model tiny", "[4/8] Train, until it can translate a little: about 1:00"):
     assert part in said, (part, said)
 assert "[5/8]" not in said, said
+assert os.path.isdir("out/run/notes"), os.listdir("out/run")
 assert "Stopped. This goes on from here:\n\n  xfc demo --out out\n" in messages, messages
 advice = messages[messages.index("can translate:\n\n  ") + 18:].splitlines()[0]
 assert len(subprocess.run(["sh", "-c", advice], capture_output=True, text=True, check=True).stdout.splitlines()) == 1, advice
