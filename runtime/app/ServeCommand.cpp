@@ -12,6 +12,12 @@ struct Options {
   SearchFlags search;
 };
 
+// All values of an option that takes several, and of another one the last.
+std::vector<std::string> valuesOf(const CommandOption &option) {
+  const std::vector<std::string> &texts = option.texts();
+  return option.mostValues() > 1 ? texts : std::vector<std::string>{texts.back()};
+}
+
 // The options of the search that the command line gives, as words for the models, whose settings they change.
 std::vector<std::string> wordsOf(Command command) {
   SearchFlags flags;
@@ -20,7 +26,8 @@ std::vector<std::string> wordsOf(Command command) {
   std::vector<std::string> words;
   for (const std::string &flag : known.flags())
     if (flag != "--help" && command.given(flag))
-      words.push_back(flag + "=" + command.option(flag).texts().back());
+      for (const std::string &text : valuesOf(command.option(flag)))
+        words.push_back(flag + "=" + text);
   return words;
 }
 

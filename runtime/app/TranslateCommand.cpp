@@ -98,10 +98,10 @@ public:
     while (readWindow(input)) {
       std::vector<std::vector<int32_t>> filled, forced;
       std::vector<std::vector<Constraint>> wanted;
-      std::vector<std::string> places;
+      std::vector<std::string> searchedPlaces;
       for (size_t line : searched) {
         filled.push_back(sources[line]);
-        places.push_back(input.name() + ":" + std::to_string(first + line + 1));
+        searchedPlaces.push_back(places[line]);
         if (!prefixes.empty())
           forced.push_back(prefixes[line]);
         if (!constraints.empty())
@@ -119,7 +119,7 @@ public:
             else
               bar.update(input.fraction(), std::to_string(done) + " sentences");
           },
-          before, places);
+          before, searchedPlaces);
       for (size_t i = 0; i < found.size(); ++i)
         found[i] = chosen(model, filled[i], std::move(found[i]), options.search.options, options.model.format);
       std::string text;
@@ -127,8 +127,8 @@ public:
       for (size_t line = 0, next = 0; line < lines.size(); ++line) {
         const bool empty = next == searched.size() || searched[next] != line;
         const TranslatedLine translated =
-            translatedLine(model, {lines[line], sources[line]}, empty ? none : found[next++], options.search.options,
-                           options.model.format);
+            translatedLine(model, {lines[line], sources[line], parts[line], places[line]}, empty ? none : found[next++],
+                           options.search.options, options.model.format);
         text += options.json ? jsonLine(line, translated) : textLines(line, translated);
         if (text.size() >= windowBytes) // attention takes far more than the lines
           output.write(std::exchange(text, {}));
@@ -147,6 +147,7 @@ private:
   bool readWindow(LineReader &input) {
     first = static_cast<size_t>(input.number());
     lines.clear(), objects.clear(), sources.clear(), prefixes.clear(), constraints.clear(), searched.clear();
+    parts.clear(), places.clear();
     constexpr int patience = 50; // milliseconds to wait for more of a stream
     size_t bytes = 0;
     for (std::string line; lines.size() < windowLines && bytes < windowBytes &&
@@ -167,11 +168,25 @@ private:
         const std::vector<ConstraintText> texts = constraintsOfLine(constraintInput->next(input));
         constraints.push_back(encodeConstraints(model, texts, options.model.format, constraintInput->where()));
       }
+      places.push_back(input.where());
+      protect();
     }
     for (std::optional<LinesBeside> *beside : {&prefixInput, &constraintInput})
       if (*beside && lines.empty())
         (*beside)->end(input);
     return !lines.empty();
+  }
+
+  // Adds the parts of the last line that its translation must have.
+  void protect() {
+    parts.emplace_back();
+    if (options.search.options.protect.empty())
+      return;
+    constraints.resize(lines.size());
+    if (!sources.back().empty())
+      parts.back() = protectParts(model, lines.back(), sources.back(),
+                                  prefixes.empty() ? std::span<const int32_t>() : prefixes.back(),
+                                  options.search.options, constraints.back());
   }
 
   // Returns the source of a line of JSON.
@@ -234,6 +249,8 @@ private:
   std::vector<JsonLine> objects;                       // of lines of JSON
   std::vector<std::vector<int32_t>> sources, prefixes; // by line
   std::vector<std::vector<Constraint>> constraints;    // by line
+  std::vector<std::vector<ProtectedPart>> parts;       // by line
+  std::vector<std::string> places;                     // by line: file and number
   std::vector<size_t> searched;                        // lines that are not empty
   std::vector<std::vector<Hypothesis>> found;          // for these lines
 };

@@ -12,11 +12,12 @@ struct xfc_search {
   std::shared_ptr<OpenModel> open;
   SearchOptions options;
   std::vector<std::string> lines;
-  std::vector<std::vector<int32_t>> sources;  // by sentence
-  std::vector<size_t> sentenceOf;             // by line; none: the line is empty
-  std::unique_ptr<SteppedSearch> stepped;     // of a search in steps
-  std::vector<std::vector<Hypothesis>> found; // by sentence, of a search from beginning to end
-  std::vector<TranslatedLine> shown;          // by line, filled on request
+  std::vector<std::vector<int32_t>> sources;     // by sentence
+  std::vector<std::vector<ProtectedPart>> parts; // by line
+  std::vector<size_t> sentenceOf;                // by line; none: the line is empty
+  std::unique_ptr<SteppedSearch> stepped;        // of a search in steps
+  std::vector<std::vector<Hypothesis>> found;    // by sentence, of a search from beginning to end
+  std::vector<TranslatedLine> shown;             // by line, filled on request
   std::vector<bool> isShown;
   std::string failure; // message of the step that failed; there is no step after it
 
@@ -33,7 +34,9 @@ struct xfc_search {
     const std::span<const int32_t> ids = sentence != none ? sources[sentence] : std::span<const int32_t>();
     if (ended(line) && sentence != none)
       all = chosen(open->model, ids, std::move(all), options, open->format);
-    shown[line] = translatedLine(open->model, {lines[line], ids}, std::move(all), options, open->format);
+    const std::span<const ProtectedPart> its = ended(line) ? parts[line] : std::span<const ProtectedPart>();
+    shown[line] = translatedLine(open->model, {lines[line], ids, its, placeOf("line", line)}, std::move(all), options,
+                                 open->format);
     isShown[line] = true;
     return shown[line].found;
   }
@@ -74,6 +77,10 @@ static xfc_status begin(xfc_model *model, const char *const *lines, const char *
         itsConstraints =
             encodeConstraints(opened.model, constraintsOfLine(linesOf(constraints + i, 1, "constraints").front()),
                               opened.format, placeOf("constraints", i));
+      search->parts.emplace_back();
+      if (!search->options.protect.empty() && !source.empty())
+        search->parts.back() =
+            protectParts(opened.model, search->lines[i], source, prefix, search->options, itsConstraints);
       search->sentenceOf.push_back(source.empty() ? xfc_search::none : sources.size());
       if (source.empty())
         continue;
@@ -81,7 +88,7 @@ static xfc_status begin(xfc_model *model, const char *const *lines, const char *
       places.push_back(placeOf("line", i));
       if (prefixes)
         forced.push_back(std::move(prefix));
-      if (constraints)
+      if (constraints || !search->options.protect.empty())
         wanted.push_back(std::move(itsConstraints));
     }
     search->shown.resize(count);

@@ -24,7 +24,8 @@ const char *widthOption(const SearchOptions &options) {
   return options.utility ? "--samples" : options.sample ? "--n-best" : "--beam";
 }
 
-// Throws Error if no translation of the sentence can meet its constraints.
+} // namespace
+
 void checkConstraints(const SearchSentence &sentence, const SearchOptions &options) {
   const std::string which = sentence.place() + ": ";
   if (options.draws())
@@ -44,8 +45,6 @@ void checkConstraints(const SearchSentence &sentence, const SearchOptions &optio
                 ", but there is room for " + std::to_string(left) +
                 "; give a larger --max-length (up to the model's), or fewer or shorter phrases");
 }
-
-} // namespace
 
 std::unique_ptr<const Constraints> constraintsFor(const SearchOptions &options,
                                                   std::span<const Constraint> constraints) {

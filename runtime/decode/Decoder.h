@@ -66,6 +66,8 @@ SearchSentence sentenceFor(const SearchOptions &options, size_t number, int64_t 
 // The constraints of a sentence under these options; null: there are none.
 std::unique_ptr<const Constraints> constraintsFor(const SearchOptions &options,
                                                   std::span<const Constraint> constraints);
+// Throws Error if no translation of the sentence can meet its constraints, of which there are some.
+void checkConstraints(const SearchSentence &sentence, const SearchOptions &options);
 // How many tokens are drafted at a time for the sentences of a search with these options, if `tokens` are for those
 // that can have drafts: their only hypothesis is written token by token.
 int64_t draftsOf(const SearchOptions &options, int64_t tokens);

@@ -291,6 +291,22 @@ void SearchFlags::addDetailsTo(Command command) {
       .oneOf({"none", "hard", "soft"});
   command.addFlag("--replace-unknowns", options.details.replaceUnknowns,
                   "write the source token that it attends to most in place of each unknown token");
+  command
+      .addOption(
+          "--protect",
+          [this](const std::vector<std::string> &expressions) {
+            options.protect.clear();
+            for (const std::string &expression : expressions)
+              if (expression.find_first_not_of(' ') != std::string::npos) // none
+                try {
+                  options.protect.emplace_back(expression);
+                } catch (const Error &error) {
+                  throw UsageError("--protect", error.what());
+                }
+          },
+          "regular expression of parts of the line that its translations have as they are, such as "
+          "'\\{[^{}]*\\}' for {name}; may be given several times")
+      .valueName("REGEX");
 }
 
 void SearchFlags::addAllTo(Command command) {

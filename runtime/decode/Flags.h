@@ -48,7 +48,7 @@ struct SearchFlags {
   void addTo(Command command);
   // --n-best; --sample, --mbr, --temperature and other flags of sampling
   void addSamplingTo(Command command);
-  // --token-scores, --alignments, --replace-unknowns
+  // --token-scores, --alignments, --replace-unknowns, --protect
   void addDetailsTo(Command command);
   // All of these, and --compute-type.
   void addAllTo(Command command);

@@ -8,6 +8,7 @@
 #include "engine/Engine.h"
 #include "metrics/Metrics.h"
 #include "plan/Generation.h"
+#include "tokenizers/RegularExpression.h"
 #include <functional>
 #include <memory>
 #include <optional>
@@ -42,6 +43,7 @@ struct SearchOptions {
   std::string computeType;    // of the products: one of Module::computeTypes; empty: the executable's own
   bool ignoreEos = false;     // bench: every sentence runs to maxLength, and no eos is scored
   Details details;
+  std::vector<RegularExpression> protect = {}; // decode/Protected.h
 
   // Whether tokens are drawn at random, and how many translations there are then.
   bool draws() const { return sample || utility; }

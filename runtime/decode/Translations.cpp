@@ -1,6 +1,7 @@
 // Tells translations: their text, and what the search's details ask for beside it.
 #include "decode/Translations.h"
 #include "support/Format.h"
+#include "support/Quoted.h"
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -45,6 +46,12 @@ std::vector<std::string> piecesOf(const Vocabulary &vocabulary, std::span<const 
 
 void requireDetails(const TranslationModel &model, const SearchOptions &options, Format format) {
   const Details &details = options.details;
+  if (!options.protect.empty() && format != Format::Text)
+    throw Error("--protect excludes --format " + std::string(format == Format::Ids ? "ids" : "pieces") +
+                ": expressions are for lines of text");
+  if (!options.protect.empty() && options.draws())
+    throw Error("--protect excludes " + std::string(options.utility ? "--mbr" : "--sample") +
+                ": tokens that are drawn at random cannot be made to keep parts of the line");
   if (details.replaceUnknowns && format == Format::Ids)
     throw Error("--replace-unknowns excludes --format ids: the lines have no words that could be written");
   if (details.alignments != Details::Alignments::None)
@@ -65,6 +72,7 @@ TranslatedLine translatedLine(const TranslationModel &model, const SourceLine &s
     line.sourceTokens = piecesOf(*model.source, source.ids);
   const auto [first, count] = ownTokens(model, source.ids, format);
   std::vector<std::string> words; // of the source
+  std::vector<const ProtectedPart *> lacking;
   for (Hypothesis &hypothesis : hypotheses) {
     Translation translation;
     const size_t longest = std::max(source.ids.size(), hypothesis.ids.size() + hypothesis.byEos);
@@ -83,7 +91,11 @@ TranslatedLine translatedLine(const TranslationModel &model, const SourceLine &s
       for (const auto &[from, to] : translation.links)
         attended.push_back(words[from]);
     }
-    translation.text = asOneLine(decodeTarget(model, hypothesis.ids, options, format, attended));
+    std::vector<int32_t> ids = hypothesis.ids;
+    placeParts(model, source.parts, std::min(options.generation.forcedFirst.size(), ids.size()), ids, attended);
+    translation.text = asOneLine(decodeTarget(model, ids, options, format, attended));
+    for (const ProtectedPart *part : lackingParts(source.parts, translation.text))
+      lacking.push_back(part);
     if (details.tokenScores || details.alignments == Soft)
       translation.tokens = piecesOf(*model.target, hypothesis.ids);
     if (details.alignments != Hard)
@@ -93,12 +105,19 @@ TranslatedLine translatedLine(const TranslationModel &model, const SourceLine &s
     translation.hypothesis = std::move(hypothesis);
     line.found.push_back(std::move(translation));
   }
+  for (const ProtectedPart &part : source.parts)
+    if (std::ranges::find(lacking, &part) != lacking.end())
+      model.warn(source.where + ": " + inQuotes(part.text, 40) + ", which --protect keeps, is not in " +
+                 (line.found.size() > 1 ? "every" : "the") + " translation" +
+                 (part.problem.empty() ? "" : ": " + part.problem));
   return line;
 }
 
 std::string textSoFar(const TranslationModel &model, std::span<const int32_t> ids, const SearchOptions &options,
-                      Format format) {
-  const auto end = options.details.replaceUnknowns ? std::ranges::find(ids, model.target->special().unk) : ids.end();
+                      Format format, std::span<const ProtectedPart> parts) {
+  const int32_t unk = model.target->special().unk;
+  const auto end = std::ranges::find_if(
+      ids, [&](int32_t id) { return (options.details.replaceUnknowns && id == unk) || beginsInexact(parts, id); });
   return asOneLine(decodeTarget(model, {ids.begin(), end}, options, format));
 }
 

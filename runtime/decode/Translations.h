@@ -3,6 +3,7 @@
 
 #include "decode/Alignment.h"
 #include "decode/ModelOptions.h"
+#include "decode/Protected.h"
 #include "decode/Search.h"
 #include <limits>
 #include <nlohmann/json_fwd.hpp>
@@ -27,14 +28,17 @@ struct TranslatedLine {
   std::vector<Translation> found;
 };
 
-// A line as it was given, and as encodeSource() encodes it.
+// A line as it was given, as encodeSource() encodes it, and the parts that its translations are to have; `where` names
+// it in warnings.
 struct SourceLine {
   std::string_view text;
   std::span<const int32_t> ids;
+  std::span<const ProtectedPart> parts;
+  std::string where;
 };
 
 // Throws Error if the model, or lines of this format, cannot have the details that a search with these options tells,
-// or the attention that it needs.
+// or the attention or protected parts that it needs.
 void requireDetails(const TranslationModel &model, const SearchOptions &options, Format format);
 
 // Where replacing unknown tokens ends, if it is all that attention is computed for: with more tokens in the line, as
@@ -45,13 +49,15 @@ struct ReplacementLimits {
 
 // What a search with these options has found for a line. Links count the line's own tokens, without the frame that
 // encodeSource() adds; the columns of the attention are all tokens. Alignments take a pass of the decoder for each
-// translation, and so do unknown tokens that are replaced; those beyond the limits stay as they are.
+// translation, and so do unknown tokens that are replaced; those beyond the limits stay as they are. Warns of protected
+// parts that a translation lacks.
 TranslatedLine translatedLine(const TranslationModel &model, const SourceLine &source,
                               std::vector<Hypothesis> hypotheses, const SearchOptions &options, Format format,
                               const ReplacementLimits &limits = {});
-// The text of a translation that is still growing; of one whose unknown tokens are to be replaced, what precedes them.
+// The text of a translation that is still growing; of one whose unknown tokens are to be replaced, or that has
+// protected parts of other tokens than their own, what precedes them.
 std::string textSoFar(const TranslationModel &model, std::span<const int32_t> ids, const SearchOptions &options,
-                      Format format);
+                      Format format, std::span<const ProtectedPart> parts = {});
 
 // The fields `translation` and `hypotheses`, and between them `source_tokens` if there are any. Bytes that are not
 // valid UTF-8 have to be replaced when it is written.

@@ -59,10 +59,11 @@ struct Executor::State {
     std::shared_ptr<const SearchOptions> options;
     size_t left = 0; // lines that are not translated
     std::map<RequestId, size_t> lines;
-    std::vector<std::string> shown, warnings;  // shown: by line, of a job that streams
-    std::vector<size_t> ids;                   // how many were shown
-    size_t pairs = 0;                          // of tokens, of alignments
-    std::vector<std::vector<int32_t>> sources; // by line
+    std::vector<std::string> shown, warnings;      // shown: by line, of a job that streams
+    std::vector<size_t> ids;                       // how many were shown
+    size_t pairs = 0;                              // of tokens, of alignments
+    std::vector<std::vector<int32_t>> sources;     // by line
+    std::vector<std::vector<ProtectedPart>> parts; // by line
   };
   TranslationModel model;
   SearchOptions defaults;
@@ -151,6 +152,7 @@ struct Executor::State {
     added.shown.resize(job->lines.size());
     added.ids.resize(job->lines.size());
     added.sources.resize(job->lines.size());
+    added.parts.resize(job->lines.size());
     jobs[job.get()] = std::move(active);
     try {
       submit(added);
@@ -194,6 +196,8 @@ struct Executor::State {
       std::vector<Constraint> constraints;
       if (!job.constraints.empty())
         constraints = encodeConstraints(model, job.constraints[line], options.format, where + " of constraints");
+      if (!active.options->protect.empty() && !source.empty())
+        active.parts[line] = protectParts(model, job.lines[line], source, prefix, *active.options, constraints);
       active.warnings.insert(active.warnings.end(), warnings.begin(), warnings.end());
       if (source.empty()) {
         tellLine(active, line, {});
@@ -265,7 +269,7 @@ struct Executor::State {
   void tellTokens(Active &active, size_t line, const std::vector<int32_t> &ids) {
     if (ids.size() <= active.ids[line])
       return;
-    const std::string text = textSoFar(model, ids, *active.options, options.format);
+    const std::string text = textSoFar(model, ids, *active.options, options.format, active.parts[line]);
     const std::string_view now = certain(text);
     TranslationUpdate update{.kind = TranslationUpdate::Kind::Tokens, .line = line};
     update.ids.assign(ids.begin() + static_cast<std::ptrdiff_t>(active.ids[line]), ids.end());
@@ -299,8 +303,11 @@ struct Executor::State {
 
   void tellLine(Active &active, size_t line, std::vector<Hypothesis> hypotheses) {
     TranslationUpdate update{.kind = TranslationUpdate::Kind::Line, .line = line};
-    update.found = translatedLine(model, {active.job->lines[line], active.sources[line]}, std::move(hypotheses),
-                                  *active.options, options.format, attended);
+    warnings.clear();
+    update.found = translatedLine(
+        model, {active.job->lines[line], active.sources[line], active.parts[line], "line " + std::to_string(line + 1)},
+        std::move(hypotheses), *active.options, options.format, attended);
+    active.warnings.insert(active.warnings.end(), warnings.begin(), warnings.end());
     if (!update.found.found.empty()) {
       ++counts.sentences;
       counts.targetTokens += static_cast<int64_t>(update.found.found.front().hypothesis.ids.size());

@@ -191,7 +191,8 @@ TranslationRequest readTranslate(std::string_view contentType, std::string_view 
       std::string flag = name;
       std::ranges::replace(flag, '_', '-');
       const bool isListOfLists = value.is_array() && !value.empty() && value.front().is_array();
-      for (const Fields &one : isListOfLists ? value : Fields::array({value}))
+      const bool isOfExpressions = name == "protect" && value.is_array() && !value.empty(); // which may have blanks
+      for (const Fields &one : isListOfLists || isOfExpressions ? value : Fields::array({value}))
         request.options.push_back("--" + flag + "=" + wordOf(name, one));
     }
   for (const std::string &text : request.texts)

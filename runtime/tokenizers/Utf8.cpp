@@ -64,6 +64,18 @@ bool isWhiteSpace(char32_t c) {
 
 bool isSpace(char32_t character) { return isWhiteSpace(character) || (character >= 0x1C && character <= 0x1F); }
 
+std::string_view withoutOuterSpace(std::string_view text) {
+  size_t begin = text.size(), end = 0;
+  for (size_t at = 0; at < text.size();) {
+    const size_t before = at;
+    if (!isSpace(nextCharacter(text, at))) {
+      begin = std::min(begin, before);
+      end = at;
+    }
+  }
+  return begin < end ? text.substr(begin, end - begin) : std::string_view();
+}
+
 static utf8proc_category_t category(char32_t character) {
   return utf8proc_category(static_cast<utf8proc_int32_t>(character));
 }

@@ -22,6 +22,8 @@ void appendCharacter(std::string &text, char32_t character);
 bool isWhiteSpace(char32_t character);
 // White space as Python's str.split() and str.strip() define it.
 bool isSpace(char32_t character);
+// The text without the white space at its ends.
+std::string_view withoutOuterSpace(std::string_view text);
 // General categories: letters (L), numbers (N), and what regular expressions call \w.
 bool isLetter(char32_t character);
 bool isNumber(char32_t character);
