@@ -23,7 +23,7 @@ std::string lineIn(const nlohmann::json &value, const std::string &field) {
   return value.get<std::string>();
 }
 
-JsonLine readLine(std::string_view text) {
+JsonLine readLine(std::string_view text, bool document) {
   if (text.empty())
     throw Error("the line is blank; expected a JSON object, such as {\"source\": \"...\"}");
   const nlohmann::json value = parseJson(text, "");
@@ -46,7 +46,12 @@ JsonLine readLine(std::string_view text) {
     } catch (const Error &error) {
       throw Error("constraints: " + std::string(error.what()));
     }
-  for (const char *written : {"translation", "source_tokens", "hypotheses"})
+  if (document && !(read.prefix.empty() && read.constraints.empty()))
+    throw Error(std::string(read.prefix.empty() ? "constraints" : "prefix") +
+                ": --document excludes it, since the sentences of the line are translated one by one");
+  using Names = std::vector<const char *>;
+  for (const char *written :
+       document ? Names{"translation", "sentences"} : Names{"translation", "source_tokens", "hypotheses"})
     if (value.contains(written))
       throw Error(std::string(written) + ": this field is written by translate; give it another name");
   read.hasLine = value.contains("line");
@@ -56,9 +61,9 @@ JsonLine readLine(std::string_view text) {
 
 } // namespace
 
-JsonLine readJsonLine(std::string_view line, const std::string &where) {
+JsonLine readJsonLine(std::string_view line, const std::string &where, bool document) {
   try {
-    return readLine(withoutBlanks(line));
+    return readLine(withoutBlanks(line), document);
   } catch (const Error &error) {
     std::string_view what = error.what();
     if (constexpr std::string_view only = "line 1, "; what.starts_with(only)) // where the parser finds the mistake

@@ -16,8 +16,9 @@ struct JsonLine {
 };
 
 // Reads an object with the string `source`, and perhaps `prefix` and `constraints`, or the string of the source alone.
-// Throws an Error that names `where` and the field.
-JsonLine readJsonLine(std::string_view line, const std::string &where);
+// Throws an Error that names `where` and the field; a line that is translated as a document has neither prefix nor
+// constraints.
+JsonLine readJsonLine(std::string_view line, const std::string &where, bool document = false);
 // Returns the object with its fields as they were written, followed by the fields of `result`.
 std::string withFields(const JsonLine &line, const nlohmann::ordered_json &result);
 

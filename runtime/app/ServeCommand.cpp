@@ -74,6 +74,12 @@ void addServe(Command app) {
   command.addOption("--max-alternatives", serving.mostAlternatives, "maximum number of alternatives in a request")
       .within(0, 100)
       .showDefault();
+  command
+      .addOption("--document-tokens", serving.documentTokens,
+                 "texts are translated sentence by sentence: split sentences of more tokens than this, at punctuation "
+                 "or blanks if possible; 0: only those that are longer than the model's max_length, or a batch")
+      .notNegative()
+      .showDefault();
   serving.model.addDraftTo(command);
   serving.model.addShortlistTo(command);
   serving.model.addEngineTo(command);

@@ -11,12 +11,14 @@
 #include "decode/ModelOptions.h"
 #include "decode/Search.h"
 #include "decode/Translations.h"
+#include "serve/Documents.h"
 #include "support/CommandLine.h"
 #include "support/Confinement.h"
 #include "support/FileWriter.h"
 #include "support/Format.h"
 #include "support/LineReader.h"
 #include "support/Progress.h"
+#include "tokenizers/Sentences.h"
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -29,7 +31,8 @@ struct TranslateOptions {
   ModelOptions model;
   SearchFlags search;
   std::string input = "-", output = "-", prefix, constraints, attentionSvg;
-  bool scores = false, json = false, jsonInput = false;
+  bool scores = false, json = false, jsonInput = false, document = false;
+  int64_t documentTokens = 0; // 0: any number
 };
 
 // A file with a line for each line of the input, such as forced beginnings.
@@ -78,6 +81,8 @@ public:
                   "--beam-groups");
     if (!options.attentionSvg.empty())
       requireCrossAttention(model.engine->module(), "--attention-svg");
+    if (options.document)
+      requireDocument();
   }
 
   // Translates one window after another, so that a stream may be longer than memory, and a caller that waits for an
@@ -122,18 +127,7 @@ public:
           before, searchedPlaces);
       for (size_t i = 0; i < found.size(); ++i)
         found[i] = chosen(model, filled[i], std::move(found[i]), options.search.options, options.model.format);
-      std::string text;
-      const std::vector<Hypothesis> none;
-      for (size_t line = 0, next = 0; line < lines.size(); ++line) {
-        const bool empty = next == searched.size() || searched[next] != line;
-        const TranslatedLine translated =
-            translatedLine(model, {lines[line], sources[line], parts[line], places[line]}, empty ? none : found[next++],
-                           options.search.options, options.model.format);
-        text += options.json ? jsonLine(line, translated) : textLines(line, translated);
-        if (text.size() >= windowBytes) // attention takes far more than the lines
-          output.write(std::exchange(text, {}));
-      }
-      output.write(text);
+      write(output);
       if (!drawn && !searched.empty() && !found.front().empty()) {
         draw(searched.front(), found.front().front());
         drawn = true;
@@ -143,22 +137,87 @@ public:
   }
 
 private:
+  // What a translation that consists of several has no place for.
+  void requireDocument() const {
+    const SearchOptions &search = options.search.options;
+    if (options.model.format != Format::Text)
+      throw Error("--document excludes --format " +
+                  std::string(options.model.format == Format::Ids ? "ids" : "pieces") +
+                  ": sentences are parts of a text");
+    if (options.json)
+      return;
+    const char *one = options.scores                                           ? "--scores"
+                      : search.nBest > 1                                       ? "--n-best"
+                      : search.details.tokenScores                             ? "--token-scores"
+                      : search.details.alignments != Details::Alignments::None ? "--alignments"
+                                                                               : nullptr;
+    if (one)
+      throw Error(std::string(one) + " with --document needs --json, which tells it of each sentence");
+  }
+
+  // Writes the translations of the window.
+  void write(ResultWriter &output) {
+    std::string text;
+    size_t line = 0, next = 0;
+    const auto translated = [&] {
+      const bool empty = next == searched.size() || searched[next] != line;
+      std::vector<Hypothesis> its = empty ? std::vector<Hypothesis>() : found[next++];
+      const SourceLine source{lines[line], sources[line], parts[line], places[line]};
+      return translatedLine(model, source, std::move(its), options.search.options, options.model.format);
+    };
+    const size_t count = options.document ? documents.size() : lines.size();
+    for (size_t i = 0; i < count; ++i) {
+      if (!options.document) {
+        const TranslatedLine one = translated();
+        text += options.json ? jsonLine(i, lines[i], jsonOf(one)) : textLines(i, one);
+        ++line;
+      } else {
+        std::vector<std::string> best;
+        nlohmann::ordered_json sentences = nlohmann::ordered_json::array();
+        for (size_t sentence = 0; sentence < documents[i].lines().size(); ++sentence, ++line) {
+          const TranslatedLine one = translated();
+          best.push_back(one.found.empty() ? "" : one.found.front().text);
+          if (options.json) {
+            sentences.push_back({{"source", lines[line]}});
+            sentences.back().update(jsonOf(one));
+          }
+        }
+        const std::string whole = documents[i].with(best);
+        text += options.json ? jsonLine(i, documentLines[i], {{"translation", whole}, {"sentences", sentences}})
+                             : whole + "\n";
+      }
+      if (text.size() >= windowBytes) // attention takes far more than the lines
+        output.write(std::exchange(text, {}));
+    }
+    output.write(text);
+  }
+
   // Reads the next window; false at the end of the input.
   bool readWindow(LineReader &input) {
     first = static_cast<size_t>(input.number());
     lines.clear(), objects.clear(), sources.clear(), prefixes.clear(), constraints.clear(), searched.clear();
-    parts.clear(), places.clear();
+    parts.clear(), places.clear(), documents.clear(), documentLines.clear();
     constexpr int patience = 50; // milliseconds to wait for more of a stream
     size_t bytes = 0;
-    for (std::string line; lines.size() < windowLines && bytes < windowBytes &&
-                           (lines.empty() || input.ready(patience)) && input.next(line);) {
+    const auto empty = [&] { return lines.empty() && documents.empty(); };
+    for (std::string line; std::max(lines.size(), documents.size()) < windowLines && bytes < windowBytes &&
+                           (empty() || input.ready(patience)) && input.next(line);) {
       bytes += line.size();
       if (options.jsonInput)
         line = readObject(input, line);
-      sources.push_back(encodeSource(model, line, options.model.format, input.where()));
-      if (!sources.back().empty())
-        searched.push_back(lines.size());
-      lines.push_back(std::move(line));
+      if (options.document) {
+        Document document = Document::ofText(line);
+        document.split(sentencesOf);
+        document.split([&](std::string_view text) { return fittingParts(model, text, options.documentTokens); });
+        for (const std::string &sentence : document.lines()) {
+          addLine(sentence, input.where());
+          protect();
+        }
+        documents.push_back(std::move(document));
+        documentLines.push_back(std::move(line));
+        continue;
+      }
+      addLine(std::move(line), input.where());
       if (prefixInput) {
         const std::string prefix = prefixInput->next(input);
         prefixes.push_back(
@@ -168,13 +227,20 @@ private:
         const std::vector<ConstraintText> texts = constraintsOfLine(constraintInput->next(input));
         constraints.push_back(encodeConstraints(model, texts, options.model.format, constraintInput->where()));
       }
-      places.push_back(input.where());
       protect();
     }
     for (std::optional<LinesBeside> *beside : {&prefixInput, &constraintInput})
-      if (*beside && lines.empty())
+      if (*beside && empty())
         (*beside)->end(input);
-    return !lines.empty();
+    return !empty();
+  }
+
+  void addLine(std::string line, const std::string &place) {
+    sources.push_back(encodeSource(model, line, options.model.format, place));
+    if (!sources.back().empty())
+      searched.push_back(lines.size());
+    lines.push_back(std::move(line));
+    places.push_back(place);
   }
 
   // Adds the parts of the last line that its translation must have.
@@ -191,7 +257,9 @@ private:
 
   // Returns the source of a line of JSON.
   std::string readObject(const LineReader &input, const std::string &line) {
-    objects.push_back(readJsonLine(line, input.where()));
+    objects.push_back(readJsonLine(line, input.where(), options.document));
+    if (options.document)
+      return objects.back().source;
     prefixes.push_back(encodePrefix(model, objects.back().prefix, options.search.options, options.model.format,
                                     input.where() + ": prefix"));
     constraints.push_back(encodeConstraints(model, objects.back().constraints, options.model.format, input.where()));
@@ -212,14 +280,14 @@ private:
     return text;
   }
 
-  std::string jsonLine(size_t line, const TranslatedLine &translated) {
+  std::string jsonLine(size_t line, const std::string &source, const nlohmann::ordered_json &fields) {
     using Json = nlohmann::ordered_json;
     Json object;
     if (objects.empty() || !objects[line].hasLine)
       object["line"] = first + line + 1;
     if (objects.empty())
-      object["source"] = lines[line];
-    object.update(jsonOf(translated));
+      object["source"] = source;
+    object.update(fields);
     if (!objects.empty())
       return withFields(objects[line], object) + "\n";
     // Bytes that are not valid UTF-8 become U+FFFD.
@@ -244,8 +312,10 @@ private:
   TranslationModel model;
   std::optional<LinesBeside> prefixInput, constraintInput;
   // The current window.
-  size_t first = 0; // lines before it
-  std::vector<std::string> lines;
+  size_t first = 0;                                    // lines before it
+  std::vector<std::string> lines;                      // or sentences, of --document
+  std::vector<Document> documents;                     // of --document: the lines of the input
+  std::vector<std::string> documentLines;              // as they were
   std::vector<JsonLine> objects;                       // of lines of JSON
   std::vector<std::vector<int32_t>> sources, prefixes; // by line
   std::vector<std::vector<Constraint>> constraints;    // by line
@@ -288,6 +358,19 @@ void addTranslate(Command app) {
                "strings: each is written as with --json, with all its fields as they were")
       .excludes(prefix)
       .excludes(constraints);
+  const CommandOption document =
+      command
+          .addFlag("--document", options->document,
+                   "lines are paragraphs: their sentences are translated one by one, and what is between them stays")
+          .excludes(prefix)
+          .excludes(constraints);
+  command
+      .addOption("--document-tokens", options->documentTokens,
+                 "--document: split sentences of more tokens than this, at punctuation or blanks if possible; 0: only "
+                 "those that are longer than the model's max_length")
+      .notNegative()
+      .showDefault()
+      .needs(document);
   addComputeType(command, options->search.options.computeType);
   command.setWork([options] {
     if (options->search.options.draws() && !options->constraints.empty())

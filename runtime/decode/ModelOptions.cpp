@@ -8,6 +8,7 @@
 #include "support/Files.h"
 #include "support/Quoted.h"
 #include "support/Terminal.h"
+#include "tokenizers/Sentences.h"
 #include "vocabularies/VocabularyIdentity.h"
 #include <algorithm>
 #include <cstdio>
@@ -326,17 +327,30 @@ LoadedVocabularies loadVocabularies(const ModelOptions &options, const Module &m
   return vocabulariesOf(options, named ? std::nullopt : carried(options), module);
 }
 
+// How many tokens of its own a source line of this format may have; 0: any number.
+static int64_t longestLine(const TranslationModel &model, Format format) {
+  const Module &module = model.engine->module();
+  const Frame frame = model.source->sourceFrame(module, format);
+  const auto around = static_cast<int64_t>(frame.prefix.size() + frame.suffix.size());
+  return module.maxLength > 0 ? std::max<int64_t>(module.maxLength - around, 1) : 0;
+}
+
 std::vector<int32_t> encodeSource(const TranslationModel &model, const std::string &line, Format format,
                                   const std::string &where) {
   const Module &module = model.engine->module();
   std::vector<int32_t> ids = model.source->encode(line, format, where, module.maxLength);
   if (ids.empty())
     return ids;
-  const Frame frame = model.source->sourceFrame(module, format);
-  const auto around = static_cast<int64_t>(frame.prefix.size() + frame.suffix.size());
-  return framed(cut(std::move(ids), module.maxLength > 0 ? std::max<int64_t>(module.maxLength - around, 1) : 0, where,
-                    model.warn),
-                frame);
+  return framed(cut(std::move(ids), longestLine(model, format), where, model.warn),
+                model.source->sourceFrame(module, format));
+}
+
+std::vector<std::string_view> fittingParts(const TranslationModel &model, std::string_view line, int64_t most) {
+  if (const int64_t longest = longestLine(model, Format::Text); longest > 0)
+    most = most > 0 ? std::min(most, longest) : longest;
+  return partsThatFit(line, [&](std::string_view part) {
+    return most == 0 || static_cast<int64_t>(model.source->encode(part, Format::Text, "", most).size()) <= most;
+  });
 }
 
 std::vector<int32_t> encodeTarget(const TranslationModel &model, const std::string &line, Format format,

@@ -279,6 +279,24 @@ Document Document::ofHtml(std::string_view html) {
   return document;
 }
 
+void Document::split(const std::function<std::vector<std::string_view>(std::string_view)> &partsOf) {
+  std::vector<std::string> parts, around = {between.front()};
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const std::string_view line = texts[i];
+    const char *end = line.data(); // of the last part
+    for (const std::string_view part : partsOf(line)) {
+      around.back().append(end, part.data());
+      parts.emplace_back(part);
+      around.emplace_back();
+      end = part.data() + part.size();
+    }
+    around.back().append(end, line.data() + line.size());
+    around.back() += between[i + 1];
+  }
+  texts = std::move(parts);
+  between = std::move(around);
+}
+
 std::string Document::with(std::span<const std::string> translations) const {
   std::string result = between.front();
   for (size_t i = 0; i < texts.size(); ++i) {

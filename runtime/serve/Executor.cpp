@@ -39,6 +39,7 @@ constexpr int mostCompared = 256;
 struct Executor::State {
   const ModelOptions options;
   const std::vector<std::string> words;
+  const int64_t documentTokens;
   ExecutorCounts &counts;
   std::function<void(const std::string &)> loaded;
 
@@ -51,6 +52,7 @@ struct Executor::State {
   std::vector<Command> commands; // these two under the mutex
   bool ending = false;
   std::atomic<int64_t> capacity{0};
+  int64_t longestSentence = 0; // in tokens
   std::thread thread;
 
   // Of the thread.
@@ -73,9 +75,9 @@ struct Executor::State {
   std::map<RequestId, Active *> owners;
   std::pair<int64_t, int64_t> counted; // sentences that waited and ran when they were counted last
 
-  State(const ModelOptions &options, const std::vector<std::string> &words, ExecutorCounts &counts,
-        std::function<void(const std::string &)> loaded)
-      : options(options), words(words), counts(counts), loaded(std::move(loaded)) {}
+  State(const ModelOptions &options, const std::vector<std::string> &words, int64_t documentTokens,
+        ExecutorCounts &counts, std::function<void(const std::string &)> loaded)
+      : options(options), words(words), documentTokens(documentTokens), counts(counts), loaded(std::move(loaded)) {}
 
   void run() {
     std::string problem;
@@ -112,6 +114,11 @@ struct Executor::State {
                   std::to_string(defaults.samples) + " were given");
     const Counts room = decoderCounts(model.models(), defaults);
     capacity = room.rows[XFC_TARGET];
+    const Frame frame = model.source->sourceFrame(module, options.format);
+    const auto around = static_cast<int64_t>(frame.prefix.size() + frame.suffix.size());
+    longestSentence = std::max<int64_t>(defaults.batchTokens - around, 1);
+    if (documentTokens > 0)
+      longestSentence = std::min(longestSentence, documentTokens);
     decoder = makeDecoder(model.models(), room, /*ownRows=*/true);
     decoder->prepare(defaults);
     model.warn = [this](const std::string &warning) { warnings.push_back(warning); };
@@ -341,9 +348,9 @@ struct Executor::State {
   }
 };
 
-Executor::Executor(const ModelOptions &model, const std::vector<std::string> &options, ExecutorCounts &counts,
-                   std::function<void(const std::string &)> loaded)
-    : state(std::make_unique<State>(model, options, counts, std::move(loaded))) {
+Executor::Executor(const ModelOptions &model, const std::vector<std::string> &options, int64_t documentTokens,
+                   ExecutorCounts &counts, std::function<void(const std::string &)> loaded)
+    : state(std::make_unique<State>(model, options, documentTokens, counts, std::move(loaded))) {
   state->thread = std::thread([this] { state->run(); });
 }
 
@@ -359,5 +366,9 @@ Executor::~Executor() {
 void Executor::submit(const std::shared_ptr<const TranslationJob> &job) { state->tell({job, /*cancels=*/false}); }
 void Executor::cancel(const std::shared_ptr<const TranslationJob> &job) { state->tell({job, /*cancels=*/true}); }
 int64_t Executor::capacity() const { return state->capacity; }
+// Reads what the thread does not change after the model is loaded.
+std::vector<std::string_view> Executor::parts(std::string_view sentence) const {
+  return fittingParts(state->model, sentence, state->longestSentence);
+}
 
 } // namespace xfc

@@ -49,16 +49,19 @@ struct ExecutorCounts {
 class Executor {
 public:
   // Starts the thread, which loads the model and calls `loaded`, with a message if that failed. The search settings
-  // that `generation` of the model gives apply unless `options` (words) say otherwise.
-  Executor(const ModelOptions &model, const std::vector<std::string> &options, ExecutorCounts &counts,
-           std::function<void(const std::string &)> loaded);
+  // that `generation` of the model gives apply unless `options` (words) say otherwise. parts() splits sentences of more
+  // than `documentTokens` tokens (0: any number).
+  Executor(const ModelOptions &model, const std::vector<std::string> &options, int64_t documentTokens,
+           ExecutorCounts &counts, std::function<void(const std::string &)> loaded);
   // Forgets the jobs that are not done.
   ~Executor();
   void submit(const std::shared_ptr<const TranslationJob> &job);
   // The job's places become free. It may still be told something.
   void cancel(const std::shared_ptr<const TranslationJob> &job);
-  // The hypotheses for which a step has room, once the model is loaded.
+  // These two once the model is loaded. The hypotheses for which a step has room; and the parts of a sentence, views of
+  // it, none of which is longer than what the model reads and a batch has room for: usually the sentence itself.
   int64_t capacity() const;
+  std::vector<std::string_view> parts(std::string_view sentence) const;
 
 private:
   struct State;

@@ -151,6 +151,7 @@ TranslationRequest readLibreTranslate(std::string_view contentType, std::string_
   if (!format.empty() && format != "text" && format != "html")
     refuse(shownJson(format) + " format is not supported; expected text or html");
   request.html = format == "html";
+  request.document = true;
   if (const auto given = fields.find("alternatives"); given != fields.end() && !given->is_null()) {
     const std::optional<Fields> number = given->is_string() ? jsonIn(given->get<std::string>()) : *given;
     if (!number || !number->is_number_integer() || *number < 0)
@@ -185,6 +186,10 @@ TranslationRequest readTranslate(std::string_view contentType, std::string_view 
       if (!value.is_boolean())
         refuse("stream: expected true or false, found " + shownJson(value));
       request.stream = value.get<bool>();
+    } else if (name == "document") {
+      if (!value.is_boolean())
+        refuse("document: expected true or false, found " + shownJson(value));
+      request.document = value.get<bool>();
     } else if (name == "batch_tokens" || name == "batch_sentences") {
       refuse(name + ": is the server's, which batches requests as they come");
     } else if (name != "q" && name != "source" && name != "target" && name != "api_key" && !value.is_null()) {
@@ -195,9 +200,14 @@ TranslationRequest readTranslate(std::string_view contentType, std::string_view 
       for (const Fields &one : isListOfLists || isOfExpressions ? value : Fields::array({value}))
         request.options.push_back("--" + flag + "=" + wordOf(name, one));
     }
+  for (const auto &[other, given] : {std::pair{"prefix", !request.prefixes.empty()},
+                                     {"constraints", !request.constraints.empty()},
+                                     {"stream", request.stream}})
+    if (request.document && given)
+      refuse("document excludes " + std::string(other) + ", since the sentences of a text are translated one by one");
   for (const std::string &text : request.texts)
-    if (text.find('\n') != std::string::npos)
-      refuse("q: a text is one line; give a list with one line each");
+    if (!request.document && text.find('\n') != std::string::npos)
+      refuse("q: a text is one line; give a list with one line each, or document: true");
   for (const std::string &prefix : request.prefixes)
     if (prefix.find('\n') != std::string::npos)
       refuse("prefix: a prefix is the beginning of one line");

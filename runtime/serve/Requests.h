@@ -28,9 +28,10 @@ struct TranslationRequest {
   std::vector<std::string> prefixes;                    // one for each text, or none
   std::vector<std::vector<ConstraintText>> constraints; // for each text, or none
   bool stream = false;
+  bool document = false;            // whether the texts are translated sentence by sentence, as LibreTranslate's are
   std::vector<std::string> options; // of the search, as words of a command line: --beam=4
 
-  // What is translated: of LibreTranslate's, a document for each text.
+  // A document for each text.
   std::vector<Document> documents() const;
 };
 
@@ -40,9 +41,9 @@ inline constexpr size_t mostConstraintsOfLine = 64;
 // A request to POST /translate: JSON, or a form. Whatever fields LibreTranslate does not have are ignored, as it does.
 // Throws RefusedRequest.
 TranslationRequest readLibreTranslate(std::string_view contentType, std::string_view body, int mostAlternatives);
-// A request to POST /v1/translate, in JSON: q, source, target, prefix, constraints, stream, api_key, and every option
-// of a search under its name with '_' for '-'. Throws RefusedRequest; whether the options are right shows when they are
-// parsed.
+// A request to POST /v1/translate, in JSON: q, source, target, prefix, constraints, stream, document, api_key, and
+// every option of a search under its name with '_' for '-'. Throws RefusedRequest; whether the options are right shows
+// when they are parsed.
 TranslationRequest readTranslate(std::string_view contentType, std::string_view body);
 
 // A message about an option, such as --length-penalty, with the name that it has in a request: length_penalty.

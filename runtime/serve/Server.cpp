@@ -9,6 +9,7 @@
 #include "support/LineReader.h"
 #include "support/Quoted.h"
 #include "support/Signals.h"
+#include "tokenizers/Sentences.h"
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -118,7 +119,7 @@ private:
       served.again = true;
       return;
     }
-    served.loading = std::make_shared<Executor>(served.options, options.search, served.counts,
+    served.loading = std::make_shared<Executor>(served.options, options.search, options.documentTokens, served.counts,
                                                 [this, &served](const std::string &problem) {
                                                   http.post([this, &served, problem] { loaded(served, problem); });
                                                 });
@@ -168,7 +169,7 @@ private:
     std::string path;
     Clock::time_point begin = Clock::now();
     TranslationRequest request;
-    std::vector<Document> documents; // of LibreTranslate's
+    std::vector<Document> documents; // of texts that are translated sentence by sentence
     std::shared_ptr<Executor> executor;
     std::shared_ptr<TranslationJob> job;
     std::vector<TranslatedLine> lines;
@@ -350,19 +351,32 @@ private:
       throw RefusedRequest(503, "the server is ending");
     work.executor = executorFor(request, ours);
     work.job = std::make_shared<TranslationJob>();
-    if (ours) {
-      work.job->lines = request.texts;
+    if (ours)
       work.job->options = request.options;
-    } else {
-      work.documents = request.documents();
+    else
       work.job->options = {"--token-scores=false", "--alignments=none"}; // which the answer has no place for
-      for (const Document &document : work.documents)
+    const auto checkCount = [&](size_t lines) {
+      if (static_cast<int64_t>(lines) > options.mostWaiting)
+        throw RefusedRequest(413, "the request has " + std::to_string(lines) +
+                                      (request.document ? " sentences" : " lines") + ", more than the " +
+                                      std::to_string(options.mostWaiting) + " that may wait; send fewer at a time");
+    };
+    work.job->lines = request.texts;
+    if (request.document) {
+      work.documents = request.documents();
+      size_t sentences = 0;
+      for (Document &document : work.documents) {
+        document.split(sentencesOf);
+        checkCount(sentences += document.lines().size()); // before any of them is tokenized
+      }
+      work.job->lines.clear();
+      for (Document &document : work.documents) {
+        document.split([&](std::string_view sentence) { return work.executor->parts(sentence); });
         work.job->lines.insert(work.job->lines.end(), document.lines().begin(), document.lines().end());
+      }
     }
     const size_t lines = work.job->lines.size();
-    if (static_cast<int64_t>(lines) > options.mostWaiting)
-      throw RefusedRequest(413, "the request has " + std::to_string(lines) + " lines, more than the " +
-                                    std::to_string(options.mostWaiting) + " that may wait; send fewer at a time");
+    checkCount(lines);
     if (static_cast<int64_t>(queued + lines) > options.mostWaiting)
       throw RefusedRequest(429, "too many lines wait already; come again later");
     work.job->prefixes = request.prefixes;
@@ -459,16 +473,34 @@ private:
       endStream(work, 200);
       return;
     }
-    Json result = work.path == "/translate" ? libreTranslate(work) : Json{{"translations", Json::array()}};
-    if (work.path != "/translate")
-      for (const TranslatedLine &line : work.lines)
-        result["translations"].push_back(jsonOf(line));
+    Json result = work.path == "/translate" ? libreTranslate(work) : Json{{"translations", translations(work)}};
     if (!warnings.empty())
       result["warnings"] = warnings;
     const std::string path = work.path;
     const Clock::time_point begin = work.begin;
     forget(work);
     answer(exchange, path, begin, 200, jsonType, dumped(result) + "\n");
+  }
+
+  // Of /v1/translate: of a line what the search says of it, and of a document that of each sentence.
+  static Json translations(const Work &work) {
+    Json all = Json::array();
+    if (!work.request.document)
+      for (const TranslatedLine &line : work.lines)
+        all.push_back(jsonOf(line));
+    size_t first = 0;
+    for (const Document &document : work.documents) {
+      std::vector<std::string> best;
+      Json sentences = Json::array();
+      for (const std::string &sentence : document.lines()) {
+        const TranslatedLine &line = work.lines[first++];
+        best.push_back(line.found.empty() ? "" : line.found.front().text);
+        sentences.push_back({{"source", sentence}});
+        sentences.back().update(jsonOf(line));
+      }
+      all.push_back({{"translation", document.with(best)}, {"sentences", std::move(sentences)}});
+    }
+    return all;
   }
 
   // The k-th translation of a document consists of the k-th ones of its lines, as far as there are so many.

@@ -20,6 +20,7 @@ struct ServeOptions {
   int64_t mostWaiting = 1024;      // lines that are not translated yet; a request for more is told to come again
   double timeout = 60;             // seconds that a request may take
   int mostAlternatives = 9;
+  int64_t documentTokens = 0; // longer sentences of documents are split; 0: those that the model cannot read
   HttpLimits http;
 };
 

@@ -30,6 +30,27 @@ TEST(Documents, EveryLineOfATextThatIsNotBlank) {
   EXPECT_EQ(text("a < b & c"), "[a < b & c]");
 }
 
+TEST(Documents, PartsOfALine) {
+  const auto words = [](std::string_view line) {
+    std::vector<std::string_view> parts;
+    for (size_t begin = 0; (begin = line.find_first_not_of(' ', begin)) != std::string_view::npos;) {
+      const size_t end = std::min(line.find(' ', begin), line.size());
+      parts.push_back(line.substr(begin, end - begin));
+      begin = end;
+    }
+    return parts;
+  };
+  Document text = Document::ofText(" a  b\r\n\nc\n");
+  text.split(words);
+  EXPECT_EQ(marked(text), " [a]  [b]\r\n\n[c]\n");
+  text.split([](std::string_view) { return std::vector<std::string_view>(); });
+  EXPECT_EQ(marked(text), " a  b\r\n\nc\n");
+  Document html = Document::ofHtml("<p>one&lt;  two</p> <b>x</b>");
+  html.split(words);
+  EXPECT_EQ(html.lines(), (Lines{"one<", "two", "x"}));
+  EXPECT_EQ(marked(html), "<p>[one&lt;]  [two]</p> <b>[x]</b>");
+}
+
 TEST(Documents, TextBetweenTags) {
   EXPECT_EQ(html(""), "");
   EXPECT_EQ(html("plain"), "[plain]");

@@ -17,10 +17,11 @@ lines = open("lines").read().splitlines()
 # What is no number, and has no list of choices.
 VALUES = {"--model": "run", "--weights": "weights", "--vocab": "vocabulary", "--target-vocab": "vocabulary", "--input": "fewer", "--output": "written",
           "--prefix": "beginnings", "--constraints": "wanted", "--attention-svg": "drawn", "--cuda-image": "ptx", "--forced-first": "5", "--suppress": "6",
-          "--bad-sequences": "7 8", "--ensemble-weights": "2", "--compute-type": "int8", "--draft": "run", "--draft-library": "library", "--shortlist": "lexicon", "--protect": "[5-7]+"}
+          "--bad-sequences": "7 8", "--ensemble-weights": "2", "--compute-type": "int8", "--draft": "run", "--draft-library": "library", "--shortlist": "lexicon", "--protect": "[5-7]+", "--rescore": "run"}
 USUAL = {"--weights": "weights", "--vocab": "vocabulary", "--input": "lines"}
 # What an option cannot do without, unless it is given.
-NEEDS = {"--draft": {"--beam": "1"}, "--shortlist-first": {"--shortlist": "lexicon"}, "--shortlist-best": {"--shortlist": "lexicon"}}
+NEEDS = {"--draft": {"--beam": "1"}, "--shortlist-first": {"--shortlist": "lexicon"}, "--shortlist-best": {"--shortlist": "lexicon"},
+         "--document-tokens": {"--document": None}, "--rescore-weight": {"--rescore": "run"}}
 
 
 def value_of(flag, shown):
@@ -43,7 +44,7 @@ def options():
     """(flag, value) of each."""
     shown = subprocess.run([translator, "translate", "--help"], capture_output=True, text=True, check=True).stdout
     for line in shown[:shown.index("\nExample")].splitlines():
-        if option := re.match(r"  (?:-\w,)?(--[a-z0-9-]+)(?:\{\w+\})?(?: (?!(?: |Excludes:))(.*?))?(?: \.\.\.)?(?: Excludes:.*)?(?:  .*)?$", line):
+        if option := re.match(r"  (?:-\w,)?(--[a-z0-9-]+)(?:\{\w+\})?(?: (?!(?: |Excludes:|Needs:))(.*?))?(?: \.\.\.)?(?: (?:Excludes|Needs):.*)?(?:  .*)?$", line):
             yield option[1], value_of(*option.groups())
 
 
@@ -72,7 +73,7 @@ def run(pair):
             return f"status 0, {count} lines for {inputs}", done.stderr
         return None, ""
     # A file stands for its option, and so do constraints, which may also come from lines of JSON.
-    names = {flag: [re.escape(flag)] + [rf"\b{value}\b"] * (value is not None and os.path.exists(value)) + [r"\bconstraints\b"] * (flag == "--constraints")
+    names = {flag: [re.escape(flag), *NEEDS.get(flag, {})] + [rf"\b{value}\b"] * (value is not None and os.path.exists(value)) + [r"\bconstraints\b"] * (flag == "--constraints")
              for flag, value in pair}
     unnamed = [flag for flag in given if not re.search(rf"({'|'.join(names[flag])})(?![a-z-])", errors[0] if errors else "")]
     if done.returncode not in (1, 2) or len(errors) != 1 or unnamed:

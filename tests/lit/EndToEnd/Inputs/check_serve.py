@@ -203,6 +203,42 @@ def check_libretranslate(server):
     print("LibreTranslate's clients are served")
 
 
+def check_documents(server):
+    """Paragraphs: each sentence is translated by itself, what is between them stays, and what is too long for the model is cut where it can be."""
+    first, second, third = (line.capitalize() for line in lines[:3])
+    sentences = [f"{first}.", f"{second}!", f"{third} Dr. Emil?", lines[3]]
+    best = [one["translation"] for one in translate(sentences)]
+    text = "{}  {}\t{}\r\n\n  {}\n".format(*sentences)
+    whole = "{}  {}\t{}\r\n\n  {}\n".format(*best)
+    assert server.post("/translate", {"q": text, "source": "en", "target": "fr"}) == {"translatedText": whole}
+    (found,) = server.post("/v1/translate", {"q": text, "document": True, "n_best": 2})["translations"]
+    assert found["translation"] == whole and [one["source"] for one in found["sentences"]] == sentences, found
+    expected = [{name: value for name, value in one.items() if name != "line"} for one in translate(sentences, "--n-best", 2)]
+    assert found["sentences"] == expected, (found, expected)
+    html = server.post("/translate", {"q": f"<p>{sentences[0]} {sentences[1]}</p>", "source": "en", "target": "fr", "format": "html"})["translatedText"]
+    assert html == f"<p>{best[0]} {best[1]}</p>", html
+    # A line of 1,500 words has no end of a sentence, and more tokens than the model reads: it is cut at blanks.
+    words = (" ".join(lines) + " ") * 12
+    words = " ".join(words.split()[:1500])
+    (found,) = server.post("/v1/translate", {"q": words, "document": True, "beam": 1})["translations"]
+    parts = [one["source"] for one in found["sentences"]]
+    assert " ".join(parts) == words and len(parts) > 4, len(parts)
+    assert [one["hypotheses"] for one in found["sentences"]] == [one["hypotheses"] for one in translate(parts, "--beam", 1)]
+    # `translate` does the same with lines, which end with a line feed.
+    run = lambda *options, given=text: subprocess.run([executable, "translate", "--quiet", "--model", folder / "run", "--document", *options], input=given.encode(),
+                                                      capture_output=True, check=True).stdout.decode()
+    plain = whole.replace("\r", "")
+    assert run() == plain and run("--beam=1", given=words + "\n") == found["translation"] + "\n"
+    (one, _, other) = map(json.loads, run("--json", "--n-best=2").splitlines())
+    assert one["sentences"] + other["sentences"] == expected and one["source"] == text.split("\r")[0] and other["line"] == 3, one
+    assert one["translation"] + "\n\n" + other["translation"] + "\n" == plain
+    (one,) = map(json.loads, run("--json-input", given=json.dumps({"id": 7, "source": text.split("\n")[0]}) + "\n").splitlines())
+    assert one["id"] == 7 and one["translation"] == whole.split("\n")[0] and len(one["sentences"]) == 3, one
+    short = json.loads(run("--json", "--document-tokens=8", given=lines[0] + "\n"))["sentences"]
+    assert " ".join(one["source"] for one in short) == lines[0] and len(short) > 1, short
+    print("the sentences of documents are translated one by one")
+
+
 def check_refusals(server):
     right = {"q": "x", "source": "en", "target": "fr"}
     for path, fields, status, message in [
@@ -215,7 +251,7 @@ def check_refusals(server):
             ("/translate", {**right, "format": "pdf"}, 400, "format is not supported"),
             ("/translate", {**right, "alternatives": 1000}, 400, "alternatives: at most 9"),
             ("/translate", {**right, "alternatives": -1}, 400, "alternatives: expected"),
-            ("/translate", {**right, "q": "x\n" * 2000}, 413, "2000 lines"),
+            ("/translate", {**right, "q": "x\n" * 2000}, 413, "2000 sentences"),
             ("/v1/translate", {"q": "x", "bean": 3}, 400, "did you mean 'beam'?"),
             ("/v1/translate", {"q": "x", "beam": 0}, 400, "beam"),
             ("/v1/translate", {"q": "x", "n_best": 9, "beam": 2}, 400, "n_best is larger than beam"),
@@ -230,6 +266,13 @@ def check_refusals(server):
             ("/v1/translate", {"q": "x", "suppress": {}}, 400, "suppress: expected"),
             ("/v1/translate", {"q": "x", "batch_tokens": 7}, 400, "batch_tokens: is the server's"),
             ("/v1/translate", {"q": "x\ny"}, 400, "a text is one line"),
+            ("/v1/translate", {"q": "Xx. Yy. " * 1000, "document": True}, 413, "2000 sentences"),
+            ("/v1/translate", {"q": "x", "document": 1}, 400, "document: expected true or false"),
+            ("/v1/translate", {"q": "x", "document": True, "stream": True}, 400, "document excludes stream"),
+            ("/v1/translate", {"q": "x", "document": True, "prefix": "y"}, 400, "document excludes prefix"),
+            ("/v1/translate", {"q": "x", "document": True, "constraints": ["y"]}, 400, "document excludes constraints"),
+            ("/v1/translate", {"q": "x", "protect": "("}, 400, "protect: character 2 of '('"),
+            ("/v1/translate", {"q": "x", "protect": "y", "sample": True}, 400, "protect excludes sample"),
             ("/v1/translate", {"q": "x", "beam": 1, "min_length": 600, "max_length": 700, "alignments": "hard"}, 400,
              "in its translation; alignments takes at most 512"),
             ("/v1/translate", {"q": "x", "beam": 65, "n_best": 65, "alignments": "hard"}, 400, "alignments takes at most 64 translations of a line"),
@@ -520,10 +563,10 @@ def check_end(server):
 
 def check_several():
     """Two directions of one executable, one of them of an ensemble, and a packed executable."""
-    server = Server("--model", f"en-fr={folder / 'run'}", f"en-de={folder / 'run2'}", f"en-it={folder / 'run'}", f"en-it={folder / 'run2'}", "--threads", 1)
+    server = Server("--model", f"en-fr={folder / 'run'}", f"en-de={folder / 'run2'}", f"en-it={folder / 'packed'}", f"en-it={folder / 'run2'}", "--threads", 1)
     try:
         assert json.loads(server.ask("GET", "/languages")[1]) == [{"code": "en", "name": "English", "targets": ["fr", "de", "it"]}]
-        for target, *members in (("fr", "run"), ("de", "run2"), ("it", "run", "run2")):
+        for target, *members in (("fr", "run"), ("de", "run2"), ("it", "run", "run2")):  # packed has the weights of run
             found = server.post("/translate", {"q": lines[:20], "source": "en", "target": target})["translatedText"]
             assert found == [one["translation"] for one in translate(lines[:20], model=members[0], others=members[1:])]
         assert "missing source" in server.post("/v1/translate", {"q": "x"}, 400)["error"]
@@ -539,7 +582,7 @@ def check_several():
 
 
 server = Server("--model", f"en-fr={folder / 'run'}", "--max-request", 1000000, "--queue", 1900)
-for check in (check_answers, check_libretranslate, check_unknowns, check_page, check_refusals, check_leaving, check_end):
+for check in (check_answers, check_libretranslate, check_documents, check_unknowns, check_page, check_refusals, check_leaving, check_end):
     begin = time.monotonic()
     check(server)
     print(f"  {check.__name__}: {time.monotonic() - begin:.1f} s", file=sys.stderr)
