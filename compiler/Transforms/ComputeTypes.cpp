@@ -22,7 +22,8 @@ llvm::Expected<ComputeTypes> ComputeTypes::parse(StringRef text) {
   for (auto [i, part] : llvm::enumerate(parts)) {
     const auto [pattern, name] = part.contains('=') ? part.rsplit('=') : std::pair<StringRef, StringRef>("", part);
     if (!part.contains('=') && i > 0)
-      return llvm::createStringError("expected PATTERN=TYPE after the first ',', found '" + part + "'");
+      return llvm::createStringError("expected PATTERN=TYPE after the first ',', found '" + part +
+                                     "'; a pattern has no ','");
     llvm::Expected<Type> type = typeOf(name);
     if (!type)
       return type.takeError();

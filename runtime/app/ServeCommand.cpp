@@ -43,10 +43,10 @@ void addServe(Command app) {
   command.addOption("--port", serving.port, "port to listen on; 0: any that is free").within(0, 65535).showDefault();
   command
       .addOption("--model", serving.models,
-                 "folder written by train or `xfc import`; several are given as en-fr=DIR, each with its direction; "
-                 "those of the "
-                 "same direction decode together, as an ensemble")
-      .valueName("[FROM-TO=]DIR")
+                 "folder written by train or `xfc import`, weights, or an executable that `pack` wrote; several are "
+                 "given as en-fr=PATH, each with its direction; those of the same direction decode together, as an "
+                 "ensemble")
+      .valueName("[FROM-TO=]PATH")
       .subject("Model");
   command
       .addOption("--direction", serving.direction,

@@ -307,12 +307,16 @@ TranslationModel loadModel(const ModelOptions &options) {
   LoadedVocabularies vocabularies = vocabulariesOf(options, packed, module);
   model.source = std::move(vocabularies.source);
   model.target = std::move(vocabularies.target);
-  for (const Metadata &ofMember : metadata)
-    for (auto [key, vocabulary] : {std::pair{sourceVocabularyKey, model.source}, {targetVocabularyKey, model.target}})
+  for (size_t i = 0; i < metadata.size(); ++i)
+    for (auto [key, vocabulary] : {std::pair{sourceVocabularyKey, model.source}, {targetVocabularyKey, model.target}}) {
+      const std::string member = i == 0 ? "" : (i < count ? options.others[i - 1] : options.draft) + ": ";
+      const char *advice =
+          i == 0 ? "give that one, which train keeps in its folder, or --force-vocab to use this one anyway"
+                 : "models that decode together need the same vocabulary; --force-vocab uses this one anyway";
       unlessForced(options.forceVocabulary, "--force-vocab", options.warn, [&] {
-        checkVocabulary(ofMember, key, vocabulary->bytes(), vocabulary->name(),
-                        "give that one, which train keeps in its folder, or --force-vocab to use this one anyway");
+        checkVocabulary(metadata[i], key, vocabulary->bytes(), member + vocabulary->name(), advice);
       });
+    }
   if (!options.shortlist.file.empty())
     model.shortlist =
         std::make_unique<const Shortlist>(options.shortlist, LoadedVocabularies{model.source, model.target});

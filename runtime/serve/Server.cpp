@@ -88,10 +88,10 @@ private:
     for (const std::string &entry : given) {
       auto served = std::make_unique<Served>();
       served->options = options.model;
-      served->options.model = entry;
+      std::string path = entry;
       if (const size_t equals = entry.find('='); equals != std::string::npos && !exists(entry)) {
         served->direction = directionOf(entry.substr(0, equals));
-        served->options.model = entry.substr(equals + 1);
+        path = entry.substr(equals + 1);
       } else if (!options.direction.empty()) {
         served->direction = directionOf(options.direction);
       }
@@ -100,10 +100,12 @@ private:
                     "decode together, as an ensemble");
       const auto same =
           std::ranges::find_if(models, [&](const auto &other) { return other->direction == served->direction; });
-      if (same != models.end())
-        (*same)->options.others.push_back(served->options.model);
-      else
-        models.push_back(std::move(served));
+      if (same != models.end()) {
+        (*same)->options.others.push_back(std::move(path));
+        continue;
+      }
+      served->options.takePath(path);
+      models.push_back(std::move(served));
     }
     if (!options.model.draft.empty() && models.size() > 1)
       throw Error("--draft is for one model, but --model gives several directions; start a server for each of them");

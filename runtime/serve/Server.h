@@ -11,7 +11,7 @@ namespace xfc {
 struct ServeOptions {
   std::string host = "127.0.0.1";
   int port = 5000;
-  // [FROM-TO=]DIR each; none: the model of a packed executable. Those of the same direction are an ensemble.
+  // [FROM-TO=]PATH each; none: the model of a packed executable. Those of the same direction are an ensemble.
   std::vector<std::string> models;
   std::string direction;           // FROM-TO, of a model for which `models` names none; empty: any
   ModelOptions model;              // without the folder: what all models share
