@@ -85,9 +85,9 @@ const drawMap = (table, columns, {tokens, attention}) => {
     });
   });
 };
-// The translations of each line, of which one is chosen, and its map.
-const showMaps = async (lines, source, target, alternatives) => {
-  const fields = {q: lines, source, target, alignments: 'soft', n_best: alternatives + 1};
+// The translations of each sentence, of which one is chosen, and its map.
+const showMaps = async (q, source, target, alternatives) => {
+  const fields = {q, document: true, source, target, alignments: 'soft', n_best: alternatives + 1};
   let result;
   try {
     result = await post('v1/translate', fields);
@@ -96,12 +96,12 @@ const showMaps = async (lines, source, target, alternatives) => {
       throw error;
     result = await post('v1/translate', {...fields, beam: alternatives + 1}); // as alternatives do
   }
-  result.translations.forEach(({source_tokens, hypotheses}, line) => {
+  result.translations[0].sentences.forEach(({source_tokens, hypotheses}, sentence) => {
     const choices = document.createElement('div'), table = document.createElement('table');
     hypotheses.forEach((hypothesis, k) => {
       const label = add(choices, 'label', ' ' + hypothesis.text), choice = document.createElement('input');
       choice.type = 'radio';
-      choice.name = 'line' + line;
+      choice.name = 'sentence' + sentence;
       choice.checked = k === 0;
       choice.addEventListener('change', () => drawMap(table, source_tokens, hypothesis));
       label.prepend(choice);
@@ -122,7 +122,7 @@ at('form').addEventListener('submit', async event => {
     at('output').textContent = result.translatedText;
     at('others').textContent = (result.alternatives || []).join('\n\n');
     if (at('attention').checked)
-      await showMaps(q.split(/\r?\n/).filter(line => line.trim()), source, target, alternatives);
+      await showMaps(q, source, target, alternatives);
   } catch (error) {
     at('output').className = 'error';
     at('output').textContent = error.message;
