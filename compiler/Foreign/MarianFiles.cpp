@@ -10,6 +10,7 @@
 #include "support/Error.h"
 #include "support/Files.h"
 #include "support/Quoted.h"
+#include "tokenizers/ReversedTokenizer.h"
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -186,8 +187,10 @@ private:
                             "transformer-pool", "transformer-disable-position-embeddings", "ulr"})
       if (options->boolean(key, false))
         options->fail(key, "true cannot be imported; expected false");
-    if (options->boolean("right-left", false))
-      options->fail("right-left", "true cannot be imported: it reads and writes lines from their end; expected false");
+    fromEnd = options->boolean("right-left", false);
+    if (fromEnd)
+      notes.push_back(options->name() + ": right-left: the model reads and writes lines from their end, and so do its "
+                                        "vocabularies here");
     for (const std::string &type : options->strings("input-types"))
       if (type != "sequence")
         options->fail("input-types", inQuotes(type) + " cannot be imported; expected 'sequence'");
@@ -479,8 +482,8 @@ private:
                   "; expected the same in both");
     form.eos = target.ids.eos;
     form.unk = target.ids.unk;
-    vocabularies.source = vocabularyOf(source);
-    vocabularies.target = vocabularyOf(target);
+    for (auto [list, vocabulary] : {std::pair{&source, &vocabularies.source}, {&target, &vocabularies.target}})
+      *vocabulary = fromEnd ? reversedVocabulary(vocabularyOf(*list)) : vocabularyOf(*list);
     if (vocabularies.target == vocabularies.source)
       vocabularies.target.clear();
   }
@@ -496,7 +499,7 @@ private:
   FolderVocabularies vocabularies;
   EmbeddingTensors embeddings;
   StacksForm form = {.logitsBias = true, .unk = 1, .bos = -1, .eos = 0};
-  bool finalNorm = false, learned = false, oneTable = false, tied = false;
+  bool fromEnd = false, finalNorm = false, learned = false, oneTable = false, tied = false;
   int64_t d = 0, heads = 0, layers[2] = {}, ffn[2] = {}, vocab[2] = {}; // [1]: the decoder's
   // The rows of both tables: those of the larger vocabulary, and a row of zeros for the token that begins translations.
   int64_t rows = 0;

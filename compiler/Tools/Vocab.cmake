@@ -1,4 +1,4 @@
 # `xfc vocab` needs SentencePiece but not LLVM.
 add_library(XFCVocab STATIC ${CMAKE_CURRENT_LIST_DIR}/VocabCommand.cpp)
 target_include_directories(XFCVocab PUBLIC ${PROJECT_SOURCE_DIR}/runtime)
-target_link_libraries(XFCVocab PUBLIC xfc_support PRIVATE sentencepiece_train)
+target_link_libraries(XFCVocab PUBLIC xfc_support PRIVATE xfc_tokenizers sentencepiece_train)

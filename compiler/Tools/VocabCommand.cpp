@@ -2,7 +2,9 @@
 #include "VocabCommand.h"
 #include "support/Error.h"
 #include "support/FileWriter.h"
+#include "support/Files.h"
 #include "support/LineReader.h"
+#include "tokenizers/ReversedTokenizer.h"
 #include <cstdio>
 #include <memory>
 #include <sentencepiece_trainer.h>
@@ -12,7 +14,7 @@ namespace {
 
 struct VocabOptions {
   std::vector<std::string> inputs;
-  std::string output, type = "bpe", normalization = "nmt_nfkc";
+  std::string output, reversed, type = "bpe", normalization = "nmt_nfkc";
   int size = 8000;
   double coverage = 0.9995;
 };
@@ -82,16 +84,22 @@ void trainVocabulary(const VocabOptions &options) {
                options.type.c_str(), lines.size());
 }
 
+// Writes the vocabulary of a model that writes lines from their end.
+void reverseVocabulary(const VocabOptions &options) {
+  const std::string contents = readFile(options.reversed, mostLargeBytes);
+  makeTokenizer(contents, options.reversed); // throws Error if it is none
+  writeFile(options.output, reversedVocabulary(contents));
+  std::fprintf(stderr, "xfc: wrote %s: %s in the opposite order\n", options.output.c_str(), options.reversed.c_str());
+}
+
 } // namespace
 
 void addVocab(Command app) {
   Command command = app.addVerb("vocab", "make a SentencePiece vocabulary from text: pad 0, unk 1, bos 2, eos 3",
                                 "xfc vocab --input my.en my.fr --size 8000 -o spm.model");
   auto options = std::make_shared<VocabOptions>();
-  command
-      .addOption("--input", options->inputs,
-                 "text files, one sentence per line; of both languages for a joint vocabulary")
-      .required();
+  const CommandOption input = command.addOption(
+      "--input", options->inputs, "text files, one sentence per line; of both languages for a joint vocabulary");
   command.addOption("--size", options->size, "number of pieces").within(5, 1000000).showDefault();
   command.addOption("-o,--output", options->output, "the file to write").required();
   command.addOption("--type", options->type, "bpe or unigram").oneOf({"bpe", "unigram"}).showDefault();
@@ -105,7 +113,19 @@ void addVocab(Command app) {
                  "SentencePiece's rule: nmt_nfkc, nfkc, nmt_nfkc_cf, nfkc_cf, identity")
       .oneOf({"nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"})
       .showDefault();
-  command.setWork([options] { trainVocabulary(*options); });
+  command
+      .addOption("--right-left", options->reversed,
+                 "write this vocabulary for a model that writes lines from their end, instead of making one from text")
+      .valueName("FILE")
+      .excludes(input);
+  command.setWork([options] {
+    if (options->reversed.empty() && options->inputs.empty())
+      throw RequiredError("--input (or --right-left)");
+    if (options->reversed.empty())
+      trainVocabulary(*options);
+    else
+      reverseVocabulary(*options);
+  });
 }
 
 } // namespace xfc

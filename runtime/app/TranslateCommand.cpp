@@ -9,6 +9,7 @@
 #include "decode/Flags.h"
 #include "decode/HeatMap.h"
 #include "decode/ModelOptions.h"
+#include "decode/Rescoring.h"
 #include "decode/Search.h"
 #include "decode/Translations.h"
 #include "serve/Documents.h"
@@ -33,6 +34,7 @@ struct TranslateOptions {
   std::string input = "-", output = "-", prefix, constraints, attentionSvg;
   bool scores = false, json = false, jsonInput = false, document = false;
   int64_t documentTokens = 0; // 0: any number
+  double rescoreWeight = 1;
 };
 
 // A file with a line for each line of the input, such as forced beginnings.
@@ -75,6 +77,8 @@ public:
   explicit Translator(TranslateOptions &options) : options(options), model(loadModel(options.model)) {
     options.search.resolve(generationOf(model.engine->module(), options.model.model), *model.target);
     requireDetails(model, options.search.options, options.model.format);
+    if (model.rescorer && options.search.options.utility)
+      throw Error("--rescore excludes --mbr, whose translations are chosen by their utility");
     if (const SearchOptions &search = options.search.options;
         model.draft && (draftsOf(search, 1) == 0 || search.nBest > 1 || search.generation.beamGroups > 1))
       throw Error("--draft drafts a single hypothesis; it needs --beam 1, or --sample, without --n-best, --mbr and "
@@ -115,7 +119,7 @@ public:
       const size_t before = done;
       const bool last = input.atLast();
       found = search(
-          model.models(), filled, options.search.options, forced, wanted,
+          model.models(), filled, searchOptions(), forced, wanted,
           [&](size_t) {
             ++done;
             if (last)
@@ -125,8 +129,12 @@ public:
               bar.update(input.fraction(), std::to_string(done) + " sentences");
           },
           before, searchedPlaces);
+      const SearchOptions asked = searchOptions();
       for (size_t i = 0; i < found.size(); ++i)
-        found[i] = chosen(model, filled[i], std::move(found[i]), options.search.options, options.model.format);
+        found[i] = chosen(model, filled[i], std::move(found[i]), asked, options.model.format);
+      if (model.rescorer)
+        rescore(model, filled, options.search.options, options.model.format, options.rescoreWeight,
+                options.search.options.nBest, found);
       write(output);
       if (!drawn && !searched.empty() && !found.front().empty()) {
         draw(searched.front(), found.front().front());
@@ -137,6 +145,14 @@ public:
   }
 
 private:
+  // What the search is asked for: what is rescored is all of the beam.
+  SearchOptions searchOptions() const {
+    SearchOptions all = options.search.options;
+    if (model.rescorer && !all.draws())
+      all.nBest = std::max(all.nBest, static_cast<int>(all.generation.beam));
+    return all;
+  }
+
   // What a translation that consists of several has no place for.
   void requireDocument() const {
     const SearchOptions &search = options.search.options;
@@ -332,6 +348,20 @@ void addTranslate(Command app) {
       app.addVerb("translate", "translate lines", "echo \"How are you?\" | translator translate --model run");
   auto options = std::make_shared<TranslateOptions>();
   options->model.addEnsembleTo(command);
+  const CommandOption rescorer =
+      command
+          .addOption("--rescore", options->model.rescorer,
+                     "another model, as --model takes one, which puts the translations of the beam in a new order: one "
+                     "that writes lines from their end, for example")
+          .valueName("TEXT")
+          .subject("Model");
+  command
+      .addOption("--rescore-weight", options->rescoreWeight,
+                 "--rescore: what its log-probability is multiplied by before it is added")
+      .within(0.0, 1e6)
+      .showDefault()
+      .needs(rescorer)
+      .subject("Model");
   options->model.addDraftTo(command);
   options->model.addShortlistTo(command);
   options->model.addVocabularyTo(command);

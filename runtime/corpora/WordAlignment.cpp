@@ -2,6 +2,7 @@
 #include "corpora/WordAlignment.h"
 #include "plan/Programs.h"
 #include <charconv>
+#include <utility>
 
 namespace xfc {
 
@@ -45,11 +46,16 @@ std::vector<Link> readLinks(std::string_view line, const std::string &where) {
 std::vector<std::pair<int32_t, int32_t>> wordsOf(std::string_view text, std::span<const int32_t> tokens,
                                                  const Vocabulary &vocabulary) {
   std::vector<std::pair<int32_t, int32_t>> words;
-  for (int32_t i = 0; i < static_cast<int32_t>(tokens.size()); ++i) {
-    if (words.empty() || vocabulary.piece(tokens[i]).starts_with("\xE2\x96\x81"))
+  const auto count = static_cast<int32_t>(tokens.size());
+  const bool fromEnd = vocabulary.fromEnd();
+  for (int32_t i = 0; i < count; ++i) {
+    if (words.empty() || vocabulary.piece(tokens[fromEnd ? count - 1 - i : i]).starts_with("\xE2\x96\x81"))
       words.push_back({i, i});
     words.back().second = i + 1;
   }
+  if (fromEnd)
+    for (auto &[begin, end] : words)
+      begin = count - std::exchange(end, count - begin);
   if (words.size() != wordsOf(text).size())
     words.clear();
   return words;

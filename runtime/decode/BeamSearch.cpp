@@ -211,7 +211,7 @@ std::vector<Hypothesis> SentenceSearch::best() && {
   return std::move(finished);
 }
 
-double SentenceSearch::penalty(int64_t n) const {
+double lengthPenalty(const Generation &generation, int64_t n) {
   const double length = static_cast<double>(n);
   const bool power = generation.penaltyForm == Generation::PenaltyForm::Power;
   return std::pow(power ? std::max(length, 1.0) : (5.0 + length) / 6.0, generation.lengthPenalty);

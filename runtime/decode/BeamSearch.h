@@ -182,6 +182,9 @@ struct SearchScratch {
   std::optional<int64_t> others;
 };
 
+// penalty(n), by which the log-probability of a translation of n tokens, eos included, is divided.
+double lengthPenalty(const Generation &generation, int64_t n);
+
 // Live hypotheses reserve their final sizes at the beginning, so that extending them does not allocate. What the
 // constructor is given must outlive the search.
 class SentenceSearch {
@@ -218,7 +221,7 @@ private:
     bool certain = false;
   };
   Forced forced(int64_t length) const;
-  double penalty(int64_t n) const;
+  double penalty(int64_t n) const { return lengthPenalty(generation, n); }
   void finish(const LiveHypothesis &hypothesis, double logProbability, bool byEos);
   void finishAll();
   void release(CacheRows &rows);

@@ -8,6 +8,7 @@
 #include "support/Files.h"
 #include "support/Quoted.h"
 #include "support/Terminal.h"
+#include "tokenizers/ReversedTokenizer.h"
 #include "tokenizers/Sentences.h"
 #include "vocabularies/VocabularyIdentity.h"
 #include <algorithm>
@@ -15,6 +16,8 @@
 #include <filesystem>
 #include <malloc.h>
 #include <thread>
+#include <tuple>
+#include <utility>
 
 namespace xfc {
 
@@ -273,6 +276,35 @@ static void checkDraft(const Module &module, const Module &draft, const std::str
               "'; expected at least its max_length");
 }
 
+// Loads the model that rescores. Its weights say by the hash of their vocabulary whether it reads targets from their
+// end; `searched` is the metadata of those that search.
+static void loadRescorer(const ModelOptions &options, const Metadata &searched, TranslationModel &model) {
+  ModelOptions other = options;
+  other.model = other.weights = other.packed = {};
+  other.others.clear();
+  other.takePath(options.rescorer);
+  std::optional<PackedModel> packed = carried(other);
+  Metadata metadata;
+  model.rescorer = loadEngine(other, packed, metadata);
+  for (const auto &[key, vocabulary, fromEnd] : {std::tuple{sourceVocabularyKey, &model.source, &model.sourceFromEnd},
+                                                 {targetVocabularyKey, &model.target, &model.targetFromEnd}}) {
+    const std::string &bytes = (*vocabulary)->bytes();
+    const auto its = std::as_const(metadata).find(key), main = searched.find(key);
+    if (its == metadata.end() || (bytes.empty() && main == searched.end()))
+      continue; // nothing is known
+    if (its->second == (bytes.empty() ? main->second : vocabularyHash(bytes)))
+      continue;
+    *fromEnd = !bytes.empty() && its->second == vocabularyHash(reversedVocabulary(bytes));
+    if (!*fromEnd)
+      throw Error(
+          "--rescore: the weights of " + options.rescorer + " were trained with another vocabulary (hash " +
+          its->second +
+          ") than the model that searches; expected the same one, or the same from right to left, as `xfc vocab "
+          "--right-left` makes it" +
+          (bytes.empty() ? "; give --vocab, too" : ""));
+  }
+}
+
 TranslationModel loadModel(const ModelOptions &options) {
   const size_t count = 1 + options.others.size();
   if (!options.ensembleWeights.empty() && options.ensembleWeights.size() != count)
@@ -320,6 +352,8 @@ TranslationModel loadModel(const ModelOptions &options) {
   if (!options.shortlist.file.empty())
     model.shortlist =
         std::make_unique<const Shortlist>(options.shortlist, LoadedVocabularies{model.source, model.target});
+  if (!options.rescorer.empty())
+    loadRescorer(options, metadata.front(), model);
 #ifdef __GLIBC__
   malloc_trim(0); // reading vocabularies takes several times the memory that they keep
 #endif

@@ -32,6 +32,7 @@ struct ModelOptions {
   std::string draft, draftLibrary;
   int64_t draftTokens = 4;
   ShortlistOptions shortlist;
+  std::string rescorer;                     // a model that rescores what is found, as --model takes it; empty: none
   std::string vocabulary, targetVocabulary; // empty: those of the folder, or the source's for both
   Format format = Format::Text;
   int threads = 0; // 0: one for each processor
@@ -81,7 +82,9 @@ struct TranslationModel {
   std::vector<double> weights = {};
   std::unique_ptr<Engine> draft = {}; // or null
   int64_t draftTokens = 0;
-  std::unique_ptr<const Shortlist> shortlist = {}; // or null
+  std::unique_ptr<const Shortlist> shortlist = {};   // or null
+  std::unique_ptr<Engine> rescorer = nullptr;        // or null
+  bool sourceFromEnd = false, targetFromEnd = false; // whether it reads lines in the opposite order
   // All models, as searches and scores take them. The result refers to the engines.
   Ensemble models() const;
 };

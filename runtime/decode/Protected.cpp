@@ -62,7 +62,7 @@ void findPhrases(const TranslationModel &model, ProtectedPart &part) {
   try {
     const std::vector<int32_t> ids = target.encode(part.text, Format::Text, "");
     if (!ids.empty()) {
-      const size_t place = 0;
+      const size_t place = target.fromEnd() ? ids.size() - 1 : 0;
       const std::string first = target.pieces(ids, part.text, Format::Text)[place];
       const bool spaced = blankOf(first) > 0;
       add(ids, spaced);

@@ -65,6 +65,7 @@ struct Hypothesis {
   int group = 0;      // of the beam, or the rank of the alternative
   // Of details.tokenScores: what each token, and eos if it followed, added to logProbability.
   std::vector<double> tokenLogProbabilities = {};
+  std::optional<double> rescored = {}; // its log-probability by another model (decode/Rescoring.h)
 };
 
 // Sources include eos if the model wants one, and are not empty. `prefixes` is empty, or gives each sentence's forced

@@ -115,6 +115,8 @@ TranslatedLine translatedLine(const TranslationModel &model, const SourceLine &s
 
 std::string textSoFar(const TranslationModel &model, std::span<const int32_t> ids, const SearchOptions &options,
                       Format format, std::span<const ProtectedPart> parts) {
+  if (model.target->fromEnd()) // its beginning comes last
+    return "";
   const int32_t unk = model.target->special().unk;
   const auto end = std::ranges::find_if(
       ids, [&](int32_t id) { return (options.details.replaceUnknowns && id == unk) || beginsInexact(parts, id); });
@@ -134,6 +136,8 @@ nlohmann::ordered_json jsonOf(const TranslatedLine &line) {
                   {"score", hypothesis.score},
                   {"log_probability", hypothesis.logProbability},
                   {"ids", hypothesis.ids}};
+    if (hypothesis.rescored)
+      entry["rescore_log_probability"] = *hypothesis.rescored;
     if (details.tokenScores || details.alignments == Soft)
       entry["tokens"] = tokens;
     if (details.tokenScores)

@@ -5,6 +5,7 @@
 #include "tokenizers/JsonFields.h"
 #include "tokenizers/Kinds.h"
 #include "tokenizers/Punctuation.h"
+#include "tokenizers/ReversedTokenizer.h"
 #include "tokenizers/SentencePieceModel.h"
 #include "tokenizers/TokenTable.h"
 #include "tokenizers/Utf8.h"
@@ -193,6 +194,8 @@ std::string MappedSentencePiece::written() const {
 }
 
 std::string withPunctuation(std::string_view contents, const std::string &language) {
+  if (isReversed(contents))
+    return reversedVocabulary(withPunctuation(reversedVocabulary(contents), language));
   if (!contents.starts_with(mappedSentencePieceMagic))
     throw Error(
         "punctuation is normalized only for SentencePiece models whose pieces have other ids, as those of Marian "

@@ -3,11 +3,14 @@
 #include "support/Error.h"
 #include "tokenizers/Kinds.h"
 #include "tokenizers/MappedSentencePiece.h"
+#include "tokenizers/ReversedTokenizer.h"
 #include <algorithm>
 
 namespace xfc {
 
 static std::unique_ptr<Tokenizer> anyTokenizer(std::string_view contents) {
+  if (isReversed(contents))
+    return reversedTokenizer(contents);
   if (contents.starts_with(mappedSentencePieceMagic))
     return mappedSentencePiece(contents);
   // In a SentencePiece model every piece's score is preceded by a tag byte that does not occur in text.

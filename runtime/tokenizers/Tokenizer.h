@@ -58,6 +58,8 @@ public:
   virtual const Frame *frame() const { return nullptr; }
   // Whether `size()` must equal the size of the model's tables, which otherwise may have rows without a token.
   virtual bool fillsTables() const { return false; }
+  // Whether the tokens of a line are in the opposite order of its text (tokenizers/ReversedTokenizer.h).
+  virtual bool fromEnd() const { return false; }
   // What the file says that is not known here and has no effect, one line each.
   virtual std::vector<std::string> ignored() const { return {}; }
 
@@ -67,7 +69,8 @@ protected:
 };
 
 // Makes the tokenizer for a file's contents, which reveal its kind: a SentencePiece model, a tokenizer.json,
-// SentencePiece with a map of ids, or a list of words. Throws an Error that says what is wrong; `name` is for messages.
+// SentencePiece with a map of ids, a list of words, or any of them from right to left. Throws an Error that says what
+// is wrong; `name` is for messages.
 std::unique_ptr<Tokenizer> makeTokenizer(std::string_view contents, const std::string &name);
 
 } // namespace xfc

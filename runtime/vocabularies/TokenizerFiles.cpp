@@ -14,7 +14,11 @@ class Side {
 public:
   explicit Side(const std::string &contents)
       : contents(contents), tokenizer(makeTokenizer(contents, "the vocabulary")),
-        mapped(contents.starts_with(mappedSentencePieceMagic)), json(!mapped && isJson(contents)) {}
+        mapped(contents.starts_with(mappedSentencePieceMagic)), json(!mapped && isJson(contents)) {
+    if (tokenizer->fromEnd())
+      throw Error("the model writes or reads lines from right to left, which other programs do not; it cannot be "
+                  "exported");
+  }
 
   const std::string &whole() const { return contents; }
   bool isMapped() const { return mapped; }

@@ -70,7 +70,7 @@ static size_t beginningOf(std::string_view line, size_t bytes) {
 std::vector<int32_t> Vocabulary::encode(std::string_view line, Format format, const std::string &where,
                                         int64_t most) const {
   constexpr int64_t margin = 64; // truncating the last piece changes the pieces close to it
-  if (most > 0)
+  if (most > 0 && !fromEnd())
     for (size_t bytes = static_cast<size_t>(most) * 16 + 4096; bytes < line.size(); bytes *= 2)
       if (std::vector<int32_t> ids = encodeAll(line.substr(0, beginningOf(line, bytes)), format, where);
           static_cast<int64_t>(ids.size()) > most + margin)
@@ -167,6 +167,8 @@ std::vector<std::string> Vocabulary::pieces(std::span<const int32_t> ids, std::s
     pieces.push_back(id == unk && next < unknowns.size() ? unknowns[next++] : piece(id));
   return pieces;
 }
+
+bool Vocabulary::fromEnd() const { return state->tokenizer && state->tokenizer->fromEnd(); }
 
 std::string Vocabulary::piece(int32_t id) const {
   if (!state->tokenizer || id < 0 || id >= state->tokenizer->size())

@@ -41,6 +41,7 @@ public:
   std::string decode(const std::vector<int32_t> &ids, Format format, std::span<const std::string> unknowns = {}) const;
   // The pieces of the ids that encode() gave for a line; of those that are unknown, what stands in the line.
   std::vector<std::string> pieces(std::span<const int32_t> ids, std::string_view line, Format format) const;
+  bool fromEnd() const;                   // whether the tokens of a line are in the opposite order of its text
   std::string piece(int32_t id) const;    // without a tokenizer, the id itself
   int64_t size() const;                   // one more than the largest id
   SpecialTokens special() const;          // all -1 without a tokenizer

@@ -193,7 +193,7 @@ cp spm.model vocab.model
 ./translator train --source my.en --target my.fr --vocab spm.model --out run --steps 4 --save-every 2 --keep 5 --batch-tokens 512 --warmup 2 --quiet
 ./translator pack --model run -o packed
 for name in small base teacher student; do ln translator $name; done
-for name in run-de run2 other teacher-run student-run; do cp -r run $name; done
+for name in run-de run2 from-end other teacher-run student-run; do cp -r run $name; done
 xfc export run --to hf -o opus-mt-en-de
 """)
     return execute(folder)

@@ -174,6 +174,17 @@ TEST_F(MarianFiles, EachKeyThatIsReadHasAnEffect) {
   }
 }
 
+// Both vocabularies give the tokens of a line in the opposite order; the weights are the same.
+TEST_F(MarianFiles, FromRightToLeft) {
+  writeFile(in("mt/vocab.yml"), "</s>: 0\n<unk>: 1\na: 2\nb: 3\nc: 4\nd: 5\ne: 6\n");
+  outcome();
+  const std::string usual = readFile(in("out/vocab.model")), weights = readFile(in("out/model.safetensors"));
+  const std::string found = outcomeOf(model, "right-left", "true");
+  EXPECT_NE(found.find("right-left: the model reads and writes lines from their end"), std::string::npos) << found;
+  EXPECT_EQ(readFile(in("out/vocab.model")), reversedVocabulary(usual));
+  EXPECT_NE(readFile(in("out/model.safetensors")), weights) << "which vocabulary they belong to";
+}
+
 TEST_F(MarianFiles, KeysThatNothingReadsAreTold) {
   const std::string usual = outcome();
   const auto tells = [&](Yaml &yaml, const std::string &key, const std::string &value) {

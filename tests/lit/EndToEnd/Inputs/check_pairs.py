@@ -73,7 +73,7 @@ def run(pair):
             return f"status 0, {count} lines for {inputs}", done.stderr
         return None, ""
     # A file stands for its option, and so do constraints, which may also come from lines of JSON.
-    names = {flag: [re.escape(flag), *NEEDS.get(flag, {})] + [rf"\b{value}\b"] * (value is not None and os.path.exists(value)) + [r"\bconstraints\b"] * (flag == "--constraints")
+    names = {flag: [re.escape(flag), *(NEEDS[flag] if flag in ("--document-tokens", "--rescore-weight") else ())] + [rf"\b{value}\b"] * (value is not None and os.path.exists(value)) + [r"\bconstraints\b"] * (flag == "--constraints")
              for flag, value in pair}
     unnamed = [flag for flag in given if not re.search(rf"({'|'.join(names[flag])})(?![a-z-])", errors[0] if errors else "")]
     if done.returncode not in (1, 2) or len(errors) != 1 or unnamed:
