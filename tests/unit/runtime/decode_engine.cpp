@@ -512,8 +512,10 @@ TEST_F(DecodeEngine, CrossAttentionIsAveragedOverHeads) {
 TEST(Details, WithoutCrossAttentionTheOptionIsNamed) {
   TranslationModel model{std::make_unique<Engine>(cpuDevice(imageWithoutAttention), 1), nullptr, nullptr, {}};
   const auto said = [&](const Details &details) -> std::string {
+    SearchOptions options;
+    options.details = details;
     try {
-      requireDetails(model, details, Format::Text);
+      requireDetails(model, options, Format::Text);
     } catch (const Error &error) {
       return error.what();
     }
