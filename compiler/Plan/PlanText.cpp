@@ -67,10 +67,10 @@ private:
       out << ", scratch = " << kernel.scratch;
     if (kernel.threads)
       out << ", threads = " << kernel.threads;
-    if (kernel.few >= 0)
-      out << ", small = @" << plan.kernels[kernel.few].name << ", small_rows = " << kernel.fewRows;
-    if (kernel.merge >= 0)
-      out << ", reduction = @" << plan.kernels[kernel.merge].name;
+    if (kernel.small >= 0)
+      out << ", small = @" << plan.kernels[kernel.small].name << ", small_rows = " << kernel.smallRows;
+    if (kernel.reduction >= 0)
+      out << ", reduction = @" << plan.kernels[kernel.reduction].name;
     if (kernel.resident)
       out << ", resident";
     out << "}\n";

@@ -153,11 +153,11 @@ private:
     for (auto kernel : source.getOps<KernelOp>()) {
       Kernel &entry = module.kernels[kernels.lookup(kernel.getSymNameAttr())];
       if (FlatSymbolRefAttr small = kernel.getSmallAttr()) {
-        entry.few = kernels.lookup(small.getAttr());
-        entry.fewRows = kernel.getSmallRows();
+        entry.small = kernels.lookup(small.getAttr());
+        entry.smallRows = kernel.getSmallRows();
       }
       if (FlatSymbolRefAttr reduction = kernel.getReductionAttr())
-        entry.merge = kernels.lookup(reduction.getAttr());
+        entry.reduction = kernels.lookup(reduction.getAttr());
       entry.resident = kernel.getResident();
     }
   }

@@ -49,7 +49,7 @@ Work workOf(const Program &program, const Counts &counts) {
 }
 
 // The launches of some programs, grouped by kernel in the order of their first launch: their number, their total work,
-// and how a launch is partitioned. A kernel that merges the partial results of another is counted separately.
+// and how a launch is partitioned. A reduction of the partial sums of another kernel is counted separately.
 nlohmann::ordered_json launchesOf(const Module &module, const std::vector<std::string> &programs,
                                   const Counts &counts) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
@@ -72,12 +72,12 @@ nlohmann::ordered_json launchesOf(const Module &module, const std::vector<std::s
   for (const std::string &name : programs) {
     const Program &program = *module.find(name);
     for (const Step &step : program.steps) {
-      const int32_t merge = mergeOf(module, counts, step);
-      // The last buffer then holds the partial results of the chunks, which are written once and read once.
-      const double chunks = merge < 0 ? 0 : evaluate(program.buffers[step.buffers.back().index].size, counts);
+      const int32_t reduction = reductionOf(module, counts, step);
+      // The last buffer then holds the partial sums of the chunks, which are written once and read once.
+      const double chunks = reduction < 0 ? 0 : evaluate(program.buffers[step.buffers.back().index].size, counts);
       add(kernelOf(module, counts, step), step, evaluate(step.flops, counts), evaluate(step.traffic, counts) + chunks);
-      if (merge >= 0)
-        add(merge, step, 0, chunks);
+      if (reduction >= 0)
+        add(reduction, step, 0, chunks);
     }
   }
   return list;

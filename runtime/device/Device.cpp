@@ -11,7 +11,7 @@ std::string Device::identity() const { noPeers(); }
 std::string Device::newGroup() { noPeers(); }
 std::unique_ptr<Peers> Device::join(const std::string &, int, int) { noPeers(); }
 
-TraceEvent eventOf(const Kernel &kernel, const Program *program, const Step *step, const Counts &counts, bool merges) {
+TraceEvent eventOf(const Kernel &kernel, const Program *program, const Step *step, const Counts &counts, bool reduces) {
   TraceEvent event{.kind = "kernel", .name = kernel.name};
   event.place = step ? std::string_view(step->location) : "packing weights";
   if (program)
@@ -19,7 +19,7 @@ TraceEvent eventOf(const Kernel &kernel, const Program *program, const Step *ste
   if (!step)
     return event;
   event.rows = counts.rows[step->set];
-  if (!merges) {
+  if (!reduces) {
     event.flops = static_cast<double>(evaluate(step->flops, counts));
     event.bytes = static_cast<double>(evaluate(step->traffic, counts));
   }

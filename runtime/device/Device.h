@@ -164,10 +164,10 @@ struct ImagePlan {
   uint64_t size;
 };
 
-// A launch as the timeline shows it, without its times. A merging launch completes what another launch of the step has
-// begun; the operations are counted there. Without a step, the launch packs a weight.
+// A launch as the timeline shows it, without its times. A reduction adds up the partial sums of another launch of the
+// step; the operations are counted there. Without a step, the launch packs a weight.
 TraceEvent eventOf(const Kernel &kernel, const Program *program, const Step *step, const Counts &counts,
-                   bool merges = false);
+                   bool reduces = false);
 
 // How devices differ, as far as others need to know: nobody asks which device it is.
 struct DeviceTraits {

@@ -66,13 +66,13 @@ public:
     return place.kind == Place::Kind::Arena && found != types.end() ? found->second : DType::F32;
   }
   // The number of a step's buffers that follow its operands and results: partial sums for the merging kernel.
-  size_t leftToMerge(const Step &step) const { return engine.module().kernels[step.kernel].merge >= 0 ? 1 : 0; }
+  size_t partialSums(const Step &step) const { return engine.module().kernels[step.kernel].reduction >= 0 ? 1 : 0; }
   // The kernels that a step launches for this batch.
   std::vector<std::string> kernels(const Step &step) const {
     const Module &module = engine.module();
     std::vector<std::string> names{module.kernels[kernelOf(module, run.counts, step)].name};
-    if (const int32_t merge = mergeOf(module, run.counts, step); merge >= 0)
-      names.push_back(module.kernels[merge].name);
+    if (const int32_t reduction = reductionOf(module, run.counts, step); reduction >= 0)
+      names.push_back(module.kernels[reduction].name);
     return names;
   }
   void runStep(const Step &step) {
@@ -182,7 +182,7 @@ KernelComparison compareKernels(Engine &cpuEngine, Engine &gpuEngine, std::strin
   for (const Step &step : cpu.steps()) {
     auto match = std::find_if(next, gpu.steps().end(), [&](const Step &other) {
       return other.location == step.location && gpu.operation(other) == cpu.operation(step) &&
-             other.buffers.size() == step.buffers.size() + gpu.leftToMerge(other) &&
+             other.buffers.size() == step.buffers.size() + gpu.partialSums(other) &&
              std::equal(step.strides.begin(), step.strides.end(), other.strides.begin());
     });
     if (match == gpu.steps().end()) {

@@ -68,9 +68,9 @@ public:
       within(kernel.partition.times, 1, largestSize);
       number(kernel.scratch);
       within(kernel.threads, 0, 1024);
-      other(kernel.few, module);
-      number(kernel.fewRows);
-      other(kernel.merge, module);
+      other(kernel.small, module);
+      number(kernel.smallRows);
+      other(kernel.reduction, module);
     }
     for (const Packed &packed : module.packed) {
       index(packed.kernel, limits.kernels);
@@ -152,7 +152,7 @@ private:
     if (kernel == -1)
       return;
     index(kernel, module.kernels.size());
-    require(module.kernels[kernel].few == -1 && module.kernels[kernel].merge == -1);
+    require(module.kernels[kernel].small == -1 && module.kernels[kernel].reduction == -1);
   }
   static void size(const Size &size) {
     number(size.constant);

@@ -30,12 +30,12 @@ inline int64_t chunksOf(const Partition &partition, const Counts &counts, const 
 // The kernel that a step runs for a batch of these counts.
 inline int32_t kernelOf(const Module &module, const Counts &counts, const Step &step) {
   const Kernel &kernel = module.kernels[step.kernel];
-  return kernel.few >= 0 && counts.rows[step.set] <= kernel.fewRows ? kernel.few : step.kernel;
+  return kernel.small >= 0 && counts.rows[step.set] <= kernel.smallRows ? kernel.small : step.kernel;
 }
 
-// The kernel that runs after it to merge partial sums, or -1.
-inline int32_t mergeOf(const Module &module, const Counts &counts, const Step &step) {
-  return counts.rows[step.set] > chunkRows ? module.kernels[step.kernel].merge : -1;
+// The kernel that runs after it to add up partial sums, or -1.
+inline int32_t reductionOf(const Module &module, const Counts &counts, const Step &step) {
+  return counts.rows[step.set] > chunkRows ? module.kernels[step.kernel].reduction : -1;
 }
 
 } // namespace xfc

@@ -44,13 +44,13 @@ struct Kernel {
   Partition partition;
   int64_t scratch = 0; // bytes per thread; on a GPU, bytes of dynamic shared memory per block
   int64_t threads = 0; // of a GPU's block; 0 in a plan for a CPU
-  int32_t few = -1;    // on a GPU, the kernel that replaces this one in batches of at most `fewRows` rows, with
-                       // bit-identical results
-  int64_t fewRows = 0;
-  int32_t merge =
-      -1; // on a GPU, the kernel that runs after this one, with the same call, in batches of more than chunkRows rows
-  bool resident = false; // on a GPU, a block goes on with further chunks until none is left: as many blocks are
-                         // launched as multiprocessors, but no more than chunks
+  int32_t small = -1;  // on a GPU, the small-M variant, which replaces this one in batches of at most `smallRows` rows,
+                       // with bit-identical results
+  int64_t smallRows = 0;
+  int32_t reduction = -1; // on a GPU, the kernel that adds up the partial sums of this one, and runs after it, with the
+                          // same call, in batches of more than chunkRows rows
+  bool resident = false;  // on a GPU, a block goes on with further chunks until none is left: as many blocks are
+                          // launched as multiprocessors, but no more than chunks
 };
 
 // Floating-point numbers that a step computes.
@@ -68,7 +68,7 @@ struct Step {
   int8_t set = 0;     // the row set the work is divided over
   int8_t keySet = 0;
   int16_t keys = -1;            // index into xfc_shape.keys, or -1
-  std::vector<Place> buffers;   // operands, then results, then what the kernel leaves to the one that merges
+  std::vector<Place> buffers;   // operands, then results, then the partial sums of a reduction
   std::vector<int64_t> strides; // elements; parallel to buffers
   std::vector<LaunchResult> results;
   std::vector<int64_t> immediates;

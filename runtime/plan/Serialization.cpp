@@ -193,7 +193,7 @@ template <typename Direction> void fields(Archive<Direction> &archive, Table &ta
 
 template <typename Direction> void fields(Archive<Direction> &archive, Kernel &kernel) {
   archive(kernel.name, kernel.partition.unit, kernel.partition.per, kernel.partition.times, kernel.scratch,
-          kernel.threads, kernel.few, kernel.fewRows, kernel.merge, kernel.resident);
+          kernel.threads, kernel.small, kernel.smallRows, kernel.reduction, kernel.resident);
 }
 
 template <typename Direction> void fields(Archive<Direction> &archive, Generation &generation) {

@@ -96,7 +96,7 @@ struct Launch {
   const Step *step; // null: a weight is packed
   Address call;
   int64_t chunks;
-  bool merges = false; // completes what another launch of the step has begun
+  bool reduces = false; // adds up the partial sums of another launch of the step
 };
 
 // A sequence of launches. The second run captures it as a graph, and from then on one call launches it: what runs only
@@ -418,7 +418,7 @@ struct CudaDevice::State {
       passed = trace->now();
     }
     list.runTimed(stream, wait, [&](const Launch &launch, Event begin, Event end) {
-      TraceEvent event = eventOf(*launch.kernel, program, launch.step, counts, launch.merges);
+      TraceEvent event = eventOf(*launch.kernel, program, launch.step, counts, launch.reduces);
       if (timings)
         timings->push_back({launch.kernel, launch.step, secondsBetween(driver, begin, end), event.flops, event.bytes});
       if (!trace)
@@ -536,17 +536,17 @@ struct CudaDevice::State {
         ++part;
       const Step &step = run.program->steps[i];
       const Address call = prepared.calls->address() + prepared.callOffsets[i];
-      auto launch = [&](int32_t number, bool merges) {
+      auto launch = [&](int32_t number, bool reduces) {
         const Kernel &kernel = module->kernels[number];
         // A sum over no rows is 0, which still has to be written.
-        const int64_t fewest = kernel.merge >= 0 ? kernel.partition.times : 0;
+        const int64_t fewest = kernel.reduction >= 0 ? kernel.partition.times : 0;
         if (const int64_t chunks = std::max(chunksOf(kernel.partition, bucket, step), fewest))
           part->list->launches.push_back(
-              {functions[number], &kernel, &step, call, kernel.resident ? residentBlocks(chunks) : chunks, merges});
+              {functions[number], &kernel, &step, call, kernel.resident ? residentBlocks(chunks) : chunks, reduces});
       };
       launch(kernelOf(*module, bucket, step), false);
-      if (const int32_t merge = mergeOf(*module, bucket, step); merge >= 0)
-        launch(merge, true);
+      if (const int32_t reduction = reductionOf(*module, bucket, step); reduction >= 0)
+        launch(reduction, true);
     }
     return parts;
   }

@@ -98,10 +98,11 @@ typedef void (*xfc_kernel)(const xfc_call *call, int64_t chunk, void *scratch);
 // Partition.times is above 1, chunk / times is the index along its unit and chunk % times the index of the part, so
 // that surplus chunks come last. A pointer in `buffers` is a multiple of its element's size (blocks of memory start at
 // multiples of 256 bytes); null is an operand that the op does not have, or a result that nothing reads. Kernels write
-// only results, and no two kernels of a program run at the same time on one stream. If a kernel has one that merges
-// (Kernel.merge), `buffers` ends with memory after the results: a part for each 2048 rows begun, in batches that have
-// more rows than that. There the first kernel leaves what the second, which is called with the same arguments, merges.
-// The call of a pack kernel has buffers (the weight, its packed form) and strides of 0; the rest is null.
+// only results, and no two kernels of a program run at the same time on one stream. If a reduction follows
+// a kernel (Kernel.reduction), `buffers` ends with memory after the results: a part for each 2048 rows begun, in
+// batches that have more rows than that. There the kernel leaves the partial sums that the reduction, which is called
+// with the same arguments, adds up. The call of a pack kernel has buffers (the weight, its packed form) and strides of
+// 0; the rest is null.
 
 // Generated code for one instruction set. `plan` is the serialized xfc::Module (runtime/plan/Plan.h).
 typedef struct xfc_image {

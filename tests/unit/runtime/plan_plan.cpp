@@ -330,9 +330,9 @@ TEST(Plan, ExtremesAndBack) {
   module.settings.training.labelSmoothing = 0.3;
   module.kernels[0].scratch = largest;
   module.kernels[0].threads = 1024;
-  module.kernels[0].few = 1;
-  module.kernels[0].fewRows = largest;
-  module.kernels[0].merge = 2;
+  module.kernels[0].small = 1;
+  module.kernels[0].smallRows = largest;
+  module.kernels[0].reduction = 2;
   module.kernels[0].resident = true;
   module.kernels[0].partition = {Partition::Unit::Elements, 127, 128};
   module.tables = {{1, 2, 1e-300, -0.1, 12345.678, true}};
@@ -359,9 +359,9 @@ TEST(Plan, ExtremesAndBack) {
   EXPECT_EQ(deserializeSettings(bytes.data(), bytes.size()), module.settings);
   EXPECT_EQ(back.kernels[0].scratch, largest);
   EXPECT_EQ(back.kernels[0].threads, 1024);
-  EXPECT_EQ(back.kernels[0].few, 1);
-  EXPECT_EQ(back.kernels[0].fewRows, largest);
-  EXPECT_EQ(back.kernels[0].merge, 2);
+  EXPECT_EQ(back.kernels[0].small, 1);
+  EXPECT_EQ(back.kernels[0].smallRows, largest);
+  EXPECT_EQ(back.kernels[0].reduction, 2);
   EXPECT_TRUE(back.kernels[0].resident);
   EXPECT_EQ(back.kernels[0].partition.unit, Partition::Unit::Elements);
   EXPECT_EQ(back.kernels[0].partition.per, 127);
@@ -597,9 +597,9 @@ TEST(Plan, NumbersOutOfRangeAreErrors) {
   number([](Module &m) -> auto & { return m.kernels[0].partition.times; }, {-1, 0, most});
   number([](Module &m) -> auto & { return m.kernels[0].scratch; }, {-1, most});
   number([](Module &m) -> auto & { return m.kernels[0].threads; }, {-1, 1025});
-  number([](Module &m) -> auto & { return m.kernels[0].few; }, {-2, 0, 6}); // nor the kernel itself
-  number([](Module &m) -> auto & { return m.kernels[0].fewRows; }, {-1, most});
-  number([](Module &m) -> auto & { return m.kernels[0].merge; }, {-2, 0, 6});
+  number([](Module &m) -> auto & { return m.kernels[0].small; }, {-2, 0, 6}); // nor the kernel itself
+  number([](Module &m) -> auto & { return m.kernels[0].smallRows; }, {-1, most});
+  number([](Module &m) -> auto & { return m.kernels[0].reduction; }, {-2, 0, 6});
 
   refused([](Module &m) { m.programs[0].arguments[0].role = static_cast<Argument::Role>(3); });
   refused([](Module &m) { m.programs[0].arguments[0].type = static_cast<DType>(3); });
