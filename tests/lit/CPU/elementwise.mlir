@@ -173,7 +173,7 @@ func.func @add_tensors(%x: tensor<20x1000xf32>, %y: tensor<20x1000xf32>) -> tens
 // CHECK-NOT:   {{arith.xori|scf.if}}
 // CHECK:       %[[TRAINING:.*]] = arith.cmpi ne
 // CHECK-NEXT:  %[[FACTOR:.*]] = arith.select %[[TRAINING]]
-// CHECK-NEXT:  %[[FACTORS:.*]] = vector.broadcast %[[FACTOR]]
+// CHECK:       %[[FACTORS:.*]] = vector.broadcast %[[FACTOR]]
 // CHECK:       arith.mulf {{.*}}, %[[FACTORS]]
 // CHECK-NOT:   arith.xori
 // CHECK:       return
@@ -232,19 +232,21 @@ func.func @zeros() -> !xfc.rows<source, 9xf32> {
 // CHECK-NEXT:  %[[ROW:.*]] = arith.extsi %[[SLOT]]
 // CHECK-NEXT:  arith.muli %[[ROW]], %{{.*}}
 // CHECK:       %[[X:.*]] = llvm.load {{.*}} -> vector<{{8|16}}xf32>
+// CHECK-NEXT:  llvm.getelementptr
 // CHECK-NEXT:  llvm.store %[[X]]
 func.func @cache(%c: !xfc.rows<cache, 40xf32>, %x: !xfc.rows<target, 40xf32>) -> !xfc.rows<cache, 40xf32> {
   %r = xfc.cache_write %c, %x : (!xfc.rows<cache, 40xf32>, !xfc.rows<target, 40xf32>) -> !xfc.rows<cache, 40xf32>
   return %r : !xfc.rows<cache, 40xf32>
 }
 
-// The offset of two positions, 80 elements of the table, is added once for all rows.
+// The offset of two positions is 80 elements of the table, added once for a row.
 // CHECK-LABEL: func.func @add_positions_40(
-// CHECK:       llvm.getelementptr inbounds %{{.*}}[80]
 // CHECK:       scf.for
 // CHECK:       %[[POSITION:.*]] = llvm.load {{.*}} -> i32
 // CHECK-NEXT:  %[[ROW:.*]] = arith.extsi %[[POSITION]]
 // CHECK-NEXT:  arith.muli %[[ROW]], %c40_i64
+// CHECK:       llvm.getelementptr inbounds %{{.*}}[80]
+// CHECK:       scf.for
 // CHECK:       arith.addf {{.*}} : vector<{{8|16}}xf32>
 func.func @positions(%x: !rows, %t: tensor<100x40xf32>) -> !rows {
   %r = xfc.add_positions %x, %t {offset = 2 : i64} : (!rows, tensor<100x40xf32>) -> !rows

@@ -19,6 +19,7 @@
 // V3:          scf.for {{.*}} = %c0_i64 to %c40_i64 step %c8_i64
 // V4:          scf.for {{.*}} = %c0_i64 to %c32_i64 step %c16_i64
 // CHECK:       %[[X:.*]] = llvm.load {{.*}} -> vector<{{8|16}}xf32>
+// CHECK-NEXT:  llvm.getelementptr
 // CHECK-NEXT:  %[[SCALED:.*]] = arith.mulf %[[X]]
 // CHECK-NEXT:  llvm.store %[[SCALED]]
 func.func @embedding(%ids: !ids, %t: tensor<1000x40xf32>) -> !rows {

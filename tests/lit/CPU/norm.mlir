@@ -25,14 +25,15 @@
 // CHECK-NEXT:  %[[USED:.*]] = arith.select %[[LANES:.*]], %[[LAST]], %[[ZERO:.*]] :
 // CHECK-NEXT:  arith.addf %[[SUMS]]#0, %[[USED]]
 // CHECK-COUNT-1: vector.extract
-// CHECK:       %[[MEAN:.*]] = vector.broadcast
 // CHECK:       scf.for {{.*}} = %c0_i64 to %c192_i64 step %c64_i64
-// CHECK:       %[[C:.*]] = arith.subf %{{.*}}, %[[MEAN]] : vector<16xf32>
+// CHECK:       %[[MEANS:.*]] = vector.broadcast %[[MEAN:.*]] : f32
+// CHECK-NEXT:  %[[C:.*]] = arith.subf %{{.*}}, %[[MEANS]] : vector<16xf32>
 // CHECK-NEXT:  arith.mulf %[[C]], %[[C]]
 // CHECK:       scf.yield
-// CHECK:       %[[REST:.*]] = arith.subf %{{.*}}, %[[MEAN]]
-// CHECK-NEXT:  %[[MASKED:.*]] = arith.select %[[LANES]], %[[REST]], %[[ZERO]]
-// CHECK-NEXT:  arith.mulf %[[MASKED]], %[[MASKED]]
+// CHECK:       %[[REST_MEANS:.*]] = vector.broadcast %[[MEAN]]
+// CHECK-NEXT:  %[[REST:.*]] = arith.subf %{{.*}}, %[[REST_MEANS]]
+// CHECK-NEXT:  %[[SQUARES:.*]] = arith.mulf %[[REST]], %[[REST]]
+// CHECK-NEXT:  arith.select %[[LANES]], %[[SQUARES]], %[[ZERO]]
 // CHECK-COUNT-1: vector.extract
 // The row's only square root and division.
 // CHECK-COUNT-1: math.sqrt {{.*}} : f32
@@ -163,8 +164,8 @@ func.func @norm_weight_grad(%dy: !rows, %x: !rows, %s: !stats) -> (!w, !w) {
   return %dw, %db : !w, !w
 }
 
-// One pass over the rows gives dx and partial sums of the parameters' gradients. Chunk p of 32 has rows p N / 32 .. (p
-// + 1) N / 32 - 1, clears its sums, and updates them as it writes dx.
+// One kernel gives dx and partial sums of the parameters' gradients. Chunk p of 32 has rows p N / 32 .. (p + 1) N / 32 -
+// 1, clears its sums, and updates them in the pass that takes the sums of the row.
 // PLAN:        plan.kernel @norm_grad_with_parts_200 attributes {partition = #plan.partition<one per 1 times 32>}
 // CHECK-LABEL: func.func @norm_grad_with_parts_200(
 // CHECK:       arith.muli %arg1, %c200_i64
@@ -176,12 +177,14 @@ func.func @norm_weight_grad(%dy: !rows, %x: !rows, %s: !stats) -> (!w, !w) {
 // CHECK:       %[[BEGIN:.*]] = arith.divui {{.*}}, %c32_i64
 // CHECK:       scf.for {{.*}} = %[[BEGIN]] to %[[END]] step %c1_i64
 // CHECK:       :4 = scf.for {{.*}} = %c0_i64 to %c192_i64 step %c32_i64
+// CHECK:       %[[DW:.*]] = vector.fma
+// CHECK-NEXT:  %[[DB:.*]] = arith.addf
+// CHECK:       llvm.store %[[DW]]
+// CHECK-NEXT:  llvm.store %[[DB]]
+// CHECK:       scf.yield
 // CHECK-COUNT-2: vector.extract
 // CHECK:       scf.for {{.*}} = %c0_i64 to %c192_i64 step %c16_i64
-// CHECK:       %[[DW:.*]] = vector.fma
-// CHECK-NEXT:  llvm.store %[[DW]]
-// CHECK:       %[[DB:.*]] = arith.addf
-// CHECK-NEXT:  llvm.store %[[DB]]
+// CHECK-NOT:   vector.fma
 // CHECK:       llvm.store {{.*}} : vector<16xf32>
 // CHECK-NEXT:  }
 

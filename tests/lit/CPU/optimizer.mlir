@@ -81,6 +81,7 @@ func.func @adam(%h: tensor<9xf32>, %f: tensor<f32>, %p: !t, %g: !t, %m: !t, %v: 
 // CHECK-COUNT-1: arith.divf {{.*}} : f64
 // CHECK:       scf.yield
 // CHECK-COUNT-1: vector.extract
+// CHECK-NEXT:  llvm.getelementptr
 // CHECK-NEXT:  llvm.store {{.*}} : f64
 
 // A chunk has up to 512 columns, and adds up the partial sums of each in their order.
@@ -106,6 +107,7 @@ func.func @adam(%h: tensor<9xf32>, %f: tensor<f32>, %p: !t, %g: !t, %m: !t, %v: 
 // CHECK:       vector.fma {{.*}} : vector<8xf64>
 // CHECK-NOT:   {{math.sqrt|arith.divf|llvm.store|masked.store}}
 // CHECK:       vector.extract
+// CHECK-NEXT:  llvm.getelementptr
 // CHECK-NEXT:  llvm.store {{.*}} : f64
 
 // A vector loads the gradient, the columns' factors, the parameter and its average, and stores the last two.

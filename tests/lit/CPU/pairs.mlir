@@ -157,8 +157,8 @@ func.func @softmax(%x: !pairs) -> !pairs {
 // CHECK:       scf.for {{.*}} step %c16_i64
 // CHECK-COUNT-2: llvm.load {{.*}} -> vector<16xf32>
 // CHECK:       arith.subf
-// CHECK-NEXT:  arith.mulf
-// CHECK-NEXT:  llvm.intr.masked.store
+// CHECK-NEXT:  %[[DS:.*]] = arith.mulf
+// CHECK:       llvm.intr.masked.store %[[DS]]
 // CHECK-NOT:   arith.divf
 // CHECK:       return
 func.func @softmax_grad(%dp: !pairs, %p: !pairs) -> !pairs {
@@ -223,8 +223,8 @@ func.func @shared(%p: !pairs, %x: !rows) -> !xfc.rows<source, 32xf32> {
 // CHECK-NOT:   math.log
 // CHECK:       arith.minsi %{{.*}}, %c1_i64
 // CHECK:       arith.minsi %{{.*}}, %c2_i64
-// CHECK:       %[[SIX:.*]] = arith.minsi %{{.*}}, %c6_i64
-// CHECK-NEXT:  %[[TWO:.*]] = arith.maxsi %{{.*}}, %c2_i64
+// CHECK:       %[[TWO:.*]] = arith.maxsi %{{.*}}, %c2_i64
+// CHECK-NEXT:  %[[SIX:.*]] = arith.minsi %{{.*}}, %c6_i64
 // CHECK-NEXT:  scf.for {{.*}} = %[[TWO]] to %[[SIX]] step %c1_i64
 // CHECK:       arith.minsi %{{.*}}, %c600_i64
 // CHECK-NOT:   math.log
@@ -233,11 +233,12 @@ func.func @shared(%p: !pairs, %x: !rows) -> !xfc.rows<source, 32xf32> {
 // CHECK-LABEL: func.func @distance_bias_600x4_2(
 // CHECK-DAG:   %[[FIRST:.*]] = arith.constant -6.250000e-02 : f32
 // CHECK-DAG:   %[[SECOND:.*]] = arith.constant -3.906250e-03 : f32
+// CHECK:       %[[OF_FIRST:.*]] = arith.select %{{.*}}, %[[FIRST]]
+// CHECK:       %[[SLOPE:.*]] = arith.select %{{.*}}, %[[SECOND]], %[[OF_FIRST]]
 // CHECK:       %[[DISTANCE:.*]] = arith.sitofp
-// CHECK-NEXT:  %[[BIAS:.*]] = arith.mulf %[[DISTANCE]], %[[FIRST]]
+// CHECK-NEXT:  %[[BIAS:.*]] = arith.mulf %[[DISTANCE]], %[[SLOPE]]
 // CHECK-NEXT:  llvm.store %[[BIAS]]
 // CHECK:       llvm.store %[[BIAS]]
-// CHECK:       %[[OTHER:.*]] = arith.mulf %[[DISTANCE]], %[[SECOND]]
 func.func @distance_bias(%t: tensor<8x2xf32>) -> (!bias, !bias) {
   %0 = xfc.distance_bias %t {max_distance = 16 : i64, both_directions} : (tensor<8x2xf32>) -> !bias
   %1 = xfc.distance_bias : () -> !bias

@@ -19,8 +19,8 @@
 // The states of four vectors stay in registers along the sequence: a row's step loads its gate and x, and stores its
 // result.
 // CHECK:       :4 = scf.for {{.*}} step %c1_i64 iter_args(%[[STATE:.*]] = %[[ZERO:.*]], %{{.*}} = %[[ZERO]], %{{.*}} = %[[ZERO]], %{{.*}} = %[[ZERO]])
-// CHECK:       %[[X:.*]] = llvm.load {{.*}} -> [[VECTOR:vector<[0-9]+xf32>]]
-// CHECK:       llvm.load {{.*}} -> [[VECTOR]]
+// CHECK:       llvm.load {{.*}} -> [[VECTOR:vector<[0-9]+xf32>]]
+// CHECK:       %[[X:.*]] = llvm.load {{.*}} -> [[VECTOR]]
 // CHECK-NOT:   llvm.load
 // CHECK:       %[[CHANGE:.*]] = arith.subf %[[STATE]], %[[X]]
 // CHECK:       %[[F:.*]] = arith.divf
@@ -46,9 +46,10 @@ func.func @recurrence(%g: !rows, %x: !rows) -> !rows {
 // CHECK-NEXT:  %[[ROW:.*]] = arith.subi %[[FROM_FIRST]], %c1_i64
 // CHECK-NEXT:  %[[HAS:.*]] = arith.cmpi slt, %[[FIRST]], %[[ROW]]
 // CHECK-NOT:   scf.if
-// CHECK:       arith.select %[[HAS]], %{{.*}}, %[[ROW]] : i64
-// CHECK:       arith.select %[[HAS]], {{.*}} : vector<{{8|16}}xf32>
 // CHECK-COUNT-3: llvm.load {{.*}} -> vector<{{8|16}}xf32>
+// CHECK:       arith.select %[[HAS]], %{{.*}}, %[[ROW]] : i64
+// CHECK:       %[[BEFORE:.*]] = llvm.load {{.*}} -> vector<{{8|16}}xf32>
+// CHECK-NEXT:  arith.select %[[HAS]], %[[BEFORE]]
 // CHECK-NOT:   {{llvm.load|scf.if}}
 // CHECK:       arith.divf
 // CHECK-COUNT-2: llvm.store
@@ -67,6 +68,7 @@ func.func @recurrence_grad(%dy: !rows, %g: !rows, %x: !rows, %c: !rows) -> (!row
 // CHECK-NOT:   scf.if
 // V3:          scf.for {{.*}} = %c0_i64 to %c40_i64 step %c8_i64
 // V4:          scf.for {{.*}} = %c0_i64 to %c32_i64 step %c16_i64
+// CHECK-COUNT-2: llvm.load {{.*}} -> vector<{{8|16}}xf32>
 // CHECK:       %[[STATE:.*]] = llvm.load {{.*}} -> vector<{{8|16}}xf32>
 // CHECK-NEXT:  arith.select %[[HAS]], %[[STATE]]
 // CHECK:       arith.divf
