@@ -93,14 +93,16 @@ Json generationOf(const Config &config, const Json &description, std::vector<std
   const int64_t eos = tokens["eos"], vocabulary = description["params"]["target_vocab"];
   json["beam"] = config.integer("num_beams", 1, mostHypotheses, 1);
   const double diversity = config.number("diversity_penalty", 0, mostDiversity, false, 0);
-  if (diversity > 0)
-    json["diversity"] = diversity;
   if (const int64_t groups = config.integer("num_beam_groups", 1, mostHypotheses, 1); groups > 1) {
     if (json["beam"].get<int64_t>() % groups != 0)
       config.fail("num_beam_groups", std::to_string(groups) + " does not divide num_beams, " + json["beam"].dump());
     if (diversity == 0)
       config.fail("diversity_penalty", "0 lets all num_beam_groups write the same; expected a number above 0");
     json["beam_groups"] = groups;
+    json["diversity"] = diversity;
+  } else if (diversity > 0) {
+    notes.push_back(config.file() +
+                    ": diversity_penalty: is of num_beam_groups, which are not given, so it is ignored");
   }
   json["length_penalty"] = config.number("length_penalty", -mostLengthPenalty, mostLengthPenalty, false, 1);
   json["length_penalty_form"] = "power";

@@ -617,6 +617,12 @@ TEST_F(Foreign, GroupsOfTheBeamComeAlong) {
                description()["generation"].contains("diversity"));
   for (const std::string &note : done.notes)
     EXPECT_EQ(note.find("diversity"), std::string::npos) << note;
+  write({{"num_beams", 6}, {"diversity_penalty", 0.5}});
+  const std::vector<std::string> notes = import().notes;
+  EXPECT_TRUE(std::ranges::any_of(notes, [](const std::string &note) {
+    return note.ends_with("diversity_penalty: is of num_beam_groups, which are not given, so it is ignored");
+  }));
+  EXPECT_FALSE(description()["generation"].contains("diversity"));
   write({{"num_beams", 6}, {"num_beam_groups", 4}, {"diversity_penalty", 0.5}});
   EXPECT_EQ(error(), "tiny-mt/generation_config.json: num_beam_groups: 4 does not divide num_beams, 6");
   write({{"num_beams", 6}, {"num_beam_groups", 3}});
