@@ -971,7 +971,7 @@ TEST(BeamSearch, TokenScoresAreThoseOfTeacherForcing) {
             }();
             for (const Hypothesis &hypothesis : found[sentence.index]) {
               EXPECT_TRUE(plain[sentence.index].front().tokenLogProbabilities.empty());
-              const auto &[ids, score, sum, byEos, sample, group, tokens] = hypothesis;
+              const auto &[ids, score, sum, byEos, sample, group, tokens, rescored] = hypothesis;
               EXPECT_EQ(byEos, end != Cut || static_cast<int64_t>(ids.size()) < sentence.maxLength);
               ASSERT_EQ(tokens.size(), ids.size() + byEos);
               withoutEos += !byEos;
