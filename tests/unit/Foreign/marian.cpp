@@ -4,6 +4,7 @@
 #include "runtime/folder.h"
 #include "support/FileWriter.h"
 #include "support/Files.h"
+#include "tokenizers/ReversedTokenizer.h"
 #include <gtest/gtest.h>
 #include <map>
 #include <nlohmann/json.hpp>
