@@ -1,4 +1,5 @@
 // Tests which samples minimum Bayes risk keeps, and in which order.
+#include "decode/Choice.h"
 #include "decode/MinimumRisk.h"
 #include <gtest/gtest.h>
 
@@ -43,7 +44,7 @@ TEST(MinimumRisk, OfEqualUtilitiesTheFirstSampleComesFirst) {
 }
 
 TEST(MinimumRisk, WithoutAUtilityNothingChanges) {
-  const std::vector<Hypothesis> found = ofLeastRisk(ofIds(), samplesOf({{11}, {12}, {12}}), {.nBest = 1}, Format::Ids);
+  const std::vector<Hypothesis> found = chosen(ofIds(), {}, samplesOf({{11}, {12}, {12}}), {.nBest = 1}, Format::Ids);
   ASSERT_EQ(found.size(), 3u);
   EXPECT_EQ(found[2].sample, 2);
 }

@@ -126,7 +126,7 @@ TEST(Requests, ConstraintsHaveTheShapeOfTheTexts) {
 
 TEST(Requests, OurRefusals) {
   EXPECT_EQ(ours(R"({"q": "a"})"), "accepted");
-  EXPECT_EQ(ours(R"({"q": "a\nb"})"), "400 q: a text is one line; give a list with one line each");
+  EXPECT_EQ(ours(R"({"q": "a\nb"})"), "400 q: a text is one line; give a list with one line each, or document: true");
   EXPECT_EQ(ours(R"({"q": ["a", "b"], "prefix": "x"})"),
             "400 prefix: expected one for each of the 2 texts of q, found 1");
   EXPECT_EQ(ours(R"({"q": "a", "prefix": "x\ny"})"), "400 prefix: a prefix is the beginning of one line");
