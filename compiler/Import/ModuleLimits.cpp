@@ -87,10 +87,34 @@ private:
   void takeWord() {
     const size_t begin = at;
     const std::string_view word = takeAll("_$.");
-    if (word == "affine_map" || word == "affine_set")
-      exceeded = {begin, "a program has no " + std::string(word)};
+    if (word == "affine_set" || (word == "affine_map" && !takeProjection()))
+      exceeded = {begin, "a program has no " + std::string(word) + " but those that only name dimensions"};
     else if (word == "module" && open.empty())
       end();
+  }
+
+  // <(d0, d1) -> (d1)>: whether a map follows `at` that has no operators.
+  bool takeProjection() {
+    return takeSign("<") && takeDimensions() && takeSign("->") && takeDimensions() && takeSign(">");
+  }
+  bool takeDimensions() {
+    if (!takeSign("("))
+      return false;
+    if (takeSign(")"))
+      return true;
+    do {
+      if (takeAll("").empty())
+        return false;
+    } while (takeSign(","));
+    return takeSign(")");
+  }
+  // Takes a sign, and spaces around it; returns whether it is there.
+  bool takeSign(std::string_view sign) {
+    const size_t next = std::min(text.find_first_not_of(" \t\r\n", at), text.size());
+    const bool there = text.substr(next).starts_with(sign);
+    if (there)
+      at = std::min(text.find_first_not_of(" \t\r\n", next + sign.size()), text.size());
+    return there;
   }
 
   void use(const Extent &extent, size_t place) {

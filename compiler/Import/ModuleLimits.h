@@ -18,8 +18,8 @@ struct ExceededLimit {
 
 // MLIR's parser recurses into whatever is nested, and so does all that later visits or prints it: regions, attributes
 // and types end the process if they are deep. Names of attributes and types (#name = ..., !name = ...) nest without
-// brackets, and each may double what the one before it stands for; operators in affine maps, which no program of ours
-// has, nest without either. The text may be no module at all.
+// brackets, and each may double what the one before it stands for; operators in affine maps nest without either, so
+// maps may only name dimensions, as those of plain kernels do. The text may be no module at all.
 std::optional<ExceededLimit> exceededLimit(std::string_view text);
 
 } // namespace xfc
