@@ -9,7 +9,7 @@ import sys
 
 settings = {"beam": 3, "length_penalty": 1.5, "length_penalty_form": "power", "early_stopping": "never", "max_length": 7, "min_length": 2,
             "at_max_length": "cut", "forced_first": [4], "suppress": [5, 6], "bad_sequences": [[7, 8]], "no_repeat_ngram": 2, "renormalize": True}
-unset = {"patience": 1, "beam_groups": 1, "diversity": 0.5, "max_length_ratio": 0, "min_length_ratio": 0, "repetition_penalty": 1, "temperature": 1, "top_k": 0, "top_p": 1, "min_p": 0,
+unset = {"patience": 1, "beam_groups": 1, "diversity": 0.5, "coverage_penalty": 0, "max_length_ratio": 0, "min_length_ratio": 0, "repetition_penalty": 1, "temperature": 1, "top_k": 0, "top_p": 1, "min_p": 0,
          "typical_p": 1, "epsilon_cutoff": 0}
 
 if sys.argv[1] == "model":
