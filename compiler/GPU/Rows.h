@@ -46,6 +46,7 @@ protected:
 };
 
 // Rows that stay in registers: a thread has groups of adjacent features, interleaved with those of the other threads.
+// NOLINTNEXTLINE(misc-multiple-inheritance): rows as kernels see them, made by the threads that share one
 class RowsInRegisters final : public ShortRows, private RowTeam {
 public:
   RowsInRegisters(KernelBuilder &k, int64_t width);
