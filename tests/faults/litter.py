@@ -27,6 +27,7 @@ COMMANDS = {
     "average": ["EXE", "average", "../run/last.safetensors", "../run/best.safetensors", "--output", "average.safetensors"],
     "translate": ["EXE", "translate", *MODEL, "--input", "../text", "--output", "translations", "--beam", "1", "--attention-svg", "attention.svg"],
     "encode": ["EXE", "encode", *VOCABULARY, "--input", "../text", "--output", "ids"],
+    "shortlist": ["EXE", "shortlist", *VOCABULARY, "--source", "../text", "--target", "../text", "--output", "lexicon"],
     "forward": ["EXE", "forward", *MODEL, "--input", "../batch.safetensors", "--output", "results.safetensors"],
     "report": ["EXE", "report", "../run", "--output", "report.html"],
     "pack": ["EXE", "pack", *MODEL, "--output", "packed"],
