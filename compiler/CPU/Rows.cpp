@@ -161,7 +161,10 @@ public:
     perHead = k.mul(at.queries, at.keys);
   }
 
-  View in(BufferIndex buffer, int64_t heads) override { return at.pairs(k, buffer, heads) + k.mul(number, keys); }
+  View in(BufferIndex buffer, int64_t heads) override {
+    Value before = k.mul(number, keys);
+    return at.pairs(k, buffer, heads) + before;
+  }
   void store(ArrayRef<View> operands, const View &to, const ComputeOne &compute) override {
     eachVector(operands, {}, [&](Value j, Value used, ArrayRef<Value> xs, const Values &) -> Values {
       Value x = k.spread(compute(xs));
