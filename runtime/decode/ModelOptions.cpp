@@ -162,7 +162,7 @@ void ModelOptions::addDraftTo(Command command) {
   const CommandOption folder = command.addOption(
       "--draft", draft,
       "a smaller model, as --model takes one, that drafts the next tokens, so that the model reads several in a step: "
-      "translations are the same, and sooner there. Only for --beam 1, or one sample");
+      "the translations stay the same. Only for --beam 1, or one sample");
   command
       .addOption("--draft-library", draftLibrary,
                  "the code of --draft: libNAME.so of `xfc compile --emit lib` (default: this executable's, for another "
