@@ -296,8 +296,8 @@ void Decoder::grow(Sentence &sentence, const DraftRequest *draft, size_t number)
   if (!draft)
     return search.grow(slots);
   const int64_t first = choice->rows[number];
-  const std::span<const int32_t> rows =
-      std::span(taken).subspan(static_cast<size_t>(first) + 1, draft->tokens.size()); // of the drafted tokens
+  const std::span<const int32_t> all = taken;
+  const auto rows = all.subspan(static_cast<size_t>(first) + 1, draft->tokens.size()); // of the drafted tokens
   std::vector<int32_t> &read = search.live().front().history;
   read.resize(read.size() - rows.size()); // what is drafted belongs to it once it is chosen
   size_t accepted = 0;

@@ -71,7 +71,7 @@ void findPhrases(const TranslationModel &model, ProtectedPart &part) {
       else
         add(target.encode(" " + part.text, Format::Text, ""), true);
     }
-  } catch (const Error &) { // there is no token for it
+  } catch (const Error &) { // NOLINT(bugprone-empty-catch): there is no token for it, as `problem` says below
   }
   if (!part.exact && target.special().unk < 0)
     part.phrases.clear();
