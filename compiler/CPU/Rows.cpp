@@ -368,7 +368,6 @@ protected:
 
 class ShortVectorRows final : public VectorRows<ShortRows> {
 public:
-  using VectorRows::sums;
   using VectorRows::VectorRows;
 
   // What is stored rounded, or not at all, stays in scratch.
@@ -404,7 +403,8 @@ public:
     return {Partition::Unit::One, 1, parts};
   }
 
-  Values sums(int64_t count, ArrayRef<Row> operands, MutableArrayRef<Row> totals, const Compute &compute) override {
+  Values sumsAndTotals(int64_t count, ArrayRef<Row> operands, MutableArrayRef<Row> totals,
+                       const Compute &compute) override {
     return accumulate(count, operands, totals, compute);
   }
 };

@@ -46,7 +46,6 @@ public:
 class ShortRows : public Rows {
 public:
   using Rows::Rows;
-  using Rows::sums;
   // A row that is computed from others, and also stored at `to` unless that is null.
   virtual Row keep(llvm::ArrayRef<Row> operands, const View &to, const ComputeOne &compute) = 0;
   // Each chunk takes one of `parts` equal ranges of the rows: body(number of the row, totals), where `totals` are rows
@@ -55,8 +54,8 @@ public:
   virtual Partition eachOfPart(int64_t parts, llvm::ArrayRef<BufferIndex> buffers, llvm::ArrayRef<BufferIndex> sums,
                                const PartBody &body) = 0;
   // sums(), where `compute` is given the numbers of `totals`, too, and returns their new values after what is summed.
-  virtual Values sums(int64_t count, llvm::ArrayRef<Row> operands, llvm::MutableArrayRef<Row> totals,
-                      const Compute &compute) = 0;
+  virtual Values sumsAndTotals(int64_t count, llvm::ArrayRef<Row> operands, llvm::MutableArrayRef<Row> totals,
+                               const Compute &compute) = 0;
 };
 
 // Rows as long as the vocabulary, which are read from memory at each visit.

@@ -19,11 +19,7 @@ struct RowLoss {
 static void subtractOthers(KernelBuilder &k, RowInMemory &row, const RowTarget &target, Value scale,
                            const View &numbers) {
   target.others(k, {}, [&](Value token, Value share, const Values &) -> Values {
-    row.whereVisited(k.truncated(token), [&] {
-      View number = numbers + token;
-      Value part = k.mulf(scale, share);
-      k.store(k.subf(k.load(number), part), number);
-    });
+    row.subtractAt(token, k.mulf(scale, share), numbers);
     return {};
   });
 }

@@ -416,8 +416,8 @@ void RowsInRegisters::store(ArrayRef<Value> values, const View &p) {
   }
 }
 
-Values RowsInRegisters::sums(int64_t count, ArrayRef<Row> operands, MutableArrayRef<Row> totals,
-                             const Compute &compute) {
+Values RowsInRegisters::sumsAndTotals(int64_t count, ArrayRef<Row> operands, MutableArrayRef<Row> totals,
+                                      const Compute &compute) {
   SmallVector<Values> terms(count);
   for (int64_t i = 0; i < groups() * n; ++i) {
     SmallVector<Value> xs = registersAt(operands, i);
@@ -474,9 +474,12 @@ RowInMemory RowInMemory::another(int64_t width) const {
 
 void RowInMemory::each(const std::function<void(Value)> &body) { k.loop(k.mul(member(), n), width, team * n, body); }
 
-void RowInMemory::whereVisited(Value f, const std::function<void()> &body) {
+void RowInMemory::subtractAt(Value column, Value amount, const View &to) {
   Value own = member();
-  k.when(k.equal(k.rem(k.div(f, n), team), own), body);
+  k.when(k.equal(k.rem(k.div(k.truncated(column), n), team), own), [&] {
+    View place = to + column;
+    k.store(k.subf(k.load(place), amount), place);
+  });
 }
 
 Values RowInMemory::loop(const View &p, ValueRange state,
@@ -550,12 +553,7 @@ void RowsInMemory::storeExceptAt(Value column, ArrayRef<Row> operands, const Vie
   });
 }
 
-void RowsInMemory::subtractAt(Value column, Value amount, const View &to) {
-  row.whereVisited(k.truncated(column), [&] {
-    View place = to + column;
-    k.store(k.subf(k.load(place), amount), place);
-  });
-}
+void RowsInMemory::subtractAt(Value column, Value amount, const View &to) { row.subtractAt(column, amount, to); }
 
 Values RowsInMemory::sums(int64_t count, ArrayRef<Row> operands, const Compute &compute) {
   Values terms;

@@ -59,10 +59,10 @@ public:
   Row keep(llvm::ArrayRef<Row> operands, const View &to, const ComputeOne &compute) override;
   void store(llvm::ArrayRef<Row> operands, const View &to, const ComputeOne &compute) override;
   Values sums(int64_t count, llvm::ArrayRef<Row> operands, const Compute &compute) override {
-    return sums(count, operands, {}, compute);
+    return sumsAndTotals(count, operands, {}, compute);
   }
-  Values sums(int64_t count, llvm::ArrayRef<Row> operands, llvm::MutableArrayRef<Row> totals,
-              const Compute &compute) override;
+  Values sumsAndTotals(int64_t count, llvm::ArrayRef<Row> operands, llvm::MutableArrayRef<Row> totals,
+                       const Compute &compute) override;
   void once(const std::function<void()> &body) override { RowTeam::once(body); }
 
 private:
@@ -86,8 +86,8 @@ public:
 
   // Visits this thread's features, vector() at a time, from f (i32) on: body(f).
   void each(const std::function<void(mlir::Value)> &body);
-  // Runs the body in the thread that visits feature f (i32).
-  void whereVisited(mlir::Value f, const std::function<void()> &body);
+  // Subtracts from feature `column` of a row that has been stored at `to`, in the thread that stored it.
+  void subtractAt(mlir::Value column, mlir::Value amount, const View &to);
   // Loops over features loaded from a row that starts at p, and carries a state: body(f, features, state).
   Values loop(const View &p, mlir::ValueRange state,
               const std::function<Values(mlir::Value, const Values &, Values)> &body);

@@ -129,7 +129,7 @@ template <typename Op> struct NormGradOfRow {
     auto cOf = [&](ArrayRef<Value> v) { return parts.layer ? k.subf(v[2], mean) : v[2]; };
     // The sums of g, of g c and, if the factor of the slope needs it, of c^2.
     const int64_t count = parts.spec.epsInStd ? 3 : 2;
-    const Values sums = rows->sums(count, {dyRow, weights, xRow}, totals, [&](ArrayRef<Value> v) -> Values {
+    const Values sums = rows->sumsAndTotals(count, {dyRow, weights, xRow}, totals, [&](ArrayRef<Value> v) -> Values {
       Value g = gOf(v), c = cOf(v);
       Values terms(count);
       if (wanted && parts.layer)
