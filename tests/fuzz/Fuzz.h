@@ -14,11 +14,15 @@ extern "C" size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t most);
 
 namespace xfc::fuzz {
 
+// Set by a target that has used an input to the end of some of its work, which a seed has to reach (Replay.cpp).
+inline bool accepted = false;
+
 // Runs the work. An Error with a message is a valid outcome; every other exception leaves the target, which libFuzzer
 // reports as a finding.
 template <typename Work> void expectOnlyErrors(Work work) {
   try {
     work();
+    accepted = true;
   } catch (const Error &error) {
     if (std::string_view(error.what()).empty()) {
       std::cerr << "an Error without a message\n";

@@ -1,5 +1,7 @@
 // Drives a fuzz target without libFuzzer: on every file in the given folders, then on --runs inputs that its mutator
-// makes from them. What libFuzzer would report ends the process here, too; the input is saved as finding-TARGET.
+// makes from them. What libFuzzer would report ends the process here, too; the input is saved as finding-TARGET. After
+// --seeds comes a folder whose files the target must accept, since mutations of what is refused at once test little;
+// those named refused-... must be refused.
 #include "Fuzz.h"
 #include <algorithm>
 #include <chrono>
@@ -81,7 +83,7 @@ int main(int argc, char **argv) {
   for (int signal : {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGALRM})
     std::signal(signal, keepFinding);
   for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
+    std::string word = argv[i];
     if (word == "--runs" && i + 1 < argc) {
       runs = std::atol(argv[++i]);
       continue;
@@ -90,6 +92,9 @@ int main(int argc, char **argv) {
       seed = static_cast<unsigned>(std::atol(argv[++i]));
       continue;
     }
+    const bool seeds = word == "--seeds" && i + 1 < argc;
+    if (seeds)
+      word = argv[++i];
     std::vector<std::filesystem::path> files = {word};
     if (std::filesystem::is_directory(word)) {
       files.assign(std::filesystem::directory_iterator(word), {});
@@ -98,7 +103,13 @@ int main(int argc, char **argv) {
     for (const std::filesystem::path &file : files) {
       std::ifstream stream(file, std::ios::binary);
       corpus.emplace_back(std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>());
+      xfc::fuzz::accepted = false;
       runOne(corpus.back());
+      if (seeds && xfc::fuzz::accepted == file.filename().string().starts_with("refused-")) {
+        std::fprintf(stderr, "%s: the target has come to %s this seed\n", file.c_str(),
+                     xfc::fuzz::accepted ? "accept" : "refuse");
+        return 1;
+      }
     }
   }
   if (corpus.empty()) {

@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
       context.appendDialectRegistry(registry);
       const mlir::OwningOpRef<mlir::ModuleOp> module = parseModule(fuzz::textOf(data, size), "model.mlir", context);
       if (!module || (!isPlan(*module) && !prepareModel(*module, {})))
-        return;
+        throw Error("refused with diagnostics");
       PipelineOptions options;
       options.targets = {{Platform::CPU, {"x86-64-v3"}}};
       if (isPlan(*module))

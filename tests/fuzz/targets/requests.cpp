@@ -32,6 +32,8 @@ static void useAsConstraints(std::string_view line) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   const std::string_view body = fuzz::textOf(data, size);
   const bool json = body.starts_with('{');
+  fuzz::expectOnlyErrors([&] { directionOf(std::string(body)); });
+  fuzz::accepted = false; // by the interfaces, which are what seeds are for
   fuzz::expectOnlyErrors([&] {
     TranslationRequest request =
         readLibreTranslate(json ? "application/json" : "application/x-www-form-urlencoded", body, 9);
@@ -41,7 +43,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   });
   if (json)
     fuzz::expectOnlyErrors([&] { readTranslate("application/json", body); });
-  fuzz::expectOnlyErrors([&] { directionOf(std::string(body)); });
   inTermsOfRequests(std::string(body));
   useAsConstraints(body);
   return 0;
