@@ -14,6 +14,7 @@
 #include "llvm/IR/InstIterator.h"
 #include "llvm/IR/IntrinsicInst.h"
 #include "llvm/IR/IntrinsicsX86.h"
+#include "llvm/MC/MCSubtargetInfo.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
@@ -80,9 +81,27 @@ void replaceTruncations(llvm::Module &module) {
     }
 }
 
+// Loads bf16 under a mask as integers: without AVX512-BW, LLVM loads them one by one, and would truncate each.
+void replaceMaskedLoads(llvm::Module &module) {
+  for (llvm::Function &function : module)
+    for (llvm::Instruction &instruction : llvm::make_early_inc_range(llvm::instructions(function))) {
+      auto *load = dyn_cast<llvm::IntrinsicInst>(&instruction);
+      if (!load || load->getIntrinsicID() != llvm::Intrinsic::masked_load ||
+          !load->getType()->getScalarType()->isBFloatTy())
+        continue;
+      llvm::IRBuilder<> b(load);
+      llvm::Type *words = load->getType()->getWithNewType(b.getInt16Ty());
+      llvm::Value *loaded = b.CreateMaskedLoad(words, load->getArgOperand(0), load->getParamAlign(0).valueOrOne(),
+                                               load->getArgOperand(1), b.CreateBitCast(load->getArgOperand(2), words));
+      load->replaceAllUsesWith(b.CreateBitCast(loaded, load->getType()));
+      load->eraseFromParent();
+    }
+}
+
 // Replaces some byte instructions by plain code on a machine that lacks them: each 32-bit (16-bit) element of the
 // result is a sum of products of adjacent elements, the left ones unsigned if they are bytes.
-void replaceMissing(llvm::Module &module, const llvm::StringMap<bool> &has) {
+void replaceMissing(llvm::Module &module, const llvm::MCSubtargetInfo &cpu) {
+  auto has = [&](llvm::StringRef feature) { return cpu.checkFeatures(("+" + feature).str()); };
   struct Instruction {
     llvm::Intrinsic::ID id;
     const char *features;
@@ -97,7 +116,7 @@ void replaceMissing(llvm::Module &module, const llvm::StringMap<bool> &has) {
     llvm::SmallVector<llvm::StringRef> features;
     llvm::StringRef(instruction.features).split(features, ' ');
     llvm::Function *function = module.getFunction(llvm::Intrinsic::getName(instruction.id));
-    if (!function || llvm::any_of(features, [&](llvm::StringRef feature) { return has.lookup(feature); }))
+    if (!function || llvm::any_of(features, [&](llvm::StringRef feature) { return has(feature); }))
       continue;
     for (llvm::User *user : llvm::make_early_inc_range(function->users())) {
       auto *call = cast<llvm::CallInst>(user);
@@ -125,8 +144,10 @@ void replaceMissing(llvm::Module &module, const llvm::StringMap<bool> &has) {
       call->eraseFromParent();
     }
   }
-  if (!has.lookup("avx512bf16"))
+  if (!has("avx512bf16"))
     replaceTruncations(module);
+  if (!has("avx512bw"))
+    replaceMaskedLoads(module);
 }
 
 // The machine that executes the tests, with additional features.
@@ -138,6 +159,10 @@ std::unique_ptr<llvm::TargetMachine> hostMachine(const std::vector<std::string> 
     llvm::InitializeNativeTargetAsmPrinter();
   });
   auto builder = llvm::cantFail(llvm::orc::JITTargetMachineBuilder::detectHost());
+  if (const char *name = lesserCPU()) {
+    builder.setCPU(name);
+    builder.getFeatures() = llvm::SubtargetFeatures();
+  }
   builder.addFeatures(features);
   builder.setRelocationModel(llvm::Reloc::PIC_);
   builder.setCodeGenOptLevel(foreign ? llvm::CodeGenOptLevel::None : llvm::CodeGenOptLevel::Aggressive);
@@ -154,7 +179,7 @@ ObjectFile compile(ModuleOp kernels, llvm::TargetMachine &machine, bool foreign)
     function.addFnAttr("target-cpu", machine.getTargetCPU());
     function.addFnAttr("target-features", machine.getTargetFeatureString());
   }
-  replaceMissing(*module, llvm::sys::getHostCPUFeatures());
+  replaceMissing(*module, *machine.getMCSubtargetInfo());
   if (foreign)
     optimize(*module, machine, "default<O0>");
   else
@@ -173,7 +198,7 @@ public:
     emit(*kernels, op, element, target, options);
     PassManager lowering(&context());
     target.addLowering(lowering);
-    const bool foreign = !missingFeatures(target.set.needed).empty();
+    const bool foreign = lesserCPU() || !missingFeatures(target.set.needed).empty();
     const std::vector<std::string> features = featuresOf(target.set);
     findsTiles = !features.empty() && options.evaluate;
     const std::unique_ptr<llvm::TargetMachine> machine = hostMachine(features, foreign);

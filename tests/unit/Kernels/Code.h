@@ -31,6 +31,9 @@ public:
 };
 
 mlir::MLIRContext &context();
+// LLVM's name of a CPU with fewer instructions than this one, as the environment variable XFC_TEST_CPU gives it, or
+// null. Kernels are compiled for it, so that this machine shows what the tests do on others.
+const char *lesserCPU();
 // Throw std::runtime_error if the op has no kernel.
 std::unique_ptr<Code> compileForCPU(mlir::Operation *op, mlir::Type element, const Options &options);
 std::unique_ptr<Code> compileForGPU(mlir::Operation *op, const std::string &arch);
