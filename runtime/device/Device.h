@@ -186,6 +186,9 @@ public:
   // preparing a program, with the resulting module and the host's threads; both must outlive the device.
   virtual ImagePlan plan() const = 0;
   virtual void load(const Module &module, ThreadPool &pool) = 0;
+  // Another device for the same image, not loaded, whose programs may read this one's memory at any time. Null: there
+  // is none, as the memory is not the host's.
+  virtual std::unique_ptr<Device> another() const { return nullptr; }
 
   virtual const char *kind() const = 0; // as --device spells it
   virtual std::string name() const = 0; // human-readable

@@ -16,7 +16,7 @@
 
 namespace xfc {
 
-static void flushDenormals() { _mm_setcsr(_mm_getcsr() | 0x8040); } // FTZ and DAZ
+void flushDenormals() { _mm_setcsr(_mm_getcsr() | 0x8040); } // FTZ and DAZ
 
 struct ThreadPool::State {
   using Body = void (*)(void *, int64_t, int);

@@ -9,6 +9,9 @@
 
 namespace xfc {
 
+// The calling thread flushes denormals to zero from now on.
+void flushDenormals();
+
 class ThreadPool {
 public:
   // `threads` >= 1 includes the caller. Every thread flushes denormals to zero. Throws Error if the system refuses to

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <mutex>
 #include <set>
 
 namespace xfc {
@@ -22,32 +23,53 @@ static const Output &outputOf(const Program &program, std::string_view name) {
   throw Error("the program '" + program.name + "' has no result '" + std::string(name) + "'");
 }
 
-struct Engine::State {
-  // Parameters, gradients, or a state: on the device, with a copy on the host. If device memory is host memory, there
-  // is only the latter. Each is brought up to date on request.
-  struct Block {
-    int64_t bytes = 0;
-    HostMemory host;
-    std::unique_ptr<DeviceMemory> device;
-    enum class Newer { Neither, Host, Device } newer = Newer::Neither;
-    bool unwritten = false; // the host's copy is as in the file
-  };
+namespace {
 
+// Parameters, gradients, or a state: on the device, with a copy on the host. If device memory is host memory, there is
+// only the latter. Each is brought up to date on request.
+struct Block {
+  int64_t bytes = 0;
+  HostMemory host;
+  std::unique_ptr<DeviceMemory> device;
+  enum class Newer { Neither, Host, Device } newer = Newer::Neither;
+  bool unwritten = false; // the host's copy is as in the file
+};
+
+// The parameters and what is made of them, which engines may share. An engine that brings something up to date holds
+// the mutex. What is up to date stays where it is while one of them reads it.
+struct Weights {
+  std::mutex mutex;
+  Block parameters;
+  uint64_t version = 1; // of the parameters
+  struct MadeTable {
+    std::shared_ptr<DeviceMemory> memory; // an engine that reads it keeps it when another makes a longer one
+    int64_t rows = 0;
+  };
+  std::vector<MadeTable> tables;
+  std::vector<std::unique_ptr<DeviceMemory>> packedMemory; // one for each time that weights were first packed
+  std::vector<void *> packed;                              // the address of each
+  std::vector<uint64_t> packedVersions;
+
+  explicit Weights(const Module &module)
+      : tables(module.tables.size()), packed(module.packed.size()), packedVersions(module.packed.size()) {}
+};
+
+} // namespace
+
+struct Engine::State {
   Module module;
   ThreadPool pool;
   std::unique_ptr<Device> device;
-  Block parameters, gradients;
+  const std::shared_ptr<Weights> weights;
+  Block &parameters; // of the weights
+  Block gradients;
   std::vector<Block> states; // of the optimizer
   std::vector<Range> kept;   // of each state
   std::vector<char *> statePlaces;
   std::unique_ptr<DeviceMemory> arena;
-  std::vector<std::unique_ptr<DeviceMemory>> tableMemory,
-      packedMemory;                   // one for each table; one for each time that weights were first packed
-  std::vector<void *> tables, packed; // the address of each
-  std::vector<int64_t> tableRowsMade;
-  std::vector<uint64_t> packedVersions;
+  std::vector<std::shared_ptr<DeviceMemory>> tableMemory; // that this engine reads
+  std::vector<void *> tables;                             // the address of each
   std::vector<PackRun> packRuns;
-  uint64_t version = 1; // of the parameters
   Trace *trace = nullptr;
   uint64_t placement = 0; // incremented when memory is allocated or laid out anew
   std::map<std::string, std::unique_ptr<DeviceMemory>, std::less<>> rows;
@@ -68,10 +90,12 @@ struct Engine::State {
   };
   std::map<std::string, Prepared, std::less<>> programs;
 
-  State(std::unique_ptr<Device> opened, const ImagePlan &plan, int threads)
-      : module(deserialize(plan.bytes, plan.size)), pool(std::max(1, threads)), states(module.states.size()),
-        statePlaces(module.states.size()), tableMemory(module.tables.size()), tables(module.tables.size()),
-        packed(module.packed.size()), tableRowsMade(module.tables.size()), packedVersions(module.packed.size()) {
+  // Without weights to share, it has its own.
+  State(std::unique_ptr<Device> opened, const ImagePlan &plan, int threads, std::shared_ptr<Weights> shared)
+      : module(deserialize(plan.bytes, plan.size)), pool(std::max(1, threads)),
+        weights(shared ? std::move(shared) : std::make_shared<Weights>(module)), parameters(weights->parameters),
+        states(module.states.size()), statePlaces(module.states.size()), tableMemory(module.tables.size()),
+        tables(module.tables.size()) {
     if (plan.abiVersion != XFC_ABI_VERSION)
       throw Error("this executable was compiled for another version of the runtime; compile the model again");
     if (plan.kernelCount != module.kernels.size())
@@ -166,7 +190,7 @@ struct Engine::State {
     prepared.states.assign(stateSet.begin(), stateSet.end());
     prepared.run.program = program;
     prepared.run.arguments.resize(program->arguments.size());
-    prepared.run.packed = packed.data();
+    prepared.run.packed = weights->packed.data();
     prepared.run.tables = tables.data();
     prepared.run.states = statePlaces.data();
     device->prepare(*program);
@@ -230,23 +254,29 @@ struct Engine::State {
       if (longest > table.rows)
         throw Error("a sequence has " + std::to_string(longest) + " tokens, but the model's max_length is " +
                     std::to_string(table.rows));
-      const int64_t rows = tableRows(table, longest);
-      if (rows <= tableRowsMade[index])
-        continue;
-      const int64_t bytes = rows * table.dim * bytesOf(module.type);
-      std::unique_ptr<DeviceMemory> &memory = tableMemory[index];
-      memory.reset();
-      memory = allocate(bytes, "a table of positions");
-      if (inHostMemory()) {
-        fillTable(table, rows, memory->data());
-      } else {
-        std::vector<char> values(bytes);
-        fillTable(table, rows, values.data());
-        device->copyToDevice(memory->data(), values.data(), bytes);
+      auto &[memory, made] = weights->tables[index];
+      if (const int64_t rows = tableRows(table, longest); rows > made) {
+        tableMemory[index].reset();
+        memory.reset();
+        memory = makeTable(table, rows);
+        made = rows;
       }
+      tableMemory[index] = memory;
       tables[index] = memory->data();
-      tableRowsMade[index] = rows;
     }
+  }
+
+  std::shared_ptr<DeviceMemory> makeTable(const Table &table, int64_t rows) {
+    const int64_t bytes = rows * table.dim * bytesOf(module.type);
+    std::shared_ptr<DeviceMemory> memory = allocate(bytes, "a table of positions");
+    if (inHostMemory()) {
+      fillTable(table, rows, memory->data());
+    } else {
+      std::vector<char> values(bytes);
+      fillTable(table, rows, values.data());
+      device->copyToDevice(memory->data(), values.data(), bytes);
+    }
+    return memory;
   }
 
   void fillTable(const Table &table, int64_t rows, void *values) const {
@@ -279,7 +309,7 @@ struct Engine::State {
     std::set<int64_t> stale;
     auto add = [&](const Prepared &program) {
       for (int64_t index : program.packed)
-        if (packedVersions[index] != version)
+        if (weights->packedVersions[index] != weights->version)
           stale.insert(index);
     };
     add(prepared);
@@ -294,9 +324,9 @@ struct Engine::State {
     packRuns.clear();
     for (int64_t index : indices) {
       const Packed &entry = module.packed[index];
-      packRuns.push_back({entry.kernel, entry.chunks, prepared.run.address(entry.source), packed[index],
+      packRuns.push_back({entry.kernel, entry.chunks, prepared.run.address(entry.source), weights->packed[index],
                           blockBytes() - entry.source.offset, entry.bytes});
-      packedVersions[index] = version;
+      weights->packedVersions[index] = weights->version;
     }
     if (!parameters.unwritten) {
       device->pack(packRuns);
@@ -317,14 +347,15 @@ struct Engine::State {
   }
 
   void givePackedMemory(const std::vector<int64_t> &indices) {
+    std::vector<void *> &packed = weights->packed;
     int64_t missing = 0;
     auto room = [](int64_t bytes) { return (bytes + 63) / 64 * 64; };
     for (int64_t index : indices)
       missing += packed[index] ? 0 : room(module.packed[index].bytes);
     if (missing == 0)
       return;
-    packedMemory.push_back(allocate(missing, "packed weights"));
-    char *next = static_cast<char *>(packedMemory.back()->data());
+    weights->packedMemory.push_back(allocate(missing, "packed weights"));
+    char *next = static_cast<char *>(weights->packedMemory.back()->data());
     for (int64_t index : indices)
       if (!packed[index]) {
         packed[index] = next;
@@ -378,9 +409,12 @@ struct Engine::State {
     ProgramRun &run = prepared.run;
     bind(run, shape, bindings);
     layOut(prepared, run.counts);
-    makeTables(prepared, run.counts.longest);
-    placeBlocks(prepared);
-    pack(prepared);
+    {
+      const std::lock_guard<std::mutex> lock(weights->mutex);
+      makeTables(prepared, run.counts.longest);
+      placeBlocks(prepared);
+      pack(prepared);
+    }
     if (readsFile())
       bringInRows(prepared);
     run.placement = placement;
@@ -394,9 +428,19 @@ Engine::Engine(int threads, const DeviceChoice &choice)
              threads) {}
 Engine::Engine(std::unique_ptr<Device> device, int threads) {
   const ImagePlan plan = device->plan();
-  state = std::make_unique<State>(std::move(device), plan, threads);
+  state = std::make_unique<State>(std::move(device), plan, threads, nullptr);
 }
+Engine::Engine(std::unique_ptr<State> state) : state(std::move(state)) {}
 Engine::~Engine() = default;
+
+std::unique_ptr<Engine> Engine::sharing(int threads) const {
+  std::unique_ptr<Device> device = state->device->another();
+  if (!device)
+    throw Error("--workers: only a CPU has several workers; give one worker with --device " +
+                std::string(state->device->kind()));
+  const ImagePlan plan = device->plan();
+  return std::unique_ptr<Engine>(new Engine(std::make_unique<State>(std::move(device), plan, threads, state->weights)));
+}
 
 const Module &Engine::module() const { return state->module; }
 const Device &Engine::device() const { return *state->device; }
@@ -424,12 +468,12 @@ void *Engine::parameters() {
 }
 void Engine::takeParameters(MappedFile &&file, const char *begin) {
   state->parameters.host.take(std::move(file), begin, state->blockBytes());
-  state->parameters.newer = State::Block::Newer::Neither;
+  state->parameters.newer = Block::Newer::Neither;
   state->parameters.unwritten = true;
   parametersChanged();
 }
 void Engine::parametersChanged() {
-  ++state->version;
+  ++state->weights->version;
   state->changedOnHost(state->parameters);
 }
 void *Engine::gradients() { return state->onHost(state->gradients, "gradients"); }
@@ -442,13 +486,14 @@ void *Engine::optimizerState(std::string_view name) {
 void Engine::keepStatesOf(std::vector<Range> ranges) { state->keepStatesOf(std::move(ranges)); }
 const std::vector<Range> &Engine::statesKept() const { return state->kept; }
 void Engine::statesChanged() {
-  for (State::Block &block : state->states)
+  for (Block &block : state->states)
     state->changedOnHost(block);
 }
 
 void Engine::reserve(std::string_view program, const Counts &counts) {
   State::Prepared &prepared = state->prepare(program);
   state->layOut(prepared, counts);
+  const std::lock_guard<std::mutex> lock(state->weights->mutex);
   state->makeTables(prepared, counts.longest);
   state->placeBlocks(prepared);
 }
@@ -471,9 +516,9 @@ void Engine::run(std::string_view program, const xfc_shape &shape, std::span<con
     s.changedOnDevice(s.states[index]);
   if (prepared.run.program->is(programs::update)) {
     s.changedOnDevice(s.parameters);
-    ++s.version;
+    ++s.weights->version;
     for (int64_t index : prepared.packed)
-      s.packedVersions[index] = s.version;
+      s.weights->packedVersions[index] = s.weights->version;
   }
 }
 
@@ -553,14 +598,15 @@ int64_t Engine::arenaBytes() const { return state->arena ? state->arena->bytes()
 int64_t Engine::stateBytes() const {
   const State &s = *state;
   int64_t total = 0;
-  std::vector<const State::Block *> blocks = {&s.parameters, &s.gradients};
-  for (const State::Block &block : s.states)
+  std::vector<const Block *> blocks = {&s.parameters, &s.gradients};
+  for (const Block &block : s.states)
     blocks.push_back(&block);
-  for (const State::Block *block : blocks)
+  for (const Block *block : blocks)
     total += s.inHostMemory() ? block->host.bytes() : block->device ? block->device->bytes() : 0;
-  for (const auto *list : {&s.packedMemory, &s.tableMemory})
-    for (const std::unique_ptr<DeviceMemory> &memory : *list)
-      total += memory ? memory->bytes() : 0;
+  for (const std::unique_ptr<DeviceMemory> &memory : s.weights->packedMemory)
+    total += memory->bytes();
+  for (const std::shared_ptr<DeviceMemory> &memory : s.tableMemory)
+    total += memory ? memory->bytes() : 0;
   return total;
 }
 

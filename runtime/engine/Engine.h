@@ -34,6 +34,11 @@ public:
   explicit Engine(int threads, const DeviceChoice &choice = {});
   Engine(std::unique_ptr<Device> device, int threads);
   ~Engine();
+  // Another engine for the same programs, with threads, an arena and rows of its own, that shares the parameters, what
+  // is packed of them, and tables: each is in memory once. The two may run at the same time, from different threads, as
+  // long as no program writes to the parameters, and nobody else. Throws Error if the device's memory is not the
+  // host's.
+  std::unique_ptr<Engine> sharing(int threads) const;
 
   const Module &module() const;
   const Device &device() const;
@@ -98,7 +103,8 @@ public:
   void clearGradients(int64_t first, int64_t count);
 
   int64_t arenaBytes() const;
-  // Bytes of parameters, gradients, states, packed weights and tables that the device now holds.
+  // Bytes of parameters, gradients, states, packed weights and tables that the device now holds, those that are shared
+  // included.
   int64_t stateBytes() const;
 
   // Bytes of what the engine holds on the device: the arena, stateBytes(), and memory of rows().
@@ -112,6 +118,7 @@ public:
 
 private:
   struct State;
+  explicit Engine(std::unique_ptr<State> state);
   std::unique_ptr<State> state;
 };
 

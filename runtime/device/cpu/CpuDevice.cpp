@@ -52,6 +52,7 @@ public:
     this->module = &module;
     this->pool = &pool;
   }
+  std::unique_ptr<Device> another() const override { return std::make_unique<CpuDevice>(image); }
 
   const char *kind() const override { return "cpu"; }
   std::string name() const override { return image.cpu; }

@@ -13,6 +13,7 @@
 #include <atomic>
 #include <gtest/gtest.h>
 #include <map>
+#include <thread>
 #include <utility>
 
 using namespace xfc;
@@ -303,6 +304,52 @@ TEST_F(EngineRun, ThreadsDoNotMatter) {
     for (int64_t row = 0; row < 91; ++row)
       for (int64_t j = 0; j < bagWidth; ++j)
         ASSERT_EQ(view.at(row, j), one.at(row, j));
+  }
+}
+
+// Engines that share weights pack them once, whichever comes first, and compute the same at the same time, also while
+// one of them makes a longer table.
+TEST_F(EngineRun, SeveralShareTheWeights) {
+  std::vector<Batch> batches(3);
+  const std::vector<int64_t> lengths = {3, 40, 100};
+  x.assign(100 * bagWidth, 0.5F);
+  const Binding bindings[] = {{"source", x.data(), bagWidth}};
+  const auto resultOf = [&](Engine &one, size_t number) {
+    one.run("forward", batches[number].shape(), bindings);
+    const View view = one.output("forward", "encoder_output");
+    std::vector<double> numbers;
+    for (int64_t row = 0; row < lengths[number]; ++row)
+      for (int64_t j = 0; j < bagWidth; ++j)
+        numbers.push_back(view.at(row, j));
+    return numbers;
+  };
+  std::vector<std::vector<double>> expected;
+  for (size_t i = 0; i < batches.size(); ++i) {
+    batches[i].assign(std::vector<Sequence>{{{}, lengths[i], 0}}, {}, 0, false);
+    Engine alone{cpuDevice(image), 1};
+    initializeParameters(alone, 1);
+    expected.push_back(resultOf(alone, i));
+  }
+  packRuns = 0;
+  std::vector<std::unique_ptr<Engine>> engines;
+  std::vector<std::thread> threads;
+  for (int worker = 0; worker < 4; ++worker)
+    engines.push_back(engine.sharing(1 + worker % 2));
+  for (const std::unique_ptr<Engine> &own : engines)
+    threads.emplace_back([&] {
+      for (size_t round = 0; round < 60; ++round)
+        EXPECT_EQ(resultOf(*own, round / 20), expected[round / 20]);
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  EXPECT_EQ(packRuns, 4);
+  EXPECT_EQ(resultOf(engine, 2), expected[2]);
+  EXPECT_EQ(packRuns, 4);
+  for (const std::unique_ptr<Engine> &own : engines) {
+    EXPECT_EQ(own->parameters(), engine.parameters());
+    EXPECT_EQ(own->prepare("forward", batches[2].shape(), bindings).packed[0],
+              engine.prepare("forward", batches[2].shape(), bindings).packed[0]);
+    EXPECT_EQ(own->stateBytes(), engine.stateBytes());
   }
 }
 
