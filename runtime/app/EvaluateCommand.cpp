@@ -88,6 +88,7 @@ void addEvaluate(Command app) {
                   "translator evaluate --model run --source test.en --target test.fr");
   auto options = std::make_shared<EvaluateOptions>();
   options->model.addEnsembleTo(command);
+  addWorkers(command, options->model.workers);
   options->model.addVocabularyTo(command);
   command.setSubject("Input and output");
   CommandOption source = command.addOption("--source", options->source, "text to translate, one sentence per line");

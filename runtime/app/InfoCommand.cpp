@@ -40,8 +40,12 @@ int64_t parameterCount(const Module &module) {
   return total;
 }
 
-Json memoryOf(const Module &module, const std::vector<std::string> &programs, const Counts &counts, int threads) {
+// Workers have one copy of what depends on the weights, and each has what depends on the batch.
+Json memoryOf(const Module &module, const std::vector<std::string> &programs, const Counts &counts, int threads,
+              int64_t workers = 1) {
   Memory memory = predictMemory(module, programs, counts, threads);
+  memory.arena = product({workers, memory.arena});
+  memory.held = product({workers, memory.held});
   return {{"parameters_bytes", memory.parameters}, {"gradients_bytes", memory.gradients},
           {"optimizer_bytes", memory.states},      {"packed_bytes", memory.packed},
           {"tables_bytes", memory.tables},         {"arena_bytes", memory.arena},
@@ -77,7 +81,7 @@ Json memoryFor(const Module &module, const InfoOptions &options, int threads) {
         memoryOf(module, {module.variant(programs::encode, type), module.stepProgram(options.beam, type)->name},
                  decodeCounts(module, options.sentences, options.length, product({options.sentences, options.beam}),
                               options.length),
-                 threads);
+                 threads, threads > 0 ? options.model.workers : 1);
   if (module.has(programs::forward))
     memory["forward"] = memoryOf(module, {programs::forward}, batch, threads);
   return memory;
@@ -164,7 +168,8 @@ Json describe(const InfoOptions &options) {
             {"sentences", options.sentences},
             {"beam", options.beam},
             {"optimizer", options.optimizer},
-            {"threads", threads}}},
+            {"threads", threads},
+            {"workers", options.model.workers}}},
           {"memory", memory}};
 }
 
@@ -224,7 +229,8 @@ void printText(const Json &info) {
     auto megabytes = [&, &memory = memory](const char *key) { return memory[key].get<int64_t>() / 1e6; };
     std::printf("\n%s needs %.1f MB: ", what.c_str(), megabytes("total_bytes"));
     if (what.starts_with("decoding"))
-      std::printf("%lld sentences of %lld tokens, beam %lld", of("sentences"), of("length"), of("beam"));
+      std::printf("%lld sentences of %lld tokens, beam %lld%s", of("sentences"), of("length"), of("beam"),
+                  of("workers") > 1 ? (", for each of " + std::to_string(of("workers")) + " workers").c_str() : "");
     else
       std::printf("batches of %lld tokens in sentences of %lld", of("tokens"), of("length"));
     if (what.starts_with("training"))
@@ -274,6 +280,7 @@ void addInfo(Command app) {
   addOptimizer(command, options->optimizer, "optimization method of the training whose memory is computed");
   command.setSubject("Options");
   addThreads(command, options->model.threads);
+  addWorkers(command, options->model.workers);
   addQuiet(command, options->model.quiet);
   command.addFlag("--peak", options->peak,
                   "also measure what this CPU multiplies at most, in each type, and how fast it copies memory");

@@ -82,6 +82,7 @@ void addServe(Command app) {
       .showDefault();
   serving.model.addDraftTo(command);
   serving.model.addShortlistTo(command);
+  addWorkers(command, serving.model.workers);
   serving.model.addEngineTo(command);
   serving.model.addVocabularyTo(command);
   options->search.addAllTo(command);

@@ -364,6 +364,7 @@ void addTranslate(Command app) {
       .subject("Model");
   options->model.addDraftTo(command);
   options->model.addShortlistTo(command);
+  addWorkers(command, options->model.workers);
   options->model.addVocabularyTo(command);
   command.setSubject("Input and output");
   command.addOption("--input", options->input, "lines to translate; -: standard input").showDefault();

@@ -7,32 +7,14 @@
 #include "engine/Safetensors.h"
 #include "plan/Programs.h"
 #include "support/CommandLine.h"
+#include "support/Signals.h"
 #include <algorithm>
 #include <cmath>
-#include <csignal>
 #include <cstring>
 #include <new>
-#include <pthread.h>
 
 namespace xfc {
 namespace {
-
-// Threads created during its lifetime block all signals except those that a thread's own faults raise.
-class SignalsBlocked {
-public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    for (int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT})
-      sigdelset(&all, own);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-  }
-  SignalsBlocked(const SignalsBlocked &) = delete;
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before, nullptr); }
-
-private:
-  sigset_t before;
-};
 
 void open(const char *path, const char *const *words, OpenModel &opened) {
   ModelOptions options;
@@ -42,6 +24,7 @@ void open(const char *path, const char *const *words, OpenModel &opened) {
   options.addEnsembleTo(app);
   options.addDraftTo(app);
   options.addShortlistTo(app);
+  addWorkers(app, options.workers);
   options.addVocabularyTo(app);
   parseOptions(app, wordsOf(words));
   options.quiet = true; // even if --quiet was not given
@@ -56,7 +39,8 @@ void open(const char *path, const char *const *words, OpenModel &opened) {
   const SignalsBlocked blocked;
   TranslationModel model;
   if (options.model.empty() && options.weights.empty() && options.packed.empty()) {
-    model = {makeEngine(options.threads, options.device), nullptr, nullptr, options.warn};
+    model = {makeEngine(threadsOfWorkers(options.threads, options.workers).front(), options.device), nullptr, nullptr,
+             options.warn};
     const Module &module = model.engine->module();
     module.requireTranslator();
     if (options.format != Format::Ids && options.vocabulary.empty())
@@ -66,6 +50,7 @@ void open(const char *path, const char *const *words, OpenModel &opened) {
     model.target = std::move(loaded.target);
     constexpr uint64_t seed = 1; // the default of `train`
     initializeParameters(*model.engine, seed);
+    model.addWorkers(options.threads, options.workers);
   } else {
     model = loadModel(options);
   }

@@ -5,6 +5,9 @@
 #include "support/Error.h"
 #include <algorithm>
 #include <cmath>
+#include <deque>
+#include <iterator>
+#include <mutex>
 
 namespace xfc {
 
@@ -106,6 +109,15 @@ void add(Counts &sum, const Counts &counts, int64_t times) {
   sum.longest = std::max(sum.longest, counts.longest);
 }
 
+// What waits, and how much is left to do for all decoders that share it.
+struct Decoder::Queue {
+  std::mutex mutex;
+  std::deque<std::unique_ptr<Sentence>> waiting;
+  RequestId nextId = 0;
+  int64_t decoders = 1;
+  int64_t rows = 0; // of the steps of those that wait and those that run
+};
+
 // Each running sentence of a group is one chunk, which reads its own rows of a step's result.
 struct Decoder::Choice {
   const std::vector<std::unique_ptr<Sentence>> *running = nullptr;
@@ -125,7 +137,7 @@ Decoder::Decoder(std::unique_ptr<SearchedModel> given, std::unique_ptr<Drafter> 
                  const Counts &capacity, ThreadPool *pool)
     : model(std::move(given)), drafter(std::move(givenDrafter)), draftTokens(drafter ? tokens : 0),
       vocabulary(model->vocabulary()), capacity(capacity), pool(pool), slots(capacity.rows[XFC_CACHE]),
-      choice(std::make_unique<Choice>()) {
+      queue(std::make_shared<Queue>()), choice(std::make_unique<Choice>()) {
   choice->scratch.resize(pool ? pool->threads() : 1);
 }
 
@@ -142,17 +154,32 @@ size_t Decoder::groupOf(const SearchOptions &options, bool constrained) {
   return group;
 }
 
+size_t Decoder::groupOf(const Sentence &sentence) {
+  const std::shared_ptr<const SearchOptions> &options = sentence.request.options;
+  if (const bool constrained = sentence.constraints || shortlist;
+      options != lastOptions || constrained != lastConstrained) {
+    lastGroup = groupOf(*options, constrained);
+    lastOptions = options;
+    lastConstrained = constrained;
+  }
+  return lastGroup;
+}
+
+void Decoder::shareQueueOf(Decoder &first) {
+  queue = first.queue;
+  ++queue->decoders;
+}
+
+size_t Decoder::waitingCount() const {
+  const std::lock_guard<std::mutex> lock(queue->mutex);
+  return queue->waiting.size();
+}
+
 RequestId Decoder::submit(DecoderRequest request) {
   auto sentence = std::make_unique<Sentence>();
   sentence->constraints = constraintsFor(*request.options, request.constraints);
-  if (const bool constrained = sentence->constraints || shortlist;
-      request.options != lastOptions || constrained != lastConstrained) {
-    lastGroup = groupOf(*request.options, constrained);
-    lastOptions = request.options;
-    lastConstrained = constrained;
-  }
-  sentence->group = lastGroup;
   sentence->request = std::move(request);
+  groupOf(*sentence); // of another decoder, it may be another number, but it has one there as well
   const auto &[source, prefix, constraints, options, number, where, watched] = sentence->request;
   const auto length = static_cast<int64_t>(source.size());
   sentence->limits = sentenceFor(*options, number, length, prefix, model->longestTarget(), sentence->constraints.get());
@@ -172,15 +199,23 @@ RequestId Decoder::submit(DecoderRequest request) {
                 std::to_string(sentence->room.rows[XFC_CACHE]) + " tokens of hypotheses of " +
                 std::to_string(capacity.rows[XFC_CACHE]) + "); give a shorter one, a smaller " + widthOption(*options) +
                 " or --max-length");
-  sentence->id = nextId++;
-  waiting.push_back(std::move(sentence));
-  return waiting.back()->id;
+  const std::lock_guard<std::mutex> lock(queue->mutex);
+  const RequestId id = sentence->id = queue->nextId++;
+  queue->rows += sentence->room.rows[XFC_TARGET];
+  queue->waiting.push_back(std::move(sentence));
+  return id;
 }
 
 void Decoder::cancel(RequestId id) {
   const auto is = [&](const std::unique_ptr<Sentence> &sentence) { return sentence->id == id; };
-  if (std::erase_if(waiting, is) > 0)
-    return;
+  {
+    const std::lock_guard<std::mutex> lock(queue->mutex);
+    if (const auto found = std::ranges::find_if(queue->waiting, is); found != queue->waiting.end()) {
+      queue->rows -= (*found)->room.rows[XFC_TARGET];
+      queue->waiting.erase(found);
+      return;
+    }
+  }
   for (auto &group : groups)
     if (const auto found = std::ranges::find_if(group, is); found != group.end()) {
       (*found)->search->abandon(slots);
@@ -204,46 +239,62 @@ void Decoder::leave(Sentence &sentence) {
     drafter->leave(sentence.place);
   model->leave(sentence.place);
   freePlaces.push_back(sentence.place);
+  const std::lock_guard<std::mutex> lock(queue->mutex);
+  queue->rows -= sentence.room.rows[XFC_TARGET];
 }
 
-// Lets the sentences that have waited longest run, in their order, as far as there is room.
-void Decoder::join() {
+// Takes the sentences that have waited longest, in their order, as far as there is room; false if there are none. Of
+// several decoders, one that has its share of the work leaves them to the others, of which one has less.
+bool Decoder::takeWaiting() {
+  const std::lock_guard<std::mutex> lock(queue->mutex);
+  auto &waiting = queue->waiting;
   Counts all = used;
-  size_t count = 0;
+  std::ptrdiff_t count = 0;
   int64_t rows = 0;
-  for (; count < waiting.size(); ++count) {
+  bool full = false;
+  for (; count < std::ssize(waiting) && all.rows[XFC_TARGET] * queue->decoders < queue->rows; ++count) {
     Counts more = all;
     add(more, waiting[count]->room);
-    if (!within(more, capacity))
+    full = !within(more, capacity);
+    if (full)
       break;
     all = more;
     rows += waiting[count]->room.rows[XFC_SOURCE];
   }
-  if (count == 0 || (running() > 0 && count < waiting.size() && rows < model->fewestRows()))
-    return;
+  if (count == 0 || (running() > 0 && full && rows < model->fewestRows()))
+    return false;
   used = all;
+  arrived.assign(std::make_move_iterator(waiting.begin()), std::make_move_iterator(waiting.begin() + count));
+  waiting.erase(waiting.begin(), waiting.begin() + count);
+  return true;
+}
+
+void Decoder::join() {
+  if (!takeWaiting())
+    return;
+  for (const std::unique_ptr<Sentence> &sentence : arrived)
+    sentence->group = groupOf(*sentence);
   for (size_t group = 0; group < groups.size(); ++group) {
     joining.clear();
-    for (size_t i = 0; i < count; ++i)
-      if (waiting[i]->group == group) {
-        waiting[i]->place = takePlace();
-        joining.push_back({waiting[i]->place, waiting[i]->request.source});
+    for (const std::unique_ptr<Sentence> &sentence : arrived)
+      if (sentence->group == group) {
+        sentence->place = takePlace();
+        joining.push_back({sentence->place, sentence->request.source});
       }
     if (!joining.empty())
       model->join(group, joining);
     joining.clear();
-    for (size_t i = 0; i < count; ++i)
-      if (waiting[i]->group == group && waiting[i]->drafts > 0)
-        joining.push_back({waiting[i]->place, waiting[i]->request.source});
+    for (const std::unique_ptr<Sentence> &sentence : arrived)
+      if (sentence->group == group && sentence->drafts > 0)
+        joining.push_back({sentence->place, sentence->request.source});
     if (!joining.empty())
       drafter->join(draftGroups[group], joining);
   }
-  for (; count > 0; --count) {
-    Sentence &sentence = *waiting.front();
-    sentence.search = std::make_unique<SentenceSearch>(sentence.limits, vocabulary, *sentence.request.options);
-    groups[sentence.group].push_back(std::move(waiting.front()));
-    waiting.pop_front();
+  for (std::unique_ptr<Sentence> &sentence : arrived) {
+    sentence->search = std::make_unique<SentenceSearch>(sentence->limits, vocabulary, *sentence->request.options);
+    groups[sentence->group].push_back(std::move(sentence));
   }
+  arrived.clear();
 }
 
 // Takes the sentences that have ended out of their places.
@@ -252,7 +303,7 @@ void Decoder::collect() {
     std::erase_if(group, [&](const std::unique_ptr<Sentence> &sentence) {
       if (!sentence->search->ended())
         return false;
-      events.push_back({DecoderEvent::Kind::Finished, sentence->id, std::move(*sentence->search).best(), {}});
+      events.push_back({DecoderEvent::Kind::Finished, sentence->id, std::move(*sentence->search).best()});
       leave(*sentence);
       return true;
     });
@@ -263,7 +314,7 @@ std::span<DecoderEvent> Decoder::step() {
   do { // some sentences end before their first step
     join();
     collect();
-  } while (running() == 0 && !waiting.empty());
+  } while (running() == 0 && waitingCount() > 0);
   rowsStepped = 0;
   for (size_t group = 0; group < groups.size(); ++group)
     if (!groups[group].empty())
@@ -363,8 +414,14 @@ void Decoder::step(size_t group) {
     try {
       const size_t own = number++;
       grow(*sentence, drafts.empty() ? nullptr : &drafts[own], own);
-      if (sentence->request.watched && !sentence->search->ended())
-        events.push_back({DecoderEvent::Kind::Grown, sentence->id, {}, {}});
+      if (sentence->request.watched && !sentence->search->ended()) {
+        const std::vector<int32_t> &best = sentence->search->live().front().ids;
+        const auto settled = static_cast<std::ptrdiff_t>(sentence->search->settled());
+        events.push_back({.kind = DecoderEvent::Kind::Grown,
+                          .id = sentence->id,
+                          .found = {},
+                          .settled = {best.begin(), best.begin() + settled}});
+      }
       return false;
     } catch (const Error &error) {
       events.push_back({.kind = DecoderEvent::Kind::Failed,
@@ -390,15 +447,6 @@ const Decoder::Sentence *Decoder::find(RequestId id) const {
 std::vector<Hypothesis> Decoder::hypotheses(RequestId id) const {
   const Sentence *sentence = find(id);
   return sentence ? sentence->search->unfinished() : std::vector<Hypothesis>();
-}
-
-std::vector<int32_t> Decoder::settled(RequestId id) const {
-  const Sentence *sentence = find(id);
-  if (!sentence)
-    return {};
-  const std::span<LiveHypothesis> live = sentence->search->live();
-  const std::vector<int32_t> &best = live.front().ids;
-  return {best.begin(), best.begin() + static_cast<std::ptrdiff_t>(sentence->search->settled())};
 }
 
 } // namespace xfc

@@ -10,7 +10,6 @@
 #include "decode/BeamSearch.h"
 #include "plan/Plan.h"
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <span>
 #include <string>
@@ -98,16 +97,18 @@ struct DecoderEvent {
   };
   Kind kind;
   RequestId id;
-  std::vector<Hypothesis> found; // if finished: best first, at most nBest, or those among which chosen() chooses
-  std::string message;           // if failed
-  bool byOptions = false;        // if failed: what was asked for leaves no answer, and the model is as it should be
+  std::vector<Hypothesis> found;     // if finished: best first, at most nBest, or those among which chosen() chooses
+  std::vector<int32_t> settled = {}; // if grown: the tokens at the beginning that no later step will change
+  std::string message = {};          // if failed
+  bool byOptions = false;            // if failed: what was asked for leaves no answer, and the model is as it should be
 };
 
 class Drafter;
 struct DraftRequest;
 class Shortlist;
 
-// To be used from one thread.
+// To be used from one thread. Several decoders may share what waits (decode/Workers.h), each of them used from a thread
+// of its own; then the first is asked, and any of them answers.
 class Decoder {
 public:
   // Running sentences stay within `capacity`. If there is a pool, its threads rank the continuations of different
@@ -119,6 +120,9 @@ public:
           const Counts &capacity, ThreadPool *pool = nullptr);
   // From now on, requests may write only what this lists for their sources. Null: all tokens. It must outlive them.
   void takeShortlist(const Shortlist *list) { shortlist = list; }
+  // From now on, it also answers what `first` is asked, which is of the same models and has the same capacity. Before
+  // the first request.
+  void shareQueueOf(Decoder &first);
   ~Decoder();
 
   // Reserves what requests with these options need. Optional: submit() does it. Throws Error as submit() does.
@@ -135,8 +139,8 @@ public:
   // next call. An Error that it throws is the device's; nothing goes on after it.
   std::span<DecoderEvent> step();
 
-  bool idle() const { return waiting.empty() && running() == 0; }
-  size_t waitingCount() const { return waiting.size(); }
+  bool idle() const { return running() == 0 && waitingCount() == 0; }
+  size_t waitingCount() const; // for all decoders that share what waits
   size_t running() const { return static_cast<size_t>(used.sequences[XFC_SOURCE]); }
   // How many hypotheses the last step extended, of which capacity.rows[XFC_TARGET] is the limit.
   int64_t stepRows() const { return rowsStepped; }
@@ -144,8 +148,6 @@ public:
   // The live hypotheses of a running request, the most probable first, with the scores that they would have if they
   // ended now; nothing for one that waits or has ended.
   std::vector<Hypothesis> hypotheses(RequestId id) const;
-  // The tokens at the beginning of such a request's translations that no later step will change.
-  std::vector<int32_t> settled(RequestId id) const;
 
 private:
   // A request, and its search once it runs.
@@ -160,10 +162,13 @@ private:
     int64_t drafts = 0; // the most drafted tokens of a step
     std::unique_ptr<SentenceSearch> search;
   };
+  struct Queue;
   struct Choice;
 
   size_t groupOf(const SearchOptions &options, bool constrained);
+  size_t groupOf(const Sentence &sentence);
   size_t takePlace();
+  bool takeWaiting();
   void join();
   void step(size_t group);
   void draft(size_t group);
@@ -181,8 +186,8 @@ private:
   ThreadPool *pool;
   CacheRows slots;
   Counts used; // by the running sentences
-  RequestId nextId = 0;
-  std::deque<std::unique_ptr<Sentence>> waiting;
+  std::shared_ptr<Queue> queue;
+  std::vector<std::unique_ptr<Sentence>> arrived;             // from the queue, in its order, and not running yet
   std::vector<std::vector<std::unique_ptr<Sentence>>> groups; // the running ones of each
   std::vector<size_t> draftGroups;                            // the drafter's group for each of these
   std::vector<size_t> freePlaces;

@@ -30,6 +30,8 @@ public:
   Ensemble(std::vector<Engine *> engines, std::vector<double> weights, DraftingModel draft = {},
            const Shortlist *shortlist = nullptr)
       : engines(std::move(engines)), shares(std::move(weights)), drafting(draft), list(shortlist) {}
+  // From now on, engines of their own search beside these (decode/Workers.h), for the same models.
+  void add(Ensemble worker) { others.push_back(std::move(worker)); }
 
   Engine &first() const { return *engines.front(); }
   const Module &module() const { return first().module(); }
@@ -38,12 +40,15 @@ public:
   const DraftingModel &draft() const { return drafting; }
   // What a search with them may write for a source (decode/Shortlist.h); null: all tokens.
   const Shortlist *shortlist() const { return list; }
+  std::span<const Ensemble> workers() const { return others; }         // those that were added
+  Ensemble alone() const { return {engines, shares, drafting, list}; } // without those
 
 private:
   std::vector<Engine *> engines;
   std::vector<double> shares;
   DraftingModel drafting;
   const Shortlist *list = nullptr;
+  std::vector<Ensemble> others;
 };
 
 // log(sum w exp(x) / sum w), from x, a log-probability of each member, and w, their weights. It is never above the

@@ -15,6 +15,16 @@ void addThreads(Command command, int &threads) {
       .subject("Machine");
 }
 
+CommandOption addWorkers(Command command, int &workers) {
+  return command
+      .addOption("--workers", workers,
+                 "how many engines decode at the same time, each with its share of --threads; they have one copy of "
+                 "the weights")
+      .within(1, 4096)
+      .showDefault()
+      .subject("Machine");
+}
+
 void addQuiet(Command command, bool &quiet) {
   command.addFlag("--quiet", quiet, "do not show progress").subject("Options");
 }

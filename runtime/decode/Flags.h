@@ -16,6 +16,8 @@ namespace xfc {
 
 // --threads; 0: one for each processor
 void addThreads(Command command, int &threads);
+// --workers (decode/Workers.h)
+CommandOption addWorkers(Command command, int &workers);
 // --quiet
 void addQuiet(Command command, bool &quiet);
 // --trace

@@ -115,6 +115,18 @@ void addDevice(Command command, DeviceChoice &choice) {
                     "the best for the GPU)");
 }
 
+std::vector<int> threadsOfWorkers(int given, int workers) {
+  const int threads = given > 0 ? given : static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u));
+  if (workers > threads)
+    throw Error("--workers " + std::to_string(workers) + ": each worker needs a thread, but --threads gives " +
+                std::to_string(threads) + (given > 0 ? "" : ", one for each processor") +
+                "; expected no more workers than threads");
+  std::vector<int> each;
+  for (int worker = 0; worker < workers; ++worker)
+    each.push_back(threads / workers + (worker < threads % workers));
+  return each;
+}
+
 std::unique_ptr<Engine> makeEngine(int threads, const DeviceChoice &choice) {
   return std::make_unique<Engine>(
       threads > 0 ? threads : static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u)), choice);
@@ -249,10 +261,27 @@ Ensemble TranslationModel::models() const {
   std::vector<Engine *> engines = {engine.get()};
   for (const std::unique_ptr<Engine> &other : others)
     engines.push_back(other.get());
-  return {std::move(engines),
-          others.empty() ? std::vector<double>{1} : weights,
-          {draft.get(), draftTokens},
-          shortlist.get()};
+  const std::vector<double> shares = others.empty() ? std::vector<double>{1} : weights;
+  Ensemble all(std::move(engines), shares, {draft.get(), draftTokens}, shortlist.get());
+  for (const WorkerEngines &worker : workers) {
+    std::vector<Engine *> members;
+    for (const std::unique_ptr<Engine> &member : worker.members)
+      members.push_back(member.get());
+    all.add({std::move(members), shares, {worker.draft.get(), draftTokens}, shortlist.get()});
+  }
+  return all;
+}
+
+void TranslationModel::addWorkers(int threads, int count) {
+  const std::vector<int> each = threadsOfWorkers(threads, count);
+  for (const int its : std::span(each).subspan(1)) {
+    WorkerEngines &worker = workers.emplace_back();
+    worker.members.push_back(engine->sharing(its));
+    for (const std::unique_ptr<Engine> &other : others)
+      worker.members.push_back(other->sharing(its));
+    if (draft)
+      worker.draft = draft->sharing(its);
+  }
 }
 
 // Throws Error unless the model can read several tokens in a step, and the draft knows the same tokens.
@@ -305,7 +334,9 @@ static void loadRescorer(const ModelOptions &options, const Metadata &searched, 
   }
 }
 
-TranslationModel loadModel(const ModelOptions &options) {
+TranslationModel loadModel(const ModelOptions &given) {
+  ModelOptions options = given;
+  options.threads = threadsOfWorkers(given.threads, given.workers).front();
   const size_t count = 1 + options.others.size();
   if (!options.ensembleWeights.empty() && options.ensembleWeights.size() != count)
     throw Error("--ensemble-weights: expected one number for each --model, of which there are " +
@@ -353,7 +384,8 @@ TranslationModel loadModel(const ModelOptions &options) {
     model.shortlist =
         std::make_unique<const Shortlist>(options.shortlist, LoadedVocabularies{model.source, model.target});
   if (!options.rescorer.empty())
-    loadRescorer(options, metadata.front(), model);
+    loadRescorer(given, metadata.front(), model); // which runs when no worker does
+  model.addWorkers(given.threads, given.workers);
 #ifdef __GLIBC__
   malloc_trim(0); // reading vocabularies takes several times the memory that they keep
 #endif

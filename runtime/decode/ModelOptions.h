@@ -35,7 +35,8 @@ struct ModelOptions {
   std::string rescorer;                     // a model that rescores what is found, as --model takes it; empty: none
   std::string vocabulary, targetVocabulary; // empty: those of the folder, or the source's for both
   Format format = Format::Text;
-  int threads = 0; // 0: one for each processor
+  int threads = 0; // of all workers together; 0: one for each processor
+  int workers = 1; // decode/Workers.h
   DeviceChoice device;
   bool quiet = false;                               // no progress
   bool forceModel = false, forceVocabulary = false; // accept weights of another model, or another vocabulary
@@ -64,6 +65,9 @@ private:
 
 // --device, --cuda-image
 void addDevice(Command command, DeviceChoice &choice);
+// The threads of each worker, if there are so many in all (0: one for each processor). Throws Error if there are fewer
+// than workers.
+std::vector<int> threadsOfWorkers(int threads, int workers);
 // An engine with this many threads (0: one for each processor).
 std::unique_ptr<Engine> makeEngine(int threads, const DeviceChoice &choice);
 
@@ -72,6 +76,12 @@ struct ModelFiles {
   std::string weights, vocabulary, targetVocabulary; // if targetVocabulary is empty, `vocabulary` is for both sides
 };
 ModelFiles modelFiles(const ModelOptions &options);
+
+// The engines of a worker beside the first, which share their weights with those of the first.
+struct WorkerEngines {
+  std::vector<std::unique_ptr<Engine>> members; // of the ensemble
+  std::unique_ptr<Engine> draft;                // or null
+};
 
 struct TranslationModel {
   std::unique_ptr<Engine> engine;
@@ -85,8 +95,11 @@ struct TranslationModel {
   std::unique_ptr<const Shortlist> shortlist = {};   // or null
   std::unique_ptr<Engine> rescorer = nullptr;        // or null
   bool sourceFromEnd = false, targetFromEnd = false; // whether it reads lines in the opposite order
+  std::vector<WorkerEngines> workers = {};
   // All models, as searches and scores take them. The result refers to the engines.
   Ensemble models() const;
+  // Adds workers, so that there are this many, with this many threads in all (0: one for each processor).
+  void addWorkers(int threads, int count);
 };
 
 // Throw Error if no model is given, files are missing or do not fit, or there is no such device. loadEngine() loads one

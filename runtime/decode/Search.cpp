@@ -4,6 +4,7 @@
 #include "decode/Decoder.h"
 #include "decode/Drafter.h"
 #include "decode/EnsembleModel.h"
+#include "decode/Workers.h"
 #include "plan/Memory.h"
 #include "plan/Programs.h"
 #include <algorithm>
@@ -250,7 +251,7 @@ private:
 // The requests of one search, which join the longest first.
 struct SentenceSet {
   std::vector<size_t> order; // the sentence of each request
-  std::unique_ptr<Decoder> decoder;
+  std::unique_ptr<Workers> workers;
   std::vector<std::optional<std::vector<Hypothesis>>> results; // of each sentence that has ended
   std::vector<RequestId> requests;                             // of each sentence
 
@@ -262,12 +263,12 @@ struct SentenceSet {
     const Module &module = models.module();
     check(options, module);
     const int64_t drafts = draftsOf(options, models.draft().tokens);
-    decoder = makeDecoder(models, capacityFor(module, sources, order, options, prefixes, constraints, drafts), ownRows);
-    decoder->prepare(options);
+    workers = makeWorkers(models, capacityFor(module, sources, order, options, prefixes, constraints, drafts), ownRows);
+    workers->prepare(options);
     const auto shared = std::make_shared<const SearchOptions>(options);
     for (size_t sentence : order)
       requests[sentence] =
-          decoder->submit({.source = sources[sentence],
+          workers->submit({.source = sources[sentence],
                            .prefix = prefixes.empty() ? std::vector<int32_t>() : prefixes[sentence],
                            .constraints = constraints.empty() ? std::vector<Constraint>() : constraints[sentence],
                            .options = shared,
@@ -276,7 +277,7 @@ struct SentenceSet {
   }
 
   bool advance(const std::function<void(size_t)> &done = {}) {
-    for (DecoderEvent &event : decoder->step()) {
+    for (DecoderEvent &event : workers->step()) {
       if (event.kind == DecoderEvent::Kind::Failed)
         throw Error(event.message);
       const size_t sentence = order[event.id];
@@ -284,7 +285,7 @@ struct SentenceSet {
       if (done)
         done(sentence);
     }
-    return !decoder->idle();
+    return !workers->idle();
   }
 };
 
@@ -311,6 +312,15 @@ std::unique_ptr<Decoder> makeDecoder(const Ensemble &models, const Counts &capac
   auto decoder = std::make_unique<Decoder>(std::move(model), std::move(drafter), tokens, capacity, pool);
   decoder->takeShortlist(models.shortlist());
   return decoder;
+}
+
+std::unique_ptr<Workers> makeWorkers(const Ensemble &models, const Counts &capacity, bool ownRows,
+                                     std::function<void()> told) {
+  std::vector<std::unique_ptr<Decoder>> decoders;
+  decoders.push_back(makeDecoder(models, capacity, ownRows));
+  for (const Ensemble &worker : models.workers())
+    decoders.push_back(makeDecoder(worker, capacity, ownRows));
+  return std::make_unique<Workers>(std::move(decoders), std::move(told));
 }
 
 Counts searchCounts(const Module &module, const std::vector<std::vector<int32_t>> &sources,
@@ -353,14 +363,14 @@ SteppedSearch::SteppedSearch(const Ensemble &models, const std::vector<std::vect
                              const SearchOptions &options, const std::vector<std::vector<int32_t>> &prefixes,
                              const std::vector<std::vector<Constraint>> &constraints, size_t first,
                              const std::vector<std::string> &places)
-    : state(std::make_unique<State>(models, sources, options, prefixes, constraints, first, places, /*ownRows=*/true)) {
-}
+    : state(std::make_unique<State>(models.alone(), sources, options, prefixes, constraints, first, places,
+                                    /*ownRows=*/true)) {}
 SteppedSearch::~SteppedSearch() = default;
 bool SteppedSearch::advance() { return state->advance(); }
 bool SteppedSearch::ended(size_t sentence) const { return state->results[sentence].has_value(); }
 std::vector<Hypothesis> SteppedSearch::hypotheses(size_t sentence) const {
   const auto &result = state->results[sentence];
-  return result ? *result : state->decoder->hypotheses(state->requests[sentence]);
+  return result ? *result : state->workers->hypotheses(state->requests[sentence]);
 }
 
 std::vector<std::vector<Hypothesis>>

@@ -81,8 +81,8 @@ std::vector<std::vector<Hypothesis>> search(const Ensemble &models, const std::v
                                             const std::function<void(size_t)> &done = {}, size_t first = 0,
                                             const std::vector<std::string> &places = {});
 
-// A search that advances one step at a time. Several may be in progress on the same models, and other programs may run
-// between their steps. Throws Error as search() does.
+// A search that advances one step at a time, by a single worker. Several may be in progress on the same models, and
+// other programs may run between their steps. Throws Error as search() does.
 class SteppedSearch {
 public:
   SteppedSearch(const Ensemble &models, const std::vector<std::vector<int32_t>> &sources, const SearchOptions &options,
@@ -111,8 +111,12 @@ Counts searchCounts(const Module &module, const std::vector<std::vector<int32_t>
 // others that run later; with `ownRows`, they are its own, and others may run between its steps.
 class Decoder;
 std::unique_ptr<Decoder> makeDecoder(const Ensemble &models, const Counts &capacity, bool ownRows);
-// Its capacity if requests are expected to have such options: batchTokens source tokens and hypotheses, batchSentences
-// sentences, and the cache that they take.
+// Such a decoder for the models, and one for each of the workers beside them.
+class Workers;
+std::unique_ptr<Workers> makeWorkers(const Ensemble &models, const Counts &capacity, bool ownRows,
+                                     std::function<void()> told = {});
+// The capacity of each if requests are expected to have such options: batchTokens source tokens and hypotheses,
+// batchSentences sentences, and the cache that they take.
 Counts decoderCounts(const Ensemble &models, const SearchOptions &options);
 
 } // namespace xfc

@@ -39,7 +39,7 @@ using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
 struct BenchOptions {
-  int threads = 0;
+  int threads = 0, workers = 1; // workers: decode
   bool json = false, quiet = false, profile = false;
   int64_t batchTokens = 2048, length = 0, steps = 10; // train
   std::vector<std::string> sources, targets;
@@ -58,7 +58,8 @@ int threadsOf(const BenchOptions &options) {
 }
 
 std::unique_ptr<Engine> randomEngine(const BenchOptions &options) {
-  std::unique_ptr<Engine> engine = makeEngine(options.threads, options.device);
+  const int threads = threadsOfWorkers(options.threads, options.workers).front();
+  std::unique_ptr<Engine> engine = makeEngine(threads, options.device);
   initializeParameters(*engine, 1);
   return engine;
 }
@@ -352,8 +353,11 @@ void benchTrain(const BenchOptions &options) {
 
 void benchDecode(const BenchOptions &options) {
   const int64_t length = options.length > 0 ? options.length : 25;
-  std::unique_ptr<Engine> engine = randomEngine(options);
-  const Module &module = engine->module();
+  TranslationModel model{randomEngine(options), nullptr, nullptr};
+  model.addWorkers(options.threads, options.workers);
+  const Ensemble models = model.models();
+  Engine &engine = models.first();
+  const Module &module = engine.module();
   module.requireTranslator();
   checkLength(module, length);
   std::vector<std::vector<int32_t>> sources =
@@ -366,17 +370,18 @@ void benchDecode(const BenchOptions &options) {
   search.generation.maxLength = length;
   search.ignoreEos = true;
   search.computeType = options.computeType;
-  search.batchTokens = options.batch * std::max<int64_t>(length, options.beam);
+  search.batchTokens =
+      (options.batch + options.workers - 1) / options.workers * std::max<int64_t>(length, options.beam); // of each
 
-  Recording recording(options, *engine);
+  Recording recording(options, engine);
   std::vector<double> seconds;
   int64_t tokens = 0;
   for (int64_t repetition = 0; repetition <= options.steps; ++repetition) { // the first one is a warm-up
     if (repetition == 1)
       recording.begin();
-    const Span span(engine->trace(), "decoding", "repetition", repetition);
+    const Span span(engine.trace(), "decoding", "repetition", repetition);
     const Clock::time_point begin = Clock::now();
-    auto found = xfc::search(*engine, sources, search);
+    auto found = xfc::search(models, sources, search);
     if (repetition > 0)
       seconds.push_back(secondsSince(begin));
     tokens = 0;
@@ -386,7 +391,7 @@ void benchDecode(const BenchOptions &options) {
   recording.end("bench decode");
 
   const int64_t steps = (options.sentences + options.batch - 1) / options.batch * length;
-  Json result = common("decode", *engine);
+  Json result = common("decode", engine);
   if (!options.computeType.empty())
     result["type"] = options.computeType;
   result["tokens_per_second"] = static_cast<double>(tokens) / median(seconds);
@@ -397,9 +402,10 @@ void benchDecode(const BenchOptions &options) {
   result["batch"] = options.batch;
   result["length"] = length;
   result["beam"] = options.beam;
+  result["workers"] = options.workers;
   result["tokens"] = tokens;
-  addMemory(result, *engine);
-  printProfiled(options, std::move(result), *engine, recording.timings, options.steps * steps);
+  addMemory(result, engine);
+  printProfiled(options, std::move(result), engine, recording.timings, options.steps * steps);
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -518,20 +524,23 @@ void addBench(Command app) {
   Command decode = addBenchmark(bench, "decode", "translation of sentences of one length; output tokens per second",
                                 options, benchDecode);
   decode.addOption("--sentences", options->sentences, "sentences").within(int64_t(1), mostSentences).showDefault();
-  decode.addOption("--batch", options->batch, "sentences decoded together")
+  decode.addOption("--batch", options->batch, "sentences decoded together, by all workers")
       .within(int64_t(1), mostSentences)
       .showDefault();
   decode.addOption("--length", options->length, "tokens in a source, and in its translation (default: 25)")
       .within(int64_t(1), mostTokens);
   addBeam(decode, options->beam);
+  const CommandOption workers = addWorkers(decode, options->workers);
   decode.addOption("--steps", options->steps, "number of times everything is translated")
       .within(int64_t(1), mostSteps)
       .showDefault();
   addComputeType(decode, options->computeType);
   addDevice(decode, options->device);
   addTrace(decode, options->trace);
-  decode.addFlag("--profile", options->profile,
-                 "also report the kernels: time, share, and how near they come to the machine's peak");
+  const CommandOption profile =
+      decode.addFlag("--profile", options->profile,
+                     "also report the kernels: time, share, and how near they come to the machine's peak");
+  workers.excludes(profile).excludes("--trace");
 
   addBenchmark(bench, "peak", "what the machine can do: multiply-adds and memory", options, benchPeak);
   Command startup = addBenchmark(bench, "startup", "time from the start of the process to the first translated token",

@@ -1,8 +1,8 @@
 // A thread that owns a model and translates with it.
 #include "serve/Executor.h"
 #include "decode/Choice.h"
-#include "decode/Decoder.h"
 #include "decode/Defaults.h"
+#include "decode/Workers.h"
 #include "support/RoundUp.h"
 #include <algorithm>
 #include <condition_variable>
@@ -69,7 +69,7 @@ struct Executor::State {
   };
   TranslationModel model;
   SearchOptions defaults;
-  std::unique_ptr<Decoder> decoder;
+  std::unique_ptr<Workers> workers;
   std::vector<std::string> warnings; // about the line that was read last
   std::map<const TranslationJob *, std::unique_ptr<Active>> jobs;
   std::map<RequestId, Active *> owners;
@@ -93,7 +93,7 @@ struct Executor::State {
       ;
     count(0, 0);
     // What belongs to this thread, such as a GPU's context, ends on it.
-    decoder.reset();
+    workers.reset();
     model = {};
   }
 
@@ -119,9 +119,17 @@ struct Executor::State {
     longestSentence = std::max<int64_t>(defaults.batchTokens - around, 1);
     if (documentTokens > 0)
       longestSentence = std::min(longestSentence, documentTokens);
-    decoder = makeDecoder(model.models(), room, /*ownRows=*/true);
-    decoder->prepare(defaults);
+    startWorkers(room);
     model.warn = [this](const std::string &warning) { warnings.push_back(warning); };
+  }
+
+  void startWorkers(const Counts &room) {
+    workers.reset(); // before others run on their engines
+    workers = makeWorkers(model.models(), room, /*ownRows=*/true, [this] {
+      const std::lock_guard<std::mutex> lock(mutex);
+      changed.notify_one();
+    });
+    workers->prepare(defaults);
   }
 
   // Heeds what came, and takes a step. Returns false when there is nothing left to do.
@@ -129,7 +137,7 @@ struct Executor::State {
     std::vector<Command> now;
     {
       std::unique_lock<std::mutex> lock(mutex);
-      changed.wait(lock, [&] { return ending || !commands.empty() || !decoder->idle(); });
+      changed.wait(lock, [&] { return ending || !commands.empty() || workers->ready(); });
       if (ending)
         return false;
       now.swap(commands);
@@ -146,9 +154,10 @@ struct Executor::State {
       for (const auto &[job, active] : jobs)
         job->tell({.kind = TranslationUpdate::Kind::Failed, .text = message});
       jobs.clear(), owners.clear();
-      decoder = makeDecoder(model.models(), decoderCounts(model.models(), defaults), /*ownRows=*/true);
+      startWorkers(decoderCounts(model.models(), defaults));
     }
-    count(static_cast<int64_t>(decoder->waitingCount()), static_cast<int64_t>(decoder->running()));
+    const size_t waiting = workers->waitingCount();
+    count(static_cast<int64_t>(waiting), static_cast<int64_t>(workers->running()));
     return true;
   }
 
@@ -211,7 +220,7 @@ struct Executor::State {
         continue;
       }
       counts.sourceTokens += static_cast<int64_t>(source.size());
-      const RequestId id = decoder->submit({.source = source,
+      const RequestId id = workers->submit({.source = source,
                                             .prefix = std::move(prefix),
                                             .constraints = std::move(constraints),
                                             .options = active.options,
@@ -224,9 +233,9 @@ struct Executor::State {
   }
 
   void step() {
-    if (decoder->idle())
+    if (!workers->ready())
       return;
-    for (DecoderEvent &event : decoder->step()) {
+    for (DecoderEvent &event : workers->step()) {
       const auto owner = owners.find(event.id);
       if (owner == owners.end()) // of a job that has failed in this step
         continue;
@@ -234,7 +243,7 @@ struct Executor::State {
       const size_t line = active.lines.at(event.id);
       switch (event.kind) {
       case DecoderEvent::Kind::Grown:
-        tellTokens(active, line, decoder->settled(event.id));
+        tellTokens(active, line, event.settled);
         break;
       case DecoderEvent::Kind::Failed:
         active.job->tell({.kind = event.byOptions ? TranslationUpdate::Kind::Refused : TranslationUpdate::Kind::Failed,
@@ -269,8 +278,9 @@ struct Executor::State {
         break;
       }
     }
-    ++counts.steps;
-    counts.stepHypotheses += decoder->stepRows();
+    const auto [steps, hypotheses] = workers->takeSteps();
+    counts.steps += steps;
+    counts.stepHypotheses += hypotheses;
   }
 
   void tellTokens(Active &active, size_t line, const std::vector<int32_t> &ids) {
@@ -335,7 +345,7 @@ struct Executor::State {
     if (found == jobs.end())
       return;
     for (const auto &[id, line] : found->second->lines) {
-      decoder->cancel(id);
+      workers->cancel(id);
       owners.erase(id);
     }
     jobs.erase(found);

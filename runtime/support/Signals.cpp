@@ -115,6 +115,15 @@ void installSignals() {
 
 Interrupted::Interrupted(int signal) : Error(std::string("stopped: ") + strsignal(signal)), signal(signal) {}
 
+SignalsBlocked::SignalsBlocked() {
+  sigset_t all;
+  sigfillset(&all);
+  for (int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT})
+    sigdelset(&all, own);
+  pthread_sigmask(SIG_BLOCK, &all, &before);
+}
+SignalsBlocked::~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before, nullptr); }
+
 InterruptGuard::InterruptGuard(int wakeDescriptor) {
   noted = 0;
   reloadNoted = 0;

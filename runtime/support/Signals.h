@@ -17,6 +17,7 @@
 #pragma once
 
 #include "support/Error.h"
+#include <csignal>
 
 namespace xfc {
 
@@ -36,6 +37,17 @@ public:
   explicit InterruptGuard(int wake = -1);
   ~InterruptGuard();
   InterruptGuard(const InterruptGuard &) = delete;
+};
+
+// Threads created during its lifetime block all signals except those that a thread's own faults raise.
+class SignalsBlocked {
+public:
+  SignalsBlocked();
+  ~SignalsBlocked();
+  SignalsBlocked(const SignalsBlocked &) = delete;
+
+private:
+  sigset_t before;
 };
 
 // `ulimit -t` sets the hard limit of processor time too unless it is told otherwise, and the system then sends SIGKILL

@@ -524,10 +524,10 @@ TEST(Decoder, ShowsWhatLivesBetweenSteps) {
     size_t seen = 0, settled = 0, finished = 0;
     std::vector<Ids> settledBefore(2);
     for (size_t steps = 1; !decoder.idle(); ++steps) {
-      std::set<RequestId> grown;
+      std::map<RequestId, Ids> grown; // and what has settled
       for (const DecoderEvent &event : decoder.step())
         if (event.kind == DecoderEvent::Kind::Grown) {
-          EXPECT_TRUE(grown.insert(event.id).second);
+          EXPECT_TRUE(grown.emplace(event.id, event.settled).second);
         } else {
           EXPECT_EQ(event.kind, DecoderEvent::Kind::Finished);
           expectSame(event.found, whole[event.id]);
@@ -547,7 +547,7 @@ TEST(Decoder, ShowsWhatLivesBetweenSteps) {
         }
         if (all.empty())
           continue;
-        const Ids now = decoder.settled(id), &end = whole[id][0].ids;
+        const Ids &now = grown[id], &end = whole[id][0].ids;
         EXPECT_TRUE(beam > 1 || now.size() == steps);
         ASSERT_LE(now.size(), end.size());
         EXPECT_TRUE(std::equal(now.begin(), now.end(), end.begin()));
