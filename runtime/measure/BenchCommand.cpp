@@ -405,6 +405,10 @@ void benchDecode(const BenchOptions &options) {
   result["workers"] = options.workers;
   result["tokens"] = tokens;
   addMemory(result, engine);
+  for (const Ensemble &worker : models.workers()) {
+    result["threads"] = result["threads"].get<int>() + worker.first().pool().threads();
+    result["arena_bytes"] = result["arena_bytes"].get<int64_t>() + worker.first().arenaBytes();
+  }
   printProfiled(options, std::move(result), engine, recording.timings, options.steps * steps);
 }
 

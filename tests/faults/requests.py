@@ -1,4 +1,4 @@
-"""requests.py TRANSLATOR MODEL LINES [--requests N] [--clients N] [--reload-every N] [--seed N]: a server under many requests, of which some are broken off.
+"""requests.py TRANSLATOR MODEL LINES [--requests N] [--clients N] [--reload-every N] [--workers N] [--seed N]: a server under many requests, of which some are broken off.
 
 Clients ask for translations of the lines with several options, some with words that the translations must contain, at once and on connections
 that they keep. Of a hundred requests, about four leave before the answer, three end in the middle of the request, two are streams that the
@@ -106,13 +106,15 @@ parser.add_argument("lines", help="a file, of which the first 40 lines are asked
 parser.add_argument("--requests", type=int, default=1000000)
 parser.add_argument("--clients", type=int, default=16)
 parser.add_argument("--reload-every", type=int, default=50000)
+parser.add_argument("--workers", type=int, default=1, help="of the server, each with a thread")
 parser.add_argument("--seed", type=int, default=1)
 arguments = parser.parse_args()
 with open(arguments.lines, encoding="utf-8") as file:
     lines = [line for line in file.read().splitlines() if line][:40]
 cases = [{"request": request({"q": line} | options), "stream": request({"q": line, "stream": True} | options),
           "expected": translation(line, options)["hypotheses"]} for line, options in kinds(lines)]
-server = subprocess.Popen([arguments.translator, "serve", "--model", arguments.model, "--port", "0"], stderr=subprocess.PIPE, text=True,
+threads = ["--workers", str(arguments.workers), "--threads", str(arguments.workers)] if arguments.workers > 1 else []
+server = subprocess.Popen([arguments.translator, "serve", "--model", arguments.model, "--port", "0", *threads], stderr=subprocess.PIPE, text=True,
                           preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))
 try:
     said = server.stderr.readline()

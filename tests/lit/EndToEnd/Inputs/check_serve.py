@@ -586,6 +586,11 @@ for check in (check_answers, check_libretranslate, check_documents, check_unknow
     begin = time.monotonic()
     check(server)
     print(f"  {check.__name__}: {time.monotonic() - begin:.1f} s", file=sys.stderr)
+server = Server("--model", f"en-fr={folder / 'run'}", "--queue", 1900, "--workers", 3, "--threads", 3)
+for check in (check_answers, check_leaving, check_end):
+    begin = time.monotonic()
+    check(server)
+    print(f"  {check.__name__} with 3 workers: {time.monotonic() - begin:.1f} s", file=sys.stderr)
 for check in (check_details, check_limits, check_idle, check_reload, check_several):
     begin = time.monotonic()
     check()
