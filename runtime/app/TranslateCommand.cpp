@@ -230,7 +230,7 @@ private:
           protect();
         }
         documents.push_back(std::move(document));
-        documentLines.push_back(std::move(line));
+        documentLines.push_back(std::exchange(line, {}));
         continue;
       }
       addLine(std::move(line), input.where());

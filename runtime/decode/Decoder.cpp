@@ -330,7 +330,8 @@ void Decoder::draft(size_t group) {
   if (std::ranges::all_of(running, [](const auto &sentence) { return sentence->drafts == 0; }))
     return;
   for (const std::unique_ptr<Sentence> &sentence : running) {
-    const std::vector<int32_t> &written = sentence->search->live().front().ids;
+    const std::span<LiveHypothesis> live = sentence->search->live();
+    const std::vector<int32_t> &written = live.front().ids;
     const int64_t left = searchSteps(sentence->limits, *sentence->request.options) - 1 - std::ssize(written);
     drafts.push_back({.place = sentence->place,
                       .search = sentence->search.get(),
@@ -349,7 +350,8 @@ void Decoder::grow(Sentence &sentence, const DraftRequest *draft, size_t number)
   const int64_t first = choice->rows[number];
   const std::span<const int32_t> all = taken;
   const auto rows = all.subspan(static_cast<size_t>(first) + 1, draft->tokens.size()); // of the drafted tokens
-  std::vector<int32_t> &read = search.live().front().history;
+  const std::span<LiveHypothesis> live = search.live();
+  std::vector<int32_t> &read = live.front().history;
   read.resize(read.size() - rows.size()); // what is drafted belongs to it once it is chosen
   size_t accepted = 0;
   const auto releaseOthers = [&] {
@@ -415,7 +417,8 @@ void Decoder::step(size_t group) {
       const size_t own = number++;
       grow(*sentence, drafts.empty() ? nullptr : &drafts[own], own);
       if (sentence->request.watched && !sentence->search->ended()) {
-        const std::vector<int32_t> &best = sentence->search->live().front().ids;
+        const std::span<LiveHypothesis> live = sentence->search->live();
+        const std::vector<int32_t> &best = live.front().ids;
         const auto settled = static_cast<std::ptrdiff_t>(sentence->search->settled());
         events.push_back({.kind = DecoderEvent::Kind::Grown,
                           .id = sentence->id,

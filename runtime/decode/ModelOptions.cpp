@@ -122,6 +122,7 @@ std::vector<int> threadsOfWorkers(int given, int workers) {
                 std::to_string(threads) + (given > 0 ? "" : ", one for each processor") +
                 "; expected no more workers than threads");
   std::vector<int> each;
+  each.reserve(static_cast<size_t>(workers));
   for (int worker = 0; worker < workers; ++worker)
     each.push_back(threads / workers + (worker < threads % workers));
   return each;
@@ -265,6 +266,7 @@ Ensemble TranslationModel::models() const {
   Ensemble all(std::move(engines), shares, {draft.get(), draftTokens}, shortlist.get());
   for (const WorkerEngines &worker : workers) {
     std::vector<Engine *> members;
+    members.reserve(worker.members.size());
     for (const std::unique_ptr<Engine> &member : worker.members)
       members.push_back(member.get());
     all.add({std::move(members), shares, {worker.draft.get(), draftTokens}, shortlist.get()});

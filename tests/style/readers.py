@@ -61,7 +61,6 @@ SIGNALS = re.compile(r"\b(?:pthread_sigmask|sigprocmask)\s*\(|(?:\bstd::|(?<![\w
 SIGNALLERS = {
     "runtime/support/Signals.cpp": "has the table",
     "runtime/support/Unfinished.cpp": "holds signals back while it removes what is unfinished",
-    "runtime/capi/Model.cpp": "leaves the host's signals to the host's threads",
     "runtime/support/MappedFile.cpp": "handles SIGBUS for the table",
     "runtime/support/CommandLine.cpp": "ends a process by the signal that has stopped its work",
     "runtime/train/Distill.cpp": "lets a teacher ignore what is meant for its student",
