@@ -233,7 +233,7 @@ private:
         documentLines.push_back(std::exchange(line, {}));
         continue;
       }
-      addLine(std::move(line), input.where());
+      addLine(std::exchange(line, {}), input.where());
       if (prefixInput) {
         const std::string prefix = prefixInput->next(input);
         prefixes.push_back(

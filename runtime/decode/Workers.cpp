@@ -45,12 +45,6 @@ void Workers::prepare(const SearchOptions &options) {
 RequestId Workers::submit(DecoderRequest request) {
   const RequestId id = decoders.front()->submit(std::move(request));
   open.insert(id);
-  if (!threads.empty()) {
-    {
-      const std::lock_guard<std::mutex> lock(mutex);
-    } // who has just found nothing sleeps by now, and is woken
-    asked.notify_all();
-  }
   return id;
 }
 
@@ -75,6 +69,8 @@ bool Workers::ready() const {
 
 std::span<DecoderEvent> Workers::step() {
   events.clear();
+  if (!threads.empty() && waitingCount() > 0)
+    wake();
   if (!decoders.front()->idle())
     stepOf(*decoders.front());
   {
@@ -90,6 +86,12 @@ std::span<DecoderEvent> Workers::step() {
   return events;
 }
 
+// Those that sleep are not woken by each request, so that requests that come together are dealt as a whole.
+void Workers::wake() {
+  const std::lock_guard<std::mutex> lock(mutex); // who has just found nothing sleeps by now
+  asked.notify_all();
+}
+
 Workers::Steps Workers::takeSteps() {
   const std::lock_guard<std::mutex> lock(mutex);
   return std::exchange(steps, {});
@@ -99,7 +101,7 @@ bool Workers::stepOf(Decoder &decoder) {
   const std::span<DecoderEvent> its = decoder.step();
   const std::lock_guard<std::mutex> lock(mutex);
   happened.insert(happened.end(), std::make_move_iterator(its.begin()), std::make_move_iterator(its.end()));
-  ++steps.count;
+  steps.count += decoder.stepRows() > 0;
   steps.hypotheses += decoder.stepRows();
   return !its.empty();
 }

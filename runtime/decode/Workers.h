@@ -53,6 +53,7 @@ public:
 private:
   void work(size_t worker);
   bool stepOf(Decoder &decoder); // whether anything happened
+  void wake();
   void end();
 
   std::vector<std::unique_ptr<Decoder>> decoders;

@@ -28,6 +28,11 @@ def ctranslate2_modes(options, job):
     return modes
 
 
+def our_modes(options, ours, batch):
+    modes = {f"{count} threads": ([*ours, "--threads", count], {}) for count in options.threads}
+    return modes | {f"{count} workers": ([*ours, "--threads", count, "--workers", count], {}) for count in options.threads if 1 < count <= batch}
+
+
 def measure(options):
     rows = []
     for size in options.sizes:
@@ -39,10 +44,10 @@ def measure(options):
                     options.log(f"decode {size.name}, {kind}, beam {beam}, batch {batch}")
                     repetitions = 1 if options.quick else 3
                     ours = [path, "bench", "decode", "--sentences", sentences, "--batch", batch, "--length", LENGTH, "--beam", beam,
-                            "--steps", repetitions, "--compute-type", ours_in, "--json", "--threads"]
+                            "--steps", repetitions, "--compute-type", ours_in, "--json"]
                     job = {"size": size.name, "type": kind, "beam": beam, "batch": batch, "sentences": sentences, "length": LENGTH,
                            "repetitions": repetitions, "work": options.work, "workers": 1}
-                    contestants = [Contestant("xfc", {f"{n} threads": ([*ours, n], {}) for n in options.threads})]
+                    contestants = [Contestant("xfc", our_modes(options, ours, batch))]
                     for name, module in MODULES.items():
                         if options.quick and not importlib.util.find_spec(module):
                             continue
@@ -79,7 +84,7 @@ def markdown(rows, machine):
                       megabytes(ours), ratios[1]])
     return "\n\n".join([
         f"Median output tokens a second, source and translation {LENGTH} tokens, each program in its fastest mode (found in the first round, in "
-        "brackets, with the type that a peer computed in: CTranslate2's modes are library, workers x threads). CTranslate2 decodes in float32 where it lacks a type on this CPU. Random weights; the end of a sentence is forbidden on all sides.",
+        "brackets, with the type that a peer computed in: CTranslate2's modes are library, workers x threads; xfc's workers have a thread each). CTranslate2 decodes in float32 where it lacks a type on this CPU. Random weights; the end of a sentence is forbidden on all sides.",
         table(["size", "type", "beam", "batch", "xfc", *names, "xfc / best peer", "xfc / CTranslate2", "aim", "xfc of peak", "xfc MB", "peer MB"], lines)])
 
 
