@@ -23,6 +23,12 @@ private:
     Values flat() const;
     static State of(const Values &flat);
   };
+  // A block of queries: where it begins, how many there are, and this lane's two of them, with the keys that they see.
+  struct QueryBlock {
+    Value start, rowsLeft;
+    std::array<Value, 2> rows, firsts, limits;
+    Value largestLimit, warpLimit, smallestLimit, largestFirst; // of the block, and of the warp's rows
+  };
   void queryBlock(HeadOfSequence &at, Value start);
   Values scoresOf(HeadOfSequence &at, const Tile &keyTile, Value firstKey);
   void step(HeadOfSequence &at, Value firstKey, Value stage, State &state);
@@ -44,10 +50,7 @@ private:
   int64_t stages = 1; // of the tiles of keys and values
   Tile queryTile, keyTiles, valueTiles, room;
   std::optional<PairBias> bias;
-  // The current block of queries.
-  Value rowsLeft, start;
-  std::array<Value, 2> rows, firsts, limits;
-  Value largestLimit, warpLimit, smallestLimit, largestFirst; // of the block, and of the warp's rows
+  QueryBlock block; // the current one
 };
 
 AttentionKernel::AttentionKernel(KernelBuilder &k, AttentionOp op)
@@ -96,26 +99,28 @@ KernelInfo AttentionKernel::emit() {
 }
 
 void AttentionKernel::queryBlock(HeadOfSequence &at, Value first) {
-  start = first;
-  rowsLeft = k.min(k.sub(at.queries, start), queries);
-  Value last = k.sub(rowsLeft, 1), zero = k.i32Of(0);
+  block.start = first;
+  block.rowsLeft = k.min(k.sub(at.queries, block.start), queries);
+  Value last = k.sub(block.rowsLeft, 1), zero = k.i32Of(0);
   for (int64_t r = 0; r < 2; ++r) {
-    rows[r] = k.add(start, k.min(tiles.row(r), last)); // rows beyond the last repeat it, and see nothing
-    Value limit = at.limit(k, rows[r]);
-    limits[r] = k.select(k.less(tiles.row(r), rowsLeft), limit, zero);
-    firsts[r] = at.first(k, rows[r]);
+    // Rows beyond the last repeat it, and see nothing.
+    block.rows[r] = k.add(block.start, k.min(tiles.row(r), last));
+    Value limit = at.limit(k, block.rows[r]);
+    block.limits[r] = k.select(k.less(tiles.row(r), block.rowsLeft), limit, zero);
+    block.firsts[r] = at.first(k, block.rows[r]);
   }
-  largestLimit = at.largestLimit(k, start, rowsLeft, queries);
-  warpLimit = tiles.largestOfRows(limits);
-  smallestLimit = k.acrossLanes(k.min(limits[0], limits[1]), [&](Value x, Value y) { return k.min(x, y); });
+  block.largestLimit = at.largestLimit(k, block.start, block.rowsLeft, queries);
+  block.warpLimit = tiles.largestOfRows(block.limits);
+  block.smallestLimit =
+      k.acrossLanes(k.min(block.limits[0], block.limits[1]), [&](Value x, Value y) { return k.min(x, y); });
   if (at.reach)
-    largestFirst = tiles.largestOfRows(firsts);
+    block.largestFirst = tiles.largestOfRows(block.firsts);
   k.barrier(); // the tiles may still be in use for the previous block
-  tiles.startCopy(queryTile, at.rows(k, q, keyDim, start), rowsLeft, q, keyDim);
+  tiles.startCopy(queryTile, at.rows(k, q, keyDim, block.start), block.rowsLeft, q, keyDim);
   auto keysFrom = [&](Value j) { return k.min(k.sub(at.keys, j), keys); };
   State state{tiles.zeros(valueTiles.width), {k.scalar(lowest), k.scalar(lowest)}, {k.scalar(0), k.scalar(0)}};
   state = State::of(tiles.eachBlock(
-      at.firstBlock(k, start, keys), largestLimit, keys, stages, state.flat(),
+      at.firstBlock(k, block.start, keys), block.largestLimit, keys, stages, state.flat(),
       [&](Value j, Value stage) {
         Value count = keysFrom(j);
         const Tile keyTile = tiles.ofStage(keyTiles, stage), valueTile = tiles.ofStage(valueTiles, stage);
@@ -123,9 +128,9 @@ void AttentionKernel::queryBlock(HeadOfSequence &at, Value first) {
         tiles.startCopy(valueTile, at.listedRows(k, value, valueDim, j), count, value, valueDim);
       },
       [&](Value j, Value stage, const Values &flat) {
-        bias->copyIn(at, start, j, keysFrom(j));
+        bias->copyIn(at, block.start, j, keysFrom(j));
         return k.choose(
-            k.less(j, warpLimit),
+            k.less(j, block.warpLimit),
             [&] {
               State next = State::of(flat);
               step(at, j, stage, next);
@@ -140,15 +145,15 @@ Values AttentionKernel::scoresOf(HeadOfSequence &at, const Tile &keyTile, Value 
   Values scores = tiles.scores(keys, queryTile, keyTile, op.getScale().convertToDouble());
   bias->add(at, scores);
   // Most blocks of keys are seen in full by every row of the warp, and need no mask.
-  Value seenByAll = k.less(k.add(firstKey, keys - 1), smallestLimit);
+  Value seenByAll = k.less(k.add(firstKey, keys - 1), block.smallestLimit);
   if (at.reach)
-    seenByAll = k.both(seenByAll, k.less(largestFirst, k.add(firstKey, 1)));
+    seenByAll = k.both(seenByAll, k.less(block.largestFirst, k.add(firstKey, 1)));
   return k.choose(
       seenByAll, [&] { return scores; },
       [&] {
         Value first = k.add(firstKey, tiles.column(0));
-        const Value seen[2] = {k.sub(limits[0], first), k.sub(limits[1], first)};
-        const Value before[2] = {k.sub(firsts[0], first), k.sub(firsts[1], first)};
+        const Value seen[2] = {k.sub(block.limits[0], first), k.sub(block.limits[1], first)};
+        const Value before[2] = {k.sub(block.firsts[0], first), k.sub(block.firsts[1], first)};
         Values masked = scores;
         for (size_t i = 0; i < scores.size(); ++i) {
           Value column = k.i32Of(static_cast<int32_t>(AttentionTiles::columnOf(i)));
@@ -180,7 +185,7 @@ void AttentionKernel::step(HeadOfSequence &at, Value firstKey, Value stage, Stat
     state.sums[r] = k.addf(state.sums[r], p[i]);
   }
   PairDropout dropout(k, tiles, at, rate);
-  Value kept = dropout.ofQueries(rows, firstKey, count, keys);
+  Value kept = dropout.ofQueries(block.rows, firstKey, count, keys);
   for (int64_t i = 0; i < static_cast<int64_t>(p.size()); ++i)
     p[i] = dropout.dropped(p[i], kept, i);
   for (size_t i = 0; i < state.outputs.size(); ++i)
@@ -200,12 +205,12 @@ void AttentionKernel::finish(HeadOfSequence &at, State &state) {
     Value log2 = k.ptx("lg2.approx.ftz.f32 $0, $1;", {sum}, {k.element}, /*pure=*/true)[0];
     logSums[r] = k.select(any, k.addf(state.maxima[r], log2), 0);
   }
-  tiles.copyOut(at.rows(k, op.getResult(), valueDim, start), state.outputs, rowsLeft, op.getResult(), valueDim,
-                factors);
+  tiles.copyOut(at.rows(k, op.getResult(), valueDim, block.start), state.outputs, block.rowsLeft, op.getResult(),
+                valueDim, factors);
   if (wantsLse) {
-    RowAt rowAt = at.rows(k, op.getLse(), 1, start);
+    RowAt rowAt = at.rows(k, op.getLse(), 1, block.start);
     for (int64_t r = 0; r < 2; ++r) {
-      Value isRow = k.less(tiles.row(r), rowsLeft);
+      Value isRow = k.less(tiles.row(r), block.rowsLeft);
       k.when(k.both(k.equal(k.bitAnd(k.lane(), 3), 0), isRow), [&] {
         const View place = rowAt(tiles.row(r));
         k.store(k.mulf(logSums[r], std::numbers::ln2), place);
@@ -218,18 +223,18 @@ void AttentionKernel::finish(HeadOfSequence &at, State &state) {
 
 // Computes the scores once more, now that the sums of their exponentials are known.
 void AttentionKernel::writeWeights(HeadOfSequence &at, const std::array<Value, 2> &logSums) {
-  View block = at.pairs(k, op.getWeights(), heads);
+  View pairs = at.pairs(k, op.getWeights(), heads);
   Tile keyTile = tiles.ofStage(keyTiles, k.i32Of(0));
   k.loop(0, at.keys, keys, [&](Value j) {
     Value count = k.min(k.sub(at.keys, j), keys);
     k.barrier();
     tiles.startCopy(keyTile, at.listedRows(k, key, keyDim, j), count, key, keyDim);
     tiles.finishCopies();
-    bias->copyIn(at, start, j, count);
+    bias->copyIn(at, block.start, j, count);
     Values scores = scoresOf(at, keyTile, j);
     for (size_t i = 0; i < scores.size(); ++i)
       scores[i] = k.exp2(k.subf(scores[i], logSums[AttentionTiles::rowOf(i)]));
-    tiles.copyOutPairs(block.row(k.i64Of(start)) + j, scores, rowsLeft, count);
+    tiles.copyOutPairs(pairs.row(k.i64Of(block.start)) + j, scores, block.rowsLeft, count);
   });
 }
 
