@@ -1,9 +1,9 @@
 // Copies, transposes and small dense products over scratch, from which the attention kernels are made.
 #pragma once
 
+#include "CPU/Builder/KernelBuilder.h"
+#include "CPU/Products/MicroKernel.h"
 #include "Codegen/KeyPositions.h"
-#include "KernelBuilder.h"
-#include "MicroKernel.h"
 #include <functional>
 
 namespace xfc {

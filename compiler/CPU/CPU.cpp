@@ -1,10 +1,11 @@
 // Emits kernels for a CPU.
 #include "CPU.h"
+#include "CPU/Products/Packing.h"
 #include "Dialect/Values.h"
 #include "Dialect/XFC.h"
 #include "Emitters.h"
 #include "MachineCode/MachineCode.h"
-#include "Matrix.h"
+#include "Rows.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -41,7 +42,7 @@ int64_t CPUTarget::strideOf(RowsType rows) const {
 }
 
 KernelInfo CPUTarget::emit(Operation *op, llvm::StringRef name, ModuleOp code) const {
-  KernelBuilder builder(code, set, elementType(code.getContext(), options.type));
+  CPUMachine builder(code, set, elementType(code.getContext(), options.type));
   std::optional<KernelInfo> info;
   builder.kernel(name, [&] { info = emitKernel(builder, op); });
   if (!info)
@@ -57,7 +58,7 @@ std::optional<Packing> CPUTarget::packs(Operation *op, unsigned operand) const {
 }
 
 PackInfo CPUTarget::emitPack(RankedTensorType weight, Packing packing, llvm::StringRef name, ModuleOp code) const {
-  KernelBuilder builder(code, set, elementType(code.getContext(), options.type));
+  CPUMachine builder(code, set, elementType(code.getContext(), options.type));
   PackInfo info;
   builder.kernel(name, [&] { info = emitPackWeight(builder, weight, packing); });
   return info;

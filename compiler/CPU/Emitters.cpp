@@ -17,7 +17,9 @@ void registerCPUKernels(DialectRegistry &registry) {
     attachCandidatesKernels(*context);
     attachElementwiseKernels(*context);
     attachEmbeddingKernels(*context);
-    attachMatrixKernels(*context);
+    attachLinearKernels(*context);
+    attachLinearLossKernels(*context);
+    attachLinearWeightGradKernels(*context);
     attachNormKernels(*context);
     attachOptimizerKernels(*context);
     attachPairsKernels(*context);

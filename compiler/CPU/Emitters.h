@@ -4,11 +4,11 @@
 // The functions that several families share are declared below.
 #pragma once
 
+#include "CPU/Builder/KernelBuilder.h"
 #include "Codegen/Elementwise.h"
 #include "Codegen/KernelModel.h"
 #include "Codegen/LossTargets.h"
 #include "Dialect/XFC.h"
-#include "KernelBuilder.h"
 #include "Target/Target.h"
 
 #include "CPU/CPUKernelInterface.h.inc"
@@ -29,7 +29,9 @@ void attachAttentionGradKernels(mlir::MLIRContext &);
 void attachCandidatesKernels(mlir::MLIRContext &);
 void attachElementwiseKernels(mlir::MLIRContext &);
 void attachEmbeddingKernels(mlir::MLIRContext &);
-void attachMatrixKernels(mlir::MLIRContext &);
+void attachLinearKernels(mlir::MLIRContext &);
+void attachLinearLossKernels(mlir::MLIRContext &);
+void attachLinearWeightGradKernels(mlir::MLIRContext &);
 void attachNormKernels(mlir::MLIRContext &);
 void attachOptimizerKernels(mlir::MLIRContext &);
 void attachPairsKernels(mlir::MLIRContext &);

@@ -2,7 +2,7 @@
 // linking.
 #pragma once
 
-#include "CPU/InstructionSet.h"
+#include "CPU/Builder/InstructionSet.h"
 #include "MachineCode/X86.h"
 #include "Target/Target.h"
 #include <string>

@@ -1,8 +1,8 @@
 // The norm of the gradients, and a step of the optimizer that also packs weights.
+#include "CPU/Products/MicroKernel.h"
+#include "CPU/Products/Packing.h"
 #include "Emitters.h"
 #include "Kernels/Optimizers.h"
-#include "Matrix.h"
-#include "MicroKernel.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "plan/Sharding.h"
 

@@ -1,4 +1,4 @@
-// Rows on a CPU (Codegen/Machine.h): a chunk is some rows, and their features are visited a vector at a time.
+#include "Rows.h"
 #include "AttentionTiles.h"
 #include "Emitters.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -14,8 +14,8 @@ int64_t rowsPerChunk(int64_t features) { return std::clamp<int64_t>(8192 / std::
 // Elementwise
 //===--------------------------------------------------------------------------------------------------------===//
 
-Partition KernelBuilder::overRows(int64_t width, ArrayRef<BufferIndex> buffers, const ComputeOne &compute,
-                                  const StartOfRow &start) {
+Partition CPUMachine::overRows(int64_t width, ArrayRef<BufferIndex> buffers, const ComputeOne &compute,
+                               const StartOfRow &start) {
   SmallVector<View> data;
   for (BufferIndex buffer : buffers)
     data.push_back(rowsOf(buffer));
@@ -53,7 +53,7 @@ static void overElements(KernelBuilder &k, ArrayRef<BufferIndex> buffers, Value 
   });
 }
 
-Partition KernelBuilder::overPairs(PairsType type, ArrayRef<BufferIndex> buffers, const ComputeOne &compute) {
+Partition CPUMachine::overPairs(PairsType type, ArrayRef<BufferIndex> buffers, const ComputeOne &compute) {
   Value offsets = field(keys(), offsetof(xfc_keys, pair_offsets), ptr);
   auto pairsBefore = [&](Value sequence) { return mul(loadI64(offsets, sequence), type.getHeads()); };
   Value to = pairsBefore(add(chunk, 1)), from = pairsBefore(chunk);
@@ -61,14 +61,14 @@ Partition KernelBuilder::overPairs(PairsType type, ArrayRef<BufferIndex> buffers
   return {Partition::Unit::Sequences, 1, 1};
 }
 
-Partition KernelBuilder::overTensors(ArrayRef<BufferIndex> buffers, const ComputeOne &compute) {
+Partition CPUMachine::overTensors(ArrayRef<BufferIndex> buffers, const ComputeOne &compute) {
   constexpr int64_t part = SquareSumOp::elementsOfPart;
   Value from = mul(chunk, part), count = immediate(0);
   overElements(*this, buffers, from, min(add(from, part), count), compute);
   return {Partition::Unit::Elements, part, 1};
 }
 
-void KernelBuilder::update(ArrayRef<View> blocks, Value from, Value to, const Compute &compute) {
+void CPUMachine::update(ArrayRef<View> blocks, Value from, Value to, const Compute &compute) {
   auto at = [&](Value i, const std::function<void(Value, const View &)> &write) {
     SmallVector<View> places;
     SmallVector<Value> xs;
@@ -121,7 +121,7 @@ private:
 } // namespace
 
 // A chunk has some of the columns of one sequence, and keeps their states in registers, a few vectors at a time.
-Partition KernelBuilder::scan(int64_t width, bool backwards, const LoadRow &load, const ScanStep &step) {
+Partition CPUMachine::scan(int64_t width, bool backwards, const LoadRow &load, const ScanStep &step) {
   const int64_t together = 4 * lanes(), perChunk = 4 * together;
   const int64_t whole = width / together * together, parts = (width + perChunk - 1) / perChunk;
   Value sequence = div(chunk, parts), part = rem(chunk, parts);
@@ -223,7 +223,7 @@ private:
 
 } // namespace
 
-Partition KernelBuilder::eachPairsRow(int64_t heads, bool cached, const std::function<void(PairsRow &)> &body) {
+Partition CPUMachine::eachPairsRow(int64_t heads, bool cached, const std::function<void(PairsRow &)> &body) {
   SumLanes lanesOfSums(*this);
   HeadOfSequence at(*this, heads, cached);
   loop(0, at.queries, 1, [&](Value query) {
@@ -233,7 +233,7 @@ Partition KernelBuilder::eachPairsRow(int64_t heads, bool cached, const std::fun
   return {Partition::Unit::Sequences, 1, heads};
 }
 
-void KernelBuilder::eachOfGrid(Value from, Value to, int64_t columns, const std::function<void(Value, Value)> &body) {
+void CPUMachine::eachOfGrid(Value from, Value to, int64_t columns, const std::function<void(Value, Value)> &body) {
   loop(from, to, 1, [&](Value row) { loop(0, columns, 1, [&](Value column) { body(row, column); }); });
 }
 
@@ -269,10 +269,9 @@ private:
 
 } // namespace
 
-std::unique_ptr<Spread> KernelBuilder::overChunk() { return std::make_unique<SpreadOverLanes>(*this); }
-std::unique_ptr<Spread> KernelBuilder::overRow() { return std::make_unique<SpreadOverLanes>(*this); }
-Values KernelBuilder::eachRow(Value from, Value to, ValueRange state,
-                              const std::function<Values(Value, Values)> &body) {
+std::unique_ptr<Spread> CPUMachine::overChunk() { return std::make_unique<SpreadOverLanes>(*this); }
+std::unique_ptr<Spread> CPUMachine::overRow() { return std::make_unique<SpreadOverLanes>(*this); }
+Values CPUMachine::eachRow(Value from, Value to, ValueRange state, const std::function<Values(Value, Values)> &body) {
   return loop(from, to, 1, state, body);
 }
 
@@ -440,11 +439,9 @@ public:
 
 } // namespace
 
-std::unique_ptr<ShortRows> KernelBuilder::shortRows(int64_t width) {
+std::unique_ptr<ShortRows> CPUMachine::shortRows(int64_t width) {
   return std::make_unique<ShortVectorRows>(*this, width);
 }
-std::unique_ptr<LongRows> KernelBuilder::longRows(int64_t width) {
-  return std::make_unique<LongVectorRows>(*this, width);
-}
+std::unique_ptr<LongRows> CPUMachine::longRows(int64_t width) { return std::make_unique<LongVectorRows>(*this, width); }
 
 } // namespace xfc

@@ -19,7 +19,7 @@ foreach(target ${LLVM_TARGETS_TO_BUILD})
 endforeach()
 file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/targets.c CONTENT "${code}" @ONLY)
 
-set(parts XFCCommands XFCVocab XFCPipeline XFCTarget XFCCPU XFCGPU XFCKernels XFCPlain XFCMachineCode XFCCodegen XFCSchedule XFCPlan XFCAnalysis
+set(parts XFCCommands XFCVocab XFCPipeline XFCTarget XFCCPU XFCCPUProducts XFCCPUBuilder XFCGPU XFCKernels XFCPlain XFCMachineCode XFCCodegen XFCSchedule XFCPlan XFCAnalysis
   XFCTransforms XFCImport XFCDescription XFCForeign XFCLink XFCDialect xfc_runtime sentencepiece_train sentencepiece utf8proc xfc_zlib xfc_zstd)
 list(TRANSFORM parts REPLACE "(.+)" "$<TARGET_FILE:\\1>" OUTPUT_VARIABLE files)
 xfc_library(XFCContainedLinker lld.cpp)

@@ -59,7 +59,7 @@ constexpr int64_t sums = 12, rounds = 500'000;
 XFC_REPEATED(pairs, "avx512f,avx512bf16", "vdpbf16ps %%zmm13, %%zmm12, %%zmm\\i\n")
 XFC_REPEATED(dots512, "avx512f,avx512vnni", "vpdpbusd %%zmm13, %%zmm12, %%zmm\\i\n")
 XFC_REPEATED(dots256, "avx2,avxvnni", "%{vex%} vpdpbusd %%ymm13, %%ymm12, %%ymm\\i\n")
-// As compiler/CPU/Int8.cpp multiplies without VNNI: flips signs, multiplies in two steps and adds.
+// As compiler/CPU/Products/Int8.cpp multiplies without VNNI: flips signs, multiplies in two steps and adds.
 XFC_REPEATED(quads512, "avx512f,avx512bw",
              "vpxord %%zmm13, %%zmm12, %%zmm14\n vpmaddubsw %%zmm14, %%zmm12, %%zmm14\n"
              "vpmaddwd %%zmm13, %%zmm14, %%zmm14\n vpaddd %%zmm14, %%zmm\\i, %%zmm\\i\n")
@@ -95,7 +95,7 @@ struct Form {
   int64_t operations = 0, count = rounds;
 };
 
-// The forms of compiler/CPU/MicroKernel.h; without instructions for pairs, bf16 is multiplied as f32.
+// The forms of compiler/CPU/Products/MicroKernel.h; without instructions for pairs, bf16 is multiplied as f32.
 Form formOfBF16(const std::string &cpu) {
   if (cpu.find("+amx") != std::string::npos)
     return {tilesOfPairs, int64_t{6} * 2 * 16 * 16 * 32, rounds / 64};

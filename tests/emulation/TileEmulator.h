@@ -11,8 +11,8 @@
 // clone() and fork() hand on) but not the tiles (XTILEDATA is not), so it begins with the creator's palette and with
 // tiles of zeros; the emulator does the same for threads made by pthread_create() and for processes made by fork(). So
 // code that uses tiles configures them itself, and releases them so that no thread begins with what is left of it
-// (compiler/CPU/MicroKernel.h, configureTiles). A signal handler begins with palette 0 under Linux, but in the emulator
-// with the tiles of the code that it interrupts: it must leave them alone.
+// (compiler/CPU/Products/MicroKernel.h, configureTiles). A signal handler begins with palette 0 under Linux, but in the
+// emulator with the tiles of the code that it interrupts: it must leave them alone.
 #pragma once
 
 #include <cstdint>

@@ -23,7 +23,7 @@ import compile_commands
 
 RECENT = 4  # commits whose folders are checked
 # Where custom-unordered-ops is checked.
-ORDERED = {"compiler/CPU", "compiler/Codegen", "compiler/GPU", "compiler/Import", "compiler/Kernels", "compiler/Plain", "compiler/Schedule", "compiler/Transforms"}
+ORDERED = {"compiler/CPU", "compiler/CPU/Builder", "compiler/CPU/Products", "compiler/Codegen", "compiler/GPU", "compiler/Import", "compiler/Kernels", "compiler/Plain", "compiler/Schedule", "compiler/Transforms"}
 
 
 def git(root, *words):

@@ -1,4 +1,5 @@
-// Builds the body of one kernel for a CPU: adds vectors to what CodeBuilder has for every target.
+// Builds the body of one kernel for a CPU: adds vectors to what CodeBuilder has for every target. The rows of a Machine
+// come with CPUMachine (CPU/Rows.h).
 #pragma once
 
 #include "Codegen/Machine.h"
@@ -82,25 +83,8 @@ public:
                   const std::function<Values(mlir::Value, int64_t, Values)> &body);
   void features(int64_t count, const std::function<void(mlir::Value, int64_t)> &body);
   // Runs `body` for each row of this chunk; chunks have `per` rows.
+  using Machine::eachRow;
   void eachRow(int64_t per, const std::function<void(mlir::Value)> &body);
-
-  // Rows (Rows.cpp).
-  Partition overRows(int64_t width, llvm::ArrayRef<BufferIndex> buffers, const ComputeOne &compute,
-                     const StartOfRow &start = {}) override;
-  Partition overPairs(PairsType type, llvm::ArrayRef<BufferIndex> buffers, const ComputeOne &compute) override;
-  Partition overTensors(llvm::ArrayRef<BufferIndex> buffers, const ComputeOne &compute) override;
-  Partition eachPairsRow(int64_t heads, bool cached, const std::function<void(PairsRow &)> &body) override;
-  void eachOfGrid(mlir::Value from, mlir::Value to, int64_t columns,
-                  const std::function<void(mlir::Value, mlir::Value)> &body) override;
-  void update(llvm::ArrayRef<View> blocks, mlir::Value from, mlir::Value to, const Compute &compute) override;
-  Partition scan(int64_t width, bool backwards, const LoadRow &load, const ScanStep &step) override;
-  std::unique_ptr<Spread> overChunk() override;
-  std::unique_ptr<Spread> overRow() override;
-  Values eachRow(mlir::Value from, mlir::Value to, mlir::ValueRange state,
-                 const std::function<Values(mlir::Value, Values)> &body) override;
-  bool takesRowsInOrder() const override { return true; }
-  std::unique_ptr<ShortRows> shortRows(int64_t width) override;
-  std::unique_ptr<LongRows> longRows(int64_t width) override;
 
   // Philox: four vectors of `lanes` random words for the given counters (abi.h).
   std::array<mlir::Value, 4> philox(const DropoutKey &key, mlir::Value counters);

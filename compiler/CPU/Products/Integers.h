@@ -1,7 +1,7 @@
 // Integers in vectors: how floats become integers of a byte, and how these are multiplied and summed.
 #pragma once
 
-#include "KernelBuilder.h"
+#include "CPU/Builder/KernelBuilder.h"
 
 namespace xfc {
 

@@ -46,45 +46,61 @@ struct Between {
 // each of `rows`, the address of the first row and the stride, and for each of `touched`; the same for rows to convert,
 // with the number of their elements if they are masked; and for a panel to pack the address of its first row, the
 // stride, and its own address.
-std::string tileKernel(KernelBuilder &k, const Tiling &t, int64_t rowTiles, int64_t columnTiles,
-                       const Between &between) {
-  const char *product = isInt8(t.products) ? "llvm.x86.tdpbusd" : "llvm.x86.tdpbf16ps";
-  std::string name = llvm::formatv("product_{0}_{1}x{2}", isInt8(t.products) ? "dottiles" : "tiles", rowTiles * tile,
-                                   columnTiles * tile);
-  SmallVector<Type> types = {k.ptr, k.i64, k.ptr, k.i64, k.i64, k.ptr, k.i64, k.i1};
-  if (between.panel) {
-    name += "_fetching_" + std::to_string(between.panel);
-    types.push_back(k.ptr);
+class TileKernel {
+public:
+  TileKernel(KernelBuilder &k, const Tiling &t, int64_t rowTiles, int64_t columnTiles, const Between &between)
+      : k(k), t(t), rowTiles(rowTiles), columnTiles(columnTiles), products(rowTiles * columnTiles), between(between) {}
+
+  // Emits it unless the module has it, and returns its name.
+  std::string emit() {
+    SmallVector<Type> types = {k.ptr, k.i64, k.ptr, k.i64, k.i64, k.ptr, k.i64, k.i1};
+    std::string name = llvm::formatv("product_{0}_{1}x{2}", isInt8(t.products) ? "dottiles" : "tiles", rowTiles * tile,
+                                     columnTiles * tile);
+    addWork(name, types);
+    k.helper(name, types, [&](ValueRange arguments) { emitBody(arguments); });
+    return name;
   }
-  for (const Between::Rows &rows : between.rows) {
-    name += "_fetching_rows_" + std::to_string(rows.across) + "x" + std::to_string(rows.pairs);
-    types.append({k.ptr, k.i64});
+
+private:
+  using Work = std::vector<std::function<void()>>;
+
+  // Adds to the kernel's name and to the types of its arguments what it does between products.
+  void addWork(std::string &name, SmallVectorImpl<Type> &types) {
+    if (between.panel) {
+      name += "_fetching_" + std::to_string(between.panel);
+      types.push_back(k.ptr);
+    }
+    for (const Between::Rows &rows : between.rows) {
+      name += "_fetching_rows_" + std::to_string(rows.across) + "x" + std::to_string(rows.pairs);
+      types.append({k.ptr, k.i64});
+    }
+    for (const Between::Touched &touched : between.touched) {
+      name += "_touching_" + std::to_string(touched.lines) + "x" + std::to_string(touched.rows);
+      types.append({k.ptr, k.i64});
+    }
+    if (between.passes)
+      name += "_passing";
+    if (between.converts) {
+      name += (between.masked ? "_converting_some_" : "_converting_") + std::to_string(t.stride);
+      types.append({k.ptr, k.i64});
+      if (between.masked)
+        types.push_back(k.i64);
+    }
+    if (between.units) {
+      name += "_packing_" + std::to_string(between.units) + (between.packed.isBF16() ? "_bf16" : "");
+      types.append({k.ptr, k.i64, k.ptr});
+    }
   }
-  for (const Between::Touched &touched : between.touched) {
-    name += "_touching_" + std::to_string(touched.lines) + "x" + std::to_string(touched.rows);
-    types.append({k.ptr, k.i64});
-  }
-  if (between.passes)
-    name += "_passing";
-  if (between.converts) {
-    name += (between.masked ? "_converting_some_" : "_converting_") + std::to_string(t.stride);
-    types.append({k.ptr, k.i64});
-    if (between.masked)
-      types.push_back(k.i64);
-  }
-  if (between.units) {
-    name += "_packing_" + std::to_string(between.units) + (between.packed.isBF16() ? "_bf16" : "");
-    types.append({k.ptr, k.i64, k.ptr});
-  }
-  k.helper(name, types, [&](ValueRange arguments) {
-    View a = k.at(arguments[0]), b = k.at(arguments[2]).inRows(arguments[3]);
+
+  void emitBody(ValueRange arguments) {
+    a = k.at(arguments[0]).inRows(arguments[1]);
+    b = k.at(arguments[2]).inRows(arguments[3]);
     View c = k.at(arguments[5]).inRows(arguments[6]);
-    Value aStride = arguments[1], depth = arguments[4], cStride = arguments[6], accumulate = arguments[7];
-    const int64_t ofPanel = t.panel / tile, line = 64 / k.bytes(), products = rowTiles * columnTiles;
-    Value aBytes = k.mul(aStride, k.bytes()), bBytes = k.index(t.panel * k.bytes()), cBytes = k.mul(cStride, k.bytes());
-    auto load = [&](int64_t number, const View &p, Value bytes) {
-      tileInstruction(k, "llvm.x86.tileloadd64", {byte(k, number), p.data, bytes});
-    };
+    Value depth = arguments[4], accumulate = arguments[7];
+    aStride = arguments[1];
+    aBytes = k.mul(aStride, k.bytes());
+    bBytes = k.index(t.panel * k.bytes());
+    Value cBytes = k.mul(arguments[6], k.bytes());
     auto eachSum = [&](const std::function<void(int64_t number, const View &p)> &body) {
       for (int64_t i = 0; i < products; ++i)
         body(firstSum + i, c.row(i / columnTiles * tile) + i % columnTiles * tile);
@@ -95,95 +111,123 @@ std::string tileKernel(KernelBuilder &k, const Tiling &t, int64_t rowTiles, int6
           eachSum([&](int64_t number, const View &) { tileInstruction(k, "llvm.x86.tilezero", byte(k, number)); });
         });
     k.loop(0, depth, tile, [&](Value at) {
-      std::vector<std::function<void()>> prefetches, conversions;
-      auto fetch = [&](const View &p) { prefetches.push_back([&k, p] { k.prefetch(p); }); };
-      size_t next = 8;
+      Work prefetches, conversions;
       Value step = k.div(at, tile);
-      if (between.panel) {
-        View from = k.at(arguments[next++]) + k.mul(step, between.panel * line);
-        for (int64_t i = 0; i < between.panel; ++i)
-          fetch(from + i * line);
-      }
-      for (const Between::Rows &rows : between.rows) {
-        View from = k.at(arguments[next]).inRows(arguments[next + 1]);
-        next += 2;
-        for (int64_t i = 0; i < rows.pairs; ++i) {
-          Value pair = k.add(k.mul(step, rows.pairs), i), column = k.mul(k.rem(pair, rows.across), 2 * line);
-          View p = from(k.div(pair, rows.across), column);
-          fetch(p);
-          fetch(p + line);
-        }
-      }
-      for (const Between::Touched &touched : between.touched) {
-        View from = k.at(arguments[next]).inRows(arguments[next + 1]).row(k.mul(step, touched.rows));
-        next += 2;
-        for (int64_t r = 0; r < touched.rows; ++r)
-          for (int64_t i = 0; i < touched.lines; ++i)
-            fetch(from(r, i * line));
-      }
-      if (between.converts) {
-        Value element = k.mul(at, t.pair), stride = arguments[next + 1];
-        View from = k.at(arguments[next]) + element;
-        SmallVector<Value, 2> masks;
-        for (int64_t v = 0; between.masked && v < 2; ++v)
-          masks.push_back(k.lanesBelow(k.add(element, v * k.lanes()), arguments[next + 2]));
-        next += between.masked ? 3 : 2;
-        // Each row's address is the previous one's plus the stride, and offsets in scratch are constants: both save
-        // registers.
-        View to = a + at + rowTiles * tile * t.stride;
-        for (int64_t r = 0; r < rowTiles * tile; ++r, from = from + stride)
-          conversions.push_back([=, &k] {
-            auto half = [&](int64_t v) {
-              View p = from + v * k.lanes();
-              return masks.empty() ? k.load(p, k.lanes()) : k.loadMasked(p, masks[v]);
-            };
-            Value first = half(0), second = half(1);
-            View place = to + r * t.stride;
-            k.store(adjacentPairsOfBF16(k, first, second), place);
-          });
-      }
-      if (between.units) {
-        Value unit = k.mul(step, between.units);
-        View from = k.at(arguments[next], between.packed).inRows(arguments[next + 1]).row(k.mul(unit, t.pair)),
-             to = k.at(arguments[next + 2]) + k.mul(unit, t.panel);
-        for (int64_t u = 0; u < between.units; ++u)
-          for (int64_t v = 0; v < t.vectors; ++v)
-            conversions.push_back([=, &k] {
-              auto row = [&](int64_t r) { return k.load(stored(k, from(u * 2 + r, v * k.lanes())), k.lanes()); };
-              Value first = row(0), second = row(1);
-              View place = to + (u * t.panel + v * k.lanes());
-              k.store(unitsOf(k, t, first, second, /*rounds=*/true), place);
-            });
-      }
-      // Does the share of the work that follows product i.
-      auto share = [&](const std::vector<std::function<void()>> &work, int64_t i) {
-        for (size_t w = work.size() * i / products; w < work.size() * (i + 1) / products; ++w)
-          work[w]();
-      };
-      for (int64_t i = 0; i < products; ++i) {
-        // A single tile of rows needs each right tile once, and two right tiles take turns.
-        const int64_t r = i / columnTiles, j = i % columnTiles, left = firstLeft + r, right = firstRight + j % 2;
-        if (j == 0) {
-          Value row = k.mul(aStride, r * tile);
-          View from = a + at + row;
-          between.passes ? tileInstruction(k, "llvm.x86.tileloaddt164", {byte(k, left), from.data, aBytes})
-                         : load(left, from, aBytes);
-        }
-        if (r == 0) {
-          View panel = b.row(j / ofPanel);
-          load(right, panel + k.mul(at, t.panel) + j % ofPanel * tile, bBytes);
-        }
-        tileInstruction(k, product, {byte(k, firstSum + i), byte(k, left), byte(k, right)});
-        share(prefetches, i);
-        share(conversions, i);
-      }
+      ValueRange others = addPrefetches(prefetches, step, arguments.drop_front(8));
+      addConversions(conversions, at, step, others);
+      multiply(at, prefetches, conversions);
     });
     eachSum([&](int64_t number, const View &p) {
       tileInstruction(k, "llvm.x86.tilestored64", {byte(k, number), p.data, cBytes});
     });
-  });
-  return name;
-}
+  }
+
+  void load(int64_t number, const View &p, Value bytes) {
+    tileInstruction(k, "llvm.x86.tileloadd64", {byte(k, number), p.data, bytes});
+  }
+
+  // Adds what a step prefetches, as the first of these arguments tell, and returns the others.
+  ValueRange addPrefetches(Work &work, Value step, ValueRange arguments) {
+    const int64_t line = 64 / k.bytes();
+    auto fetch = [&](const View &p) { work.push_back([this, p] { k.prefetch(p); }); };
+    if (between.panel) {
+      View from = k.at(arguments[0]) + k.mul(step, between.panel * line);
+      arguments = arguments.drop_front();
+      for (int64_t i = 0; i < between.panel; ++i)
+        fetch(from + i * line);
+    }
+    for (const Between::Rows &rows : between.rows) {
+      View from = k.at(arguments[0]).inRows(arguments[1]);
+      arguments = arguments.drop_front(2);
+      for (int64_t i = 0; i < rows.pairs; ++i) {
+        Value pair = k.add(k.mul(step, rows.pairs), i), column = k.mul(k.rem(pair, rows.across), 2 * line);
+        View p = from(k.div(pair, rows.across), column);
+        fetch(p);
+        fetch(p + line);
+      }
+    }
+    for (const Between::Touched &touched : between.touched) {
+      View from = k.at(arguments[0]).inRows(arguments[1]).row(k.mul(step, touched.rows));
+      arguments = arguments.drop_front(2);
+      for (int64_t r = 0; r < touched.rows; ++r)
+        for (int64_t i = 0; i < touched.lines; ++i)
+          fetch(from(r, i * line));
+    }
+    return arguments;
+  }
+
+  // Adds the rows that a step converts, or the units that it packs, as these arguments tell.
+  void addConversions(Work &work, Value at, Value step, ValueRange arguments) {
+    if (between.converts) {
+      Value element = k.mul(at, t.pair), stride = arguments[1];
+      View from = k.at(arguments[0]) + element;
+      SmallVector<Value, 2> masks;
+      for (int64_t v = 0; between.masked && v < 2; ++v)
+        masks.push_back(k.lanesBelow(k.add(element, v * k.lanes()), arguments[2]));
+      arguments = arguments.drop_front(between.masked ? 3 : 2);
+      // Each row's address is the previous one's plus the stride, and offsets in scratch are constants: both save
+      // registers.
+      View to = a + at + rowTiles * tile * t.stride;
+      for (int64_t r = 0; r < rowTiles * tile; ++r, from = from + stride)
+        work.push_back([=, this] {
+          auto half = [&](int64_t v) {
+            View p = from + v * k.lanes();
+            return masks.empty() ? k.load(p, k.lanes()) : k.loadMasked(p, masks[v]);
+          };
+          Value first = half(0), second = half(1);
+          View place = to + r * t.stride;
+          k.store(adjacentPairsOfBF16(k, first, second), place);
+        });
+    }
+    if (between.units) {
+      Value unit = k.mul(step, between.units);
+      View from = k.at(arguments[0], between.packed).inRows(arguments[1]).row(k.mul(unit, t.pair)),
+           to = k.at(arguments[2]) + k.mul(unit, t.panel);
+      for (int64_t u = 0; u < between.units; ++u)
+        for (int64_t v = 0; v < t.vectors; ++v)
+          work.push_back([=, this] {
+            auto row = [&](int64_t r) { return k.load(stored(k, from(u * 2 + r, v * k.lanes())), k.lanes()); };
+            Value first = row(0), second = row(1);
+            View place = to + (u * t.panel + v * k.lanes());
+            k.store(unitsOf(k, t, first, second, /*rounds=*/true), place);
+          });
+    }
+  }
+
+  // A step's products, each followed by its share of both kinds of work.
+  void multiply(Value at, const Work &prefetches, const Work &conversions) {
+    const char *product = isInt8(t.products) ? "llvm.x86.tdpbusd" : "llvm.x86.tdpbf16ps";
+    const int64_t ofPanel = t.panel / tile;
+    auto share = [&](const Work &work, int64_t i) {
+      for (size_t w = work.size() * i / products; w < work.size() * (i + 1) / products; ++w)
+        work[w]();
+    };
+    for (int64_t i = 0; i < products; ++i) {
+      // A single tile of rows needs each right tile once, and two right tiles take turns.
+      const int64_t r = i / columnTiles, j = i % columnTiles, left = firstLeft + r, right = firstRight + j % 2;
+      if (j == 0) {
+        Value row = k.mul(aStride, r * tile);
+        View from = a + at + row;
+        between.passes ? tileInstruction(k, "llvm.x86.tileloaddt164", {byte(k, left), from.data, aBytes})
+                       : load(left, from, aBytes);
+      }
+      if (r == 0) {
+        View panel = b.row(j / ofPanel);
+        load(right, panel + k.mul(at, t.panel) + j % ofPanel * tile, bBytes);
+      }
+      tileInstruction(k, product, {byte(k, firstSum + i), byte(k, left), byte(k, right)});
+      share(prefetches, i);
+      share(conversions, i);
+    }
+  }
+
+  KernelBuilder &k;
+  const Tiling &t;
+  const int64_t rowTiles, columnTiles, products;
+  const Between &between;
+  View a, b; // the operands; the rows of their tiles are so many bytes apart
+  Value aStride, aBytes, bBytes;
+};
 
 // A product of rows by panels: two tiles of rows at a time, one panel after the other; at last one tile of rows, of all
 // panels, if only that is left. All pairs of tiles of a whole block together prefetch the next panel, each a part.
@@ -249,7 +293,7 @@ private:
     }
     SmallVector<Value> arguments = argumentsOf(k, left, right, depth, sums, accumulate);
     llvm::append_range(arguments, others);
-    k.invoke(tileKernel(k, t, rowTiles, width * t.panel / tile, between), arguments);
+    k.invoke(TileKernel(k, t, rowTiles, width * t.panel / tile, between).emit(), arguments);
   }
   void multiplyLast() { call(twos, 1, b.panels, panels, sumsOfLast(), {}, {}); }
 

@@ -1,8 +1,8 @@
 // The packed layout of the weights of products.
 #pragma once
 
+#include "CPU/Builder/KernelBuilder.h"
 #include "Dialect/XFC.h"
-#include "KernelBuilder.h"
 #include "Target/Target.h"
 
 namespace xfc {

@@ -2,8 +2,8 @@
 // set for the compute type.
 #pragma once
 
+#include "CPU/Builder/KernelBuilder.h"
 #include "Dialect/XFC.h"
-#include "KernelBuilder.h"
 
 namespace xfc {
 

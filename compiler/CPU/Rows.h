@@ -1,0 +1,32 @@
+// Rows on a CPU.
+#pragma once
+
+#include "CPU/Builder/KernelBuilder.h"
+
+namespace xfc {
+
+// A CPU as a Machine: a chunk is some rows, and their features are visited a vector at a time.
+class CPUMachine final : public KernelBuilder {
+public:
+  using KernelBuilder::KernelBuilder;
+
+  using KernelBuilder::eachRow;
+  Partition overRows(int64_t width, llvm::ArrayRef<BufferIndex> buffers, const ComputeOne &compute,
+                     const StartOfRow &start = {}) override;
+  Partition overPairs(PairsType type, llvm::ArrayRef<BufferIndex> buffers, const ComputeOne &compute) override;
+  Partition overTensors(llvm::ArrayRef<BufferIndex> buffers, const ComputeOne &compute) override;
+  Partition eachPairsRow(int64_t heads, bool cached, const std::function<void(PairsRow &)> &body) override;
+  void eachOfGrid(mlir::Value from, mlir::Value to, int64_t columns,
+                  const std::function<void(mlir::Value, mlir::Value)> &body) override;
+  void update(llvm::ArrayRef<View> blocks, mlir::Value from, mlir::Value to, const Compute &compute) override;
+  Partition scan(int64_t width, bool backwards, const LoadRow &load, const ScanStep &step) override;
+  std::unique_ptr<Spread> overChunk() override;
+  std::unique_ptr<Spread> overRow() override;
+  Values eachRow(mlir::Value from, mlir::Value to, mlir::ValueRange state,
+                 const std::function<Values(mlir::Value, Values)> &body) override;
+  bool takesRowsInOrder() const override { return true; }
+  std::unique_ptr<ShortRows> shortRows(int64_t width) override;
+  std::unique_ptr<LongRows> longRows(int64_t width) override;
+};
+
+} // namespace xfc
