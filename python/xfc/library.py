@@ -3,6 +3,7 @@
 The interpreter's lock is free while a library computes, so calls on different models run at the same time.
 """
 import ctypes
+import math
 from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t, c_void_p
 from typing import Any, List, NamedTuple, Optional, Sequence, Tuple, Union
 
@@ -31,6 +32,7 @@ class Hypothesis(_Hypothesis):
     """A translation: (text, score, ids), and what was asked for beside them."""
     token_log_probabilities: List[float]  # of each id, and of eos if it follows; --token-scores
     attention: List[List[float]]  # of each id, and of eos if it follows, to each token of the source; --alignments=soft
+    rescore_log_probability: Optional[float]  # by the model that rescores; --rescore of the model
 
 
 class CHypothesis(ctypes.Structure):
@@ -63,6 +65,7 @@ SIGNATURES = {
     "xfc_search_hypothesis": [c_void_p, c_size_t, c_size_t, POINTER(CHypothesis)],
     "xfc_search_token_scores": [c_void_p, c_size_t, c_size_t, POINTER(POINTER(c_double)), POINTER(c_size_t)],
     "xfc_search_attention": [c_void_p, c_size_t, c_size_t, POINTER(POINTER(c_double)), POINTER(c_size_t), POINTER(c_size_t)],
+    "xfc_search_rescored": [c_void_p, c_size_t, c_size_t, POINTER(c_double)],
     "xfc_score": [c_void_p, TEXTS, TEXTS, c_size_t, POINTER(c_double)],
     "xfc_forward": [c_void_p, c_size_t, POINTER(c_int32), c_size_t, POINTER(c_int32), c_size_t, POINTER(c_float)],
     "xfc_training_start": [c_void_p, TEXTS, POINTER(c_void_p)],
@@ -146,7 +149,7 @@ class Search(Handle):
     def hypotheses(self, line: int) -> Tuple[bool, List[Hypothesis]]:
         """Whether the line has ended, and its hypotheses, the best first."""
         count, ended, one, found = c_size_t(), c_int(), CHypothesis(), []
-        numbers, rows, columns = POINTER(c_double)(), c_size_t(), c_size_t()
+        numbers, rows, columns, rescored = POINTER(c_double)(), c_size_t(), c_size_t(), c_double()
         self.call("xfc_search_line", self.handle, line, byref(count), byref(ended))
         for rank in range(count.value):
             self.call("xfc_search_hypothesis", self.handle, line, rank, byref(one))
@@ -155,6 +158,8 @@ class Search(Handle):
             found[-1].token_log_probabilities = numbers[:columns.value]
             self.call("xfc_search_attention", self.handle, line, rank, byref(numbers), byref(rows), byref(columns))
             found[-1].attention = [numbers[row * columns.value:(row + 1) * columns.value] for row in range(rows.value)]
+            self.call("xfc_search_rescored", self.handle, line, rank, byref(rescored))
+            found[-1].rescore_log_probability = None if math.isnan(rescored.value) else rescored.value
         return bool(ended.value), found
 
 

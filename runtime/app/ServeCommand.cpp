@@ -81,6 +81,7 @@ void addServe(Command app) {
       .notNegative()
       .showDefault();
   serving.model.addDraftTo(command);
+  serving.model.addRescorerTo(command);
   serving.model.addShortlistTo(command);
   addWorkers(command, serving.model.workers);
   serving.model.addEngineTo(command);

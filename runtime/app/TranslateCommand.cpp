@@ -34,7 +34,6 @@ struct TranslateOptions {
   std::string input = "-", output = "-", prefix, constraints, attentionSvg;
   bool scores = false, json = false, jsonInput = false, document = false;
   int64_t documentTokens = 0; // 0: any number
-  double rescoreWeight = 1;
 };
 
 // A file with a line for each line of the input, such as forced beginnings.
@@ -77,8 +76,6 @@ public:
   explicit Translator(TranslateOptions &options) : options(options), model(loadModel(options.model)) {
     options.search.resolve(generationOf(model.engine->module(), options.model.model), *model.target);
     requireDetails(model, options.search.options, options.model.format);
-    if (model.rescorer && options.search.options.utility)
-      throw Error("--rescore excludes --mbr, whose translations are chosen by their utility");
     if (const SearchOptions &search = options.search.options;
         model.draft && (draftsOf(search, 1) == 0 || search.nBest > 1 || search.generation.beamGroups > 1))
       throw Error("--draft drafts a single hypothesis; it needs --beam 1, or --sample, without --n-best, --mbr and "
@@ -104,6 +101,7 @@ public:
     ProgressBar bar(options.model.quiet);
     size_t done = 0; // sentences
     bool drawn = options.attentionSvg.empty();
+    const SearchOptions asked = searchedFor(model, options.search.options);
     while (readWindow(input)) {
       std::vector<std::vector<int32_t>> filled, forced;
       std::vector<std::vector<Constraint>> wanted;
@@ -119,7 +117,7 @@ public:
       const size_t before = done;
       const bool last = input.atLast();
       found = search(
-          model.models(), filled, searchOptions(), forced, wanted,
+          model.models(), filled, asked, forced, wanted,
           [&](size_t) {
             ++done;
             if (last)
@@ -129,12 +127,9 @@ public:
               bar.update(input.fraction(), std::to_string(done) + " sentences");
           },
           before, searchedPlaces);
-      const SearchOptions asked = searchOptions();
       for (size_t i = 0; i < found.size(); ++i)
         found[i] = chosen(model, filled[i], std::move(found[i]), asked, options.model.format);
-      if (model.rescorer)
-        rescore(model, filled, options.search.options, options.model.format, options.rescoreWeight,
-                options.search.options.nBest, found);
+      rescore(model, filled, options.search.options, options.model.format, found);
       write(output);
       if (!drawn && !searched.empty() && !found.front().empty()) {
         draw(searched.front(), found.front().front());
@@ -145,14 +140,6 @@ public:
   }
 
 private:
-  // What the search is asked for: what is rescored is all of the beam.
-  SearchOptions searchOptions() const {
-    SearchOptions all = options.search.options;
-    if (model.rescorer && !all.draws())
-      all.nBest = std::max(all.nBest, static_cast<int>(all.generation.beam));
-    return all;
-  }
-
   // What a translation that consists of several has no place for.
   void requireDocument() const {
     const SearchOptions &search = options.search.options;
@@ -348,20 +335,8 @@ void addTranslate(Command app) {
       app.addVerb("translate", "translate lines", "echo \"How are you?\" | translator translate --model run");
   auto options = std::make_shared<TranslateOptions>();
   options->model.addEnsembleTo(command);
-  const CommandOption rescorer =
-      command
-          .addOption("--rescore", options->model.rescorer,
-                     "another model, as --model takes one, which puts the translations of the beam in a new order: one "
-                     "that writes lines from their end, for example")
-          .valueName("TEXT")
-          .subject("Model");
-  command
-      .addOption("--rescore-weight", options->rescoreWeight,
-                 "--rescore: what its log-probability is multiplied by before it is added")
-      .within(0.0, 1e6)
-      .showDefault()
-      .needs(rescorer)
-      .subject("Model");
+  options->model.addRescorerTo(command);
+  options->search.addRescoringTo(command);
   options->model.addDraftTo(command);
   options->model.addShortlistTo(command);
   addWorkers(command, options->model.workers);

@@ -23,6 +23,7 @@ void open(const char *path, const char *const *words, OpenModel &opened) {
   CommandLine app;
   options.addEnsembleTo(app);
   options.addDraftTo(app);
+  options.addRescorerTo(app);
   options.addShortlistTo(app);
   addWorkers(app, options.workers);
   options.addVocabularyTo(app);
@@ -39,6 +40,11 @@ void open(const char *path, const char *const *words, OpenModel &opened) {
   const SignalsBlocked blocked;
   TranslationModel model;
   if (options.model.empty() && options.weights.empty() && options.packed.empty()) {
+    for (const char *beside : {"--ensemble-weights", "--draft", "--rescore", "--shortlist"})
+      if (app.given(beside))
+        throw Error(std::string(beside) +
+                    " goes with a trained model, but neither a path nor --model nor --weights is given; without them, "
+                    "weights are random");
     model = {makeEngine(threadsOfWorkers(options.threads, options.workers).front(), options.device), nullptr, nullptr,
              options.warn};
     const Module &module = model.engine->module();

@@ -2,7 +2,9 @@
 #include "decode/Search.h"
 #include "capi/Handles.h"
 #include "decode/Choice.h"
+#include "decode/Rescoring.h"
 #include "decode/Translations.h"
+#include <cmath>
 #include <new>
 
 using namespace xfc;
@@ -10,7 +12,7 @@ using namespace xfc;
 struct xfc_search {
   static constexpr size_t none = static_cast<size_t>(-1);
   std::shared_ptr<OpenModel> open;
-  SearchOptions options;
+  SearchOptions options; // as the caller gives them
   std::vector<std::string> lines;
   std::vector<std::vector<int32_t>> sources;     // by sentence
   std::vector<std::vector<ProtectedPart>> parts; // by line
@@ -32,8 +34,10 @@ struct xfc_search {
     if (sentence != none)
       all = stepped ? stepped->hypotheses(sentence) : found[sentence];
     const std::span<const int32_t> ids = sentence != none ? sources[sentence] : std::span<const int32_t>();
-    if (ended(line) && sentence != none)
-      all = chosen(open->model, ids, std::move(all), options, open->format);
+    if (ended(line) && sentence != none) {
+      all = chosen(open->model, ids, std::move(all), searchedFor(open->model, options), open->format);
+      rescore(open->model, {&sources[sentence], 1}, options, open->format, {&all, 1});
+    }
     const std::span<const ProtectedPart> its = ended(line) ? parts[line] : std::span<const ProtectedPart>();
     shown[line] = translatedLine(open->model, {lines[line], ids, its, placeOf("line", line)}, std::move(all), options,
                                  open->format);
@@ -93,11 +97,12 @@ static xfc_status begin(xfc_model *model, const char *const *lines, const char *
     }
     search->shown.resize(count);
     search->isShown.resize(count);
+    const SearchOptions asked = searchedFor(opened.model, search->options);
     if (stepped)
       search->stepped =
-          std::make_unique<SteppedSearch>(opened.model.models(), sources, search->options, forced, wanted, 0, places);
+          std::make_unique<SteppedSearch>(opened.model.models(), sources, asked, forced, wanted, 0, places);
     else
-      search->found = xfc::search(opened.model.models(), sources, search->options, forced, wanted, {}, 0, places);
+      search->found = xfc::search(opened.model.models(), sources, asked, forced, wanted, {}, 0, places);
     *result = search.release();
   });
 }
@@ -188,6 +193,13 @@ xfc_status xfc_search_attention(xfc_search *search, size_t line, size_t rank, co
     *targets = static_cast<size_t>(attention.targets);
     *sources = static_cast<size_t>(attention.sources);
   });
+}
+
+xfc_status xfc_search_rescored(xfc_search *search, size_t line, size_t rank, double *log_probability) {
+  if (!search || !log_probability)
+    return XFC_MISUSE;
+  return guardedOpen(*search->open,
+                     [&] { *log_probability = search->hypothesis(line, rank).hypothesis.rescored.value_or(NAN); });
 }
 
 void xfc_search_close(xfc_search *search) {

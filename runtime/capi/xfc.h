@@ -53,8 +53,9 @@ XFC_API const char *xfc_version(void); /* of xfc: "0.1.0" */
  * model is open: replace it by renaming another file over it, and never write into it. Options: --vocab,
  * --target-vocab, --format, --threads, --device, and others of `translate`, but not those of the search. With --model,
  * once or several times, further models of the same description decode together with the one at `path`, as an ensemble,
- * which cannot be trained, saved, or given to xfc_forward(). On failure, *model is a handle that can only be passed to
- * xfc_message() and xfc_close(), or null if there is no memory. */
+ * which cannot be trained, saved, or given to xfc_forward(). --draft, --rescore and --shortlist need weights. On
+ * failure, *model is a handle that can only be passed to xfc_message() and xfc_close(), or null if there is no memory.
+ */
 XFC_API xfc_status xfc_open(const char *path, const char *const *options, xfc_model **model);
 /* Null is allowed. Searches and trainings of the model stay usable until they are closed themselves. */
 XFC_API void xfc_close(xfc_model *model);
@@ -137,6 +138,9 @@ XFC_API xfc_status xfc_search_token_scores(xfc_search *search, size_t line, size
  * `translate --alignments` writes is the largest of each row, among those of the line's own tokens. */
 XFC_API xfc_status xfc_search_attention(xfc_search *search, size_t line, size_t rank, const double **probabilities,
                                         size_t *targets, size_t *sources);
+/* Of a model that was opened with --rescore, and a line that has ended: the log-probability by the model that rescores.
+ * Otherwise, and for an empty line, *log_probability is set to NaN. */
+XFC_API xfc_status xfc_search_rescored(xfc_search *search, size_t line, size_t rank, double *log_probability);
 XFC_API void xfc_search_close(xfc_search *search);
 
 /* The log-probability of each target line given its source line, eos included, as the verb `score` gives it. */

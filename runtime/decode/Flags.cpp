@@ -287,6 +287,15 @@ void SearchFlags::addSamplingTo(Command command) {
   command.addOption("--seed", options.seed, "sampling: seed of the random numbers").showDefault();
 }
 
+void SearchFlags::addRescoringTo(Command command) {
+  command
+      .addOption("--rescore-weight", options.rescoreWeight,
+                 "--rescore: what its log-probability is multiplied by before it is added")
+      .within(0.0, 1e6)
+      .showDefault("1")
+      .subject("Model");
+}
+
 // The value of --alignments is given after '=', as that of any option that may be without one: a word that follows is
 // not taken for it.
 void SearchFlags::addDetailsTo(Command command) {
@@ -322,6 +331,7 @@ void SearchFlags::addDetailsTo(Command command) {
 void SearchFlags::addAllTo(Command command) {
   addTo(command);
   addSamplingTo(command);
+  addRescoringTo(command);
   addDetailsTo(command);
   addComputeType(command, options.computeType);
 }

@@ -50,6 +50,8 @@ struct SearchFlags {
   void addTo(Command command);
   // --n-best; --sample, --mbr, --temperature and other flags of sampling
   void addSamplingTo(Command command);
+  // --rescore-weight
+  void addRescoringTo(Command command);
   // --token-scores, --alignments, --replace-unknowns, --protect
   void addDetailsTo(Command command);
   // All of these, and --compute-type.

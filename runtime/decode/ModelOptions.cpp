@@ -188,6 +188,15 @@ void ModelOptions::addDraftTo(Command command) {
       .needs(folder);
 }
 
+void ModelOptions::addRescorerTo(Command command) {
+  command
+      .addOption("--rescore", rescorer,
+                 "another model, as --model takes one, which puts the translations of the beam in a new order: one "
+                 "that writes lines from their end, for example")
+      .valueName("TEXT")
+      .subject("Model");
+}
+
 void ModelOptions::addShortlistTo(Command command) {
   const Subject ofModel(command, "Model");
   const CommandOption file = command.addOption(

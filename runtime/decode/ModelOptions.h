@@ -52,6 +52,8 @@ struct ModelOptions {
   void addEnsembleTo(Command command);
   // --draft, --draft-library, --draft-tokens
   void addDraftTo(Command command);
+  // --rescore
+  void addRescorerTo(Command command);
   // --shortlist, --shortlist-first, --shortlist-best
   void addShortlistTo(Command command);
   // --threads, --device, --cuda-image, --quiet, --force-model

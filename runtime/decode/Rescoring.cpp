@@ -7,8 +7,17 @@
 
 namespace xfc {
 
+SearchOptions searchedFor(const TranslationModel &model, SearchOptions options) {
+  if (model.rescorer && !options.draws())
+    options.nBest = std::max(options.nBest, static_cast<int>(options.generation.beam));
+  return options;
+}
+
 void rescore(const TranslationModel &model, std::span<const std::vector<int32_t>> sources, const SearchOptions &options,
-             Format format, double weight, int nBest, std::vector<std::vector<Hypothesis>> &found) {
+             Format format, std::span<std::vector<Hypothesis>> found) {
+  if (!model.rescorer)
+    return;
+  const double weight = options.rescoreWeight.value_or(1);
   const Generation &generation = options.generation;
   const Frame frame = model.source->sourceFrame(model.engine->module(), format);
   // Without what stands before and after them, these are in the opposite order.
@@ -38,8 +47,8 @@ void rescore(const TranslationModel &model, std::span<const std::vector<int32_t>
       hypothesis.score += weight * sum / lengthPenalty(generation, static_cast<int64_t>(length));
     }
     std::ranges::stable_sort(ofSentence, std::ranges::greater(), &Hypothesis::score);
-    if (ofSentence.size() > static_cast<size_t>(nBest))
-      ofSentence.resize(static_cast<size_t>(nBest));
+    if (ofSentence.size() > static_cast<size_t>(options.nBest))
+      ofSentence.resize(static_cast<size_t>(options.nBest));
   }
 }
 

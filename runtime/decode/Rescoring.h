@@ -13,9 +13,12 @@
 
 namespace xfc {
 
-// Orders what a search has found for each of the sources, the best first; equal ones stay in their order. Keeps at most
-// `nBest` of each. The model has a rescorer; `weight` is w.
+// What a search is to give so that these options can choose among it: all of the beam if the model has a rescorer.
+SearchOptions searchedFor(const TranslationModel &model, SearchOptions options);
+
+// If the model has a rescorer, orders what a search has found for each of the sources, the best first; equal ones stay
+// in their order. Keeps at most the nBest of each that the options ask for, in which w is `rescoreWeight`.
 void rescore(const TranslationModel &model, std::span<const std::vector<int32_t>> sources, const SearchOptions &options,
-             Format format, double weight, int nBest, std::vector<std::vector<Hypothesis>> &found);
+             Format format, std::span<std::vector<Hypothesis>> found);
 
 } // namespace xfc

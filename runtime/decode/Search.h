@@ -44,6 +44,8 @@ struct SearchOptions {
   bool ignoreEos = false;     // bench: every sentence runs to maxLength, and no eos is scored
   Details details;
   std::vector<RegularExpression> protect = {}; // decode/Protected.h
+  // What the log-probability by a model that rescores is multiplied by (decode/Rescoring.h); nothing is given: 1.
+  std::optional<double> rescoreWeight = {};
 
   // Whether tokens are drawn at random, and how many translations there are then.
   bool draws() const { return sample || utility; }

@@ -52,6 +52,11 @@ void requireDetails(const TranslationModel &model, const SearchOptions &options,
   if (!options.protect.empty() && options.draws())
     throw Error("--protect excludes " + std::string(options.utility ? "--mbr" : "--sample") +
                 ": tokens that are drawn at random cannot be made to keep parts of the line");
+  if (model.rescorer && options.utility)
+    throw Error("--rescore excludes --mbr, whose translations are chosen by their utility");
+  if (options.rescoreWeight && !model.rescorer)
+    throw Error("--rescore-weight is what the log-probability by the model of --rescore is multiplied by, but there is "
+                "no such model");
   if (details.replaceUnknowns && format == Format::Ids)
     throw Error("--replace-unknowns excludes --format ids: the lines have no words that could be written");
   if (details.alignments != Details::Alignments::None)

@@ -2,6 +2,7 @@
 #include "serve/Executor.h"
 #include "decode/Choice.h"
 #include "decode/Defaults.h"
+#include "decode/Rescoring.h"
 #include "decode/Workers.h"
 #include "support/RoundUp.h"
 #include <algorithm>
@@ -58,8 +59,8 @@ struct Executor::State {
   // Of the thread.
   struct Active {
     std::shared_ptr<const TranslationJob> job;
-    std::shared_ptr<const SearchOptions> options;
-    size_t left = 0; // lines that are not translated
+    std::shared_ptr<const SearchOptions> options, asked; // asked: of the job, for whose sake the search has its own
+    size_t left = 0;                                     // lines that are not translated
     std::map<RequestId, size_t> lines;
     std::vector<std::string> shown, warnings;      // shown: by line, of a job that streams
     std::vector<size_t> ids;                       // how many were shown
@@ -199,7 +200,8 @@ struct Executor::State {
     if (search.utility && search.samples > mostCompared)
       throw Error("--samples: at most " + std::to_string(mostCompared) + " in a request, but " +
                   std::to_string(search.samples) + " were given");
-    active.options = std::make_shared<const SearchOptions>(std::move(search));
+    active.asked = std::make_shared<const SearchOptions>(search);
+    active.options = std::make_shared<const SearchOptions>(searchedFor(model, std::move(search)));
     active.left = job.lines.size();
     size_t number = 0; // of lines that are not empty, as `translate` counts them
     for (size_t line = 0; line < job.lines.size(); ++line) {
@@ -259,8 +261,10 @@ struct Executor::State {
           // A coverage penalty needs the attention of all that was found.
           const bool covers = active.options->generation.coveragePenalty > 0;
           std::string what = covers ? excess(active, line, event.found) : "";
-          if (what.empty())
+          if (what.empty()) {
             event.found = chosen(model, active.sources[line], std::move(event.found), *active.options, options.format);
+            rescore(model, {&active.sources[line], 1}, *active.asked, options.format, {&event.found, 1});
+          }
           if (!covers)
             what = excess(active, line, event.found);
           if (!what.empty()) {

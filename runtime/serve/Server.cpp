@@ -107,8 +107,10 @@ private:
       served->options.takePath(path);
       models.push_back(std::move(served));
     }
-    if (!options.model.draft.empty() && models.size() > 1)
-      throw Error("--draft is for one model, but --model gives several directions; start a server for each of them");
+    for (const auto &[flag, other] : {std::pair{"--draft", options.model.draft}, {"--rescore", options.model.rescorer}})
+      if (!other.empty() && models.size() > 1)
+        throw Error(std::string(flag) +
+                    " is for one model, but --model gives several directions; start a server for each of them");
   }
 
   //===------------------------------------------------------------------------------------------------------===//

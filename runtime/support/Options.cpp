@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <iostream>
 #include <limits>
+#include <optional>
 #include <sstream>
 
 namespace xfc {
@@ -248,6 +249,7 @@ template CommandOption Command::addOption(const std::string &, int &, const std:
 template CommandOption Command::addOption(const std::string &, int64_t &, const std::string &) const;
 template CommandOption Command::addOption(const std::string &, uint64_t &, const std::string &) const;
 template CommandOption Command::addOption(const std::string &, double &, const std::string &) const;
+template CommandOption Command::addOption(const std::string &, std::optional<double> &, const std::string &) const;
 template CommandOption Command::addOption(const std::string &, std::string &, const std::string &) const;
 template CommandOption Command::addOption(const std::string &, std::vector<double> &, const std::string &) const;
 template CommandOption Command::addOption(const std::string &, std::vector<std::string> &, const std::string &) const;

@@ -1,10 +1,17 @@
 """check_rescore.py EXECUTABLE FOLDER: a model with the vocabulary from right to left is one that was trained with reversed ids, and rescoring adds what `score` says of the reversed ids.
 
-FOLDER holds a run, a run that writes from the end (from-end), its vocabularies (spm.model, reversed.model) and lines (a, b). Plain Python."""
+A server and the library answer what `translate` answers, to the byte. FOLDER holds a run, a run that writes from the end (from-end), its
+vocabularies (spm.model, reversed.model), lines (a, b) and the library of the executable's model (libtiny.so). Plain Python."""
+import concurrent.futures
 import json
 import os
+import signal
 import subprocess
 import sys
+import urllib.error
+import urllib.request
+
+from xfc import library as xfc
 
 executable, folder = os.path.abspath(sys.argv[1]), sys.argv[2]
 os.chdir(folder)
@@ -74,4 +81,71 @@ alone = ["translate", "--model", "run", "--json", "--beam", "6", "--rescore", "f
 write("one", [[given[7]]])
 strip = lambda text, line: [{**json.loads(each), "line": 0} for each in text.splitlines()][line]
 assert strip(run(*alone, "one"), 0) == strip(run(*alone, "some"), 7)
-print(f"{count} translations rescored, {changed} lines with another best one")
+
+# A server, which reads two models, also after it has loaded them again.
+KINDS = [{"beam": 6, "n_best": 3, "rescore_weight": 0.8}, {"beam": 6, "token_scores": True, "alignments": "hard"}, {"sample": True, "n_best": 4, "seed": 5},
+         {"beam": 4, "coverage_penalty": 0.5, "n_best": 2}, {"beam": 1}, {"beam": 4, "n_best": 2, "protect": "[ab]da"}]
+
+
+def translate(kind):
+    options = [f"--{name.replace('_', '-')}={json.dumps(value).strip(chr(34))}" for name, value in kind.items()]
+    return [json.loads(line) for line in run("translate", "--model", "run", "--rescore", "from-end", "--input", "some", "--json", *options).splitlines()]
+
+
+wanted = [translate(kind) for kind in KINDS]
+assert all("rescore_log_probability" in hypothesis for answer in wanted for line in answer for hypothesis in line["hypotheses"])
+process = subprocess.Popen([executable, "serve", "--port", "0", "--model", "run", "--rescore", "from-end"], stderr=subprocess.PIPE, text=True,
+                           preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))
+try:
+    address = process.stderr.readline().split()[-1]
+
+    def ask(path, fields):
+        request = urllib.request.Request(address + path, json.dumps(fields).encode(), {"Content-Type": "application/json"})
+        try:
+            return json.loads(urllib.request.urlopen(request, timeout=60).read())
+        except urllib.error.HTTPError as error:
+            return error.code, json.loads(error.read())["error"]
+
+    def check_server():
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:  # whatever else is asked meanwhile
+            jobs = [(pool.submit(ask, "/v1/translate", {"q": given[line:line + 5], **kind}), answer[line:line + 5])
+                    for line in range(0, len(given), 5) for kind, answer in zip(KINDS, wanted) if not kind.get("sample")]
+            jobs += [(pool.submit(ask, "/v1/translate", {"q": given, **kind}), answer) for kind, answer in zip(KINDS, wanted)]
+            for job, answer in jobs:
+                found = job.result()
+                assert [{"line": 0, "source": 0, **one} for one in found["translations"]] == [{**one, "line": 0, "source": 0} for one in answer], (found, answer)
+        plain = [json.loads(line)["translation"] for line in run("translate", "--model", "run", "--rescore", "from-end", "--input", "some", "--json").splitlines()]
+        assert ask("/translate", {"q": given, "source": "en", "target": "fr"})["translatedText"] == plain
+        several = ask("/translate", {"q": given[:3], "source": "en", "target": "fr", "alternatives": 2})
+        assert several["translatedText"] == plain[:3] and any(several["alternatives"]), several
+        assert ask("/v1/translate", {"q": "anna", "mbr": "chrf"}) == (400, "rescore excludes mbr, whose translations are chosen by their utility")
+
+    check_server()
+    process.send_signal(signal.SIGHUP)
+    assert "loaded any again" in process.stderr.readline()
+    check_server()
+finally:
+    process.terminate()
+    process.wait()
+
+# The library.
+library = xfc.load("./libtiny.so")
+with xfc.Model(library, "run", "--rescore", "from-end") as model, xfc.Model(library, "run") as alone:
+    for kind, answer in zip(KINDS, wanted):
+        options = [f"--{name.replace('_', '-')}={json.dumps(value).strip(chr(34))}" for name, value in kind.items()]
+        whole = model.translate(given, *options)
+        with model.search(given, *options) as search:
+            while search.advance():
+                pass
+            stepped = [search.hypotheses(line)[1] for line in range(len(given))]
+        for found in (whole, stepped):
+            assert [[[one.text, one.score, one.ids, one.rescore_log_probability] for one in line] for line in found] == [
+                [[one[name] for name in ("text", "score", "ids", "rescore_log_probability")] for one in line["hypotheses"]] for line in answer], kind
+    assert alone.translate(given[:1])[0][0].rescore_log_probability is None
+    for one, message in ((model, "--rescore excludes --mbr"), (alone, "--rescore-weight is what")):
+        try:
+            one.translate(given[:1], *(["--mbr", "chrf"] if one is model else ["--rescore-weight", "2"]))
+            raise SystemExit("accepted")
+        except xfc.Error as error:
+            assert str(error).startswith(message), error
+print(f"{count} translations rescored, {changed} lines with another best one, and the same by a server and a library")
