@@ -58,9 +58,10 @@ void applyConfiguration(Command command, const std::string &text, const std::str
   const bool givenFiles = given("source") || given("target");
   choose(givenFiles, {"tsv", "tsv-weighting", "data"});
   choose(given("tsv"), {"source", "target", "data"});
-  choose(given("data"), {"source", "target", "tsv", "data-weighting", "data-weighting-type", "tsv-weighting",
-                         "source-prefix", "target-prefix", "guided-alignment", "filter-length", "filter-ratio",
-                         "teacher", "teacher-model", "teacher-n-best", "teacher-distribution"});
+  choose(given("data"),
+         {"source", "target", "tsv", "data-weighting", "data-weighting-type", "tsv-weighting", "source-prefix",
+          "target-prefix", "document-context", "document-separator", "guided-alignment", "filter-length",
+          "filter-ratio", "teacher", "teacher-model", "teacher-n-best", "teacher-distribution"});
   // Weights, alignments and prefixes belong to their text; that of a resumed run may have been moved, but it is still
   // the same.
   const bool otherText = (givenFiles || given("tsv")) && !given("resume");

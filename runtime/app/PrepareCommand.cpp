@@ -29,6 +29,7 @@ void addPrepare(Command app) {
   command.setWork([command, options] {
     requirePairs(options->text);
     checkAlignmentType(command, options->text, options->model.format);
+    checkPairContext(command, options->text);
     if (options->keepText && (options->distribution > 0 || !options->text.alignments.empty()))
       throw ExcludesError(options->distribution > 0 ? "--distribution" : "--guided-alignment", "--keep-text");
     if (options->keepText && options->model.format != Format::Text)

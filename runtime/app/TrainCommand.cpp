@@ -153,6 +153,8 @@ void checkTeacher(Command command, const TrainOptions &options) {
                             "--data-weighting-type", "--tsv-weighting"})
     if (given(other))
       throw ExcludesError("--teacher-n-best", other);
+  if (options.data.text.context.sentences > 0)
+    throw ExcludesError("--teacher-n-best", "--document-context");
   if (options.data.text.sources.empty())
     throw RequiredError("--source (with --teacher-n-best)");
 }
@@ -171,6 +173,8 @@ void run(Command command, TrainFlags &flags) {
                             "--target-prefix", "--filter-length", "--filter-ratio"})
     if (prepared && command.given(other))
       throw ExcludesError("--data", other);
+  if (prepared && options.data.text.context.sentences > 0)
+    throw ExcludesError("--data", "--document-context");
   if (!flags.textMemory.empty())
     options.data.textMemory = bytesNamed("--text-memory", flags.textMemory);
   checkTeacher(command, options);
@@ -181,6 +185,7 @@ void run(Command command, TrainFlags &flags) {
                                        "--distribution` has written; give them to --data, or have "
                                        "--teacher write them, with --teacher-distribution");
   checkAlignmentType(command, options.data.text, options.data.format);
+  checkPairContext(command, options.data.text);
   // Files of --data may have links, which is seen when they are opened.
   options.data.guided = given.onCommandLine("--guided-alignment-weight");
   if (options.data.guided && options.data.text.alignments.empty() && !prepared)

@@ -4,6 +4,7 @@
 #include "app/ResultWriter.h"
 #include "corpora/LinePairs.h"
 #include "decode/Choice.h"
+#include "decode/Context.h"
 #include "decode/Decoder.h"
 #include "decode/Defaults.h"
 #include "decode/Flags.h"
@@ -20,6 +21,7 @@
 #include "support/LineReader.h"
 #include "support/Progress.h"
 #include "tokenizers/Sentences.h"
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -100,41 +102,26 @@ public:
                               "one line of constraints per line (an empty line for none)");
     ProgressBar bar(options.model.quiet);
     size_t done = 0; // sentences
-    bool drawn = options.attentionSvg.empty();
-    const SearchOptions asked = searchedFor(model, options.search.options);
     while (readWindow(input)) {
-      std::vector<std::vector<int32_t>> filled, forced;
-      std::vector<std::vector<Constraint>> wanted;
-      std::vector<std::string> searchedPlaces;
-      for (size_t line : searched) {
-        filled.push_back(sources[line]);
-        searchedPlaces.push_back(places[line]);
-        if (!prefixes.empty())
-          forced.push_back(prefixes[line]);
-        if (!constraints.empty())
-          wanted.push_back(constraints[line]);
-      }
-      const size_t before = done;
       const bool last = input.atLast();
-      found = search(
-          model.models(), filled, asked, forced, wanted,
-          [&](size_t) {
-            ++done;
-            if (last)
-              bar.update(static_cast<double>(done) / static_cast<double>(before + searched.size()),
-                         std::to_string(done) + " of " + std::to_string(before + searched.size()) + " sentences");
-            else
-              bar.update(input.fraction(), std::to_string(done) + " sentences");
-          },
-          before, searchedPlaces);
-      for (size_t i = 0; i < found.size(); ++i)
-        found[i] = chosen(model, filled[i], std::move(found[i]), asked, options.model.format);
-      rescore(model, filled, options.search.options, options.model.format, found);
-      write(output);
-      if (!drawn && !searched.empty() && !found.front().empty()) {
-        draw(searched.front(), found.front().front());
-        drawn = true;
+      const std::function<void(size_t)> progress = [&](size_t) {
+        ++done;
+        if (last)
+          bar.update(static_cast<double>(done) / static_cast<double>(searched),
+                     std::to_string(done) + " of " + std::to_string(searched) + " sentences");
+        else
+          bar.update(input.fraction(), std::to_string(done) + " sentences");
+      };
+      if (options.search.options.context.sentences > 0) {
+        findInContext(progress);
+      } else {
+        std::vector<InputLine *> all;
+        for (InputLine &line : lines)
+          if (!line.source.empty())
+            all.push_back(&line);
+        find(all, progress);
       }
+      write(output);
     }
     output.commit();
   }
@@ -158,30 +145,101 @@ private:
       throw Error(std::string(one) + " with --document needs --json, which tells it of each sentence");
   }
 
+  // A line of the input, or a sentence of --document, and what is found for it.
+  struct InputLine {
+    std::string text, place;             // place: file and number
+    std::vector<int32_t> source, prefix; // as the search takes them
+    ContextTokens context = {};
+    std::vector<Constraint> constraints = {};
+    std::vector<ProtectedPart> parts = {};
+    size_t number = 0; // of those that are not empty
+    std::vector<Hypothesis> found = {};
+    std::optional<TranslatedLine> told = {}; // once others are translated given it
+  };
+
+  // Searches for the translations of these lines, which are not empty.
+  void find(const std::vector<InputLine *> &some, const std::function<void(size_t)> &done) {
+    std::vector<std::vector<int32_t>> sources, prefixes;
+    std::vector<std::vector<Constraint>> constraints;
+    std::vector<size_t> numbers;
+    std::vector<std::string> places;
+    for (const InputLine *line : some) {
+      sources.push_back(line->source);
+      prefixes.push_back(line->prefix);
+      constraints.push_back(line->constraints);
+      numbers.push_back(line->number);
+      places.push_back(line->place);
+    }
+    const SearchOptions asked = searchedFor(model, options.search.options);
+    std::vector<std::vector<Hypothesis>> found =
+        search(model.models(), sources, asked, prefixes, constraints, done, numbers, places);
+    for (size_t i = 0; i < found.size(); ++i)
+      found[i] = chosen(model, sources[i], std::move(found[i]), asked, options.model.format);
+    rescore(model, sources, options.search.options, options.model.format, found);
+    for (size_t i = 0; i < found.size(); ++i)
+      some[i]->found = std::move(found[i]);
+    if (!drawn && !some.empty() && !some.front()->found.empty()) {
+      draw(*some.front());
+      drawn = true;
+    }
+  }
+
+  // The first sentences of all documents, then the second ones, and so on: each is translated given those before it.
+  void findInContext(const std::function<void(size_t)> &done) {
+    std::vector<DocumentContext> contexts(documents.size());
+    for (size_t round = 0, left = documents.size(); left > 0; ++round) {
+      left = 0;
+      std::vector<InputLine *> now;
+      std::vector<DocumentContext *> its;
+      size_t first = 0; // of the document's sentences
+      for (size_t i = 0; i < documents.size(); first += documents[i++].lines().size()) {
+        if (round >= documents[i].lines().size())
+          continue;
+        ++left;
+        InputLine &line = lines[first + round];
+        if (line.source.empty())
+          continue;
+        SentenceInContext given =
+            contexts[i].next(model, line.text, options.search.options, line.place, options.documentTokens);
+        line.source = std::move(given.source);
+        line.prefix = std::move(given.prefix);
+        line.context = given.context;
+        protect(line);
+        now.push_back(&line);
+        its.push_back(&contexts[i]);
+      }
+      find(now, done);
+      for (size_t i = 0; i < now.size(); ++i) {
+        now[i]->told = tell(*now[i]);
+        its[i]->add(now[i]->text, now[i]->told->found.empty() ? "" : now[i]->told->found.front().text);
+      }
+    }
+  }
+
+  TranslatedLine tell(InputLine &line) {
+    if (line.told)
+      return std::move(*line.told);
+    return translatedLine(model, {line.text, line.source, line.parts, line.place, line.context}, std::move(line.found),
+                          options.search.options, options.model.format);
+  }
+
   // Writes the translations of the window.
   void write(ResultWriter &output) {
     std::string text;
-    size_t line = 0, next = 0;
-    const auto translated = [&] {
-      const bool empty = next == searched.size() || searched[next] != line;
-      std::vector<Hypothesis> its = empty ? std::vector<Hypothesis>() : found[next++];
-      const SourceLine source{lines[line], sources[line], parts[line], places[line]};
-      return translatedLine(model, source, std::move(its), options.search.options, options.model.format);
-    };
+    size_t line = 0;
     const size_t count = options.document ? documents.size() : lines.size();
     for (size_t i = 0; i < count; ++i) {
       if (!options.document) {
-        const TranslatedLine one = translated();
-        text += options.json ? jsonLine(i, lines[i], jsonOf(one)) : textLines(i, one);
-        ++line;
+        const TranslatedLine one = tell(lines[i]);
+        text += options.json ? jsonLine(i, lines[i].text, jsonOf(one)) : textLines(i, one);
       } else {
         std::vector<std::string> best;
         nlohmann::ordered_json sentences = nlohmann::ordered_json::array();
         for (size_t sentence = 0; sentence < documents[i].lines().size(); ++sentence, ++line) {
-          const TranslatedLine one = translated();
+          const TranslatedLine one = tell(lines[line]);
           best.push_back(one.found.empty() ? "" : one.found.front().text);
           if (options.json) {
-            sentences.push_back({{"source", lines[line]}});
+            sentences.push_back({{"source", lines[line].text}});
             sentences.back().update(jsonOf(one));
           }
         }
@@ -195,42 +253,39 @@ private:
     output.write(text);
   }
 
-  // Reads the next window; false at the end of the input.
+  // Reads the next window; false at the end of the input. Of sentences that others are translated given, all that is
+  // told of a window is kept in memory: it is smaller.
   bool readWindow(LineReader &input) {
     first = static_cast<size_t>(input.number());
-    lines.clear(), objects.clear(), sources.clear(), prefixes.clear(), constraints.clear(), searched.clear();
-    parts.clear(), places.clear(), documents.clear(), documentLines.clear();
+    lines.clear(), objects.clear(), documents.clear(), documentLines.clear();
     constexpr int patience = 50; // milliseconds to wait for more of a stream
+    const bool inContext = options.search.options.context.sentences > 0;
+    const size_t mostLines = inContext ? windowLines / 32 : windowLines,
+                 mostBytes = inContext ? windowBytes / 32 : windowBytes;
     size_t bytes = 0;
     const auto empty = [&] { return lines.empty() && documents.empty(); };
-    for (std::string line; std::max(lines.size(), documents.size()) < windowLines && bytes < windowBytes &&
+    for (std::string line; std::max(lines.size(), documents.size()) < mostLines && bytes < mostBytes &&
                            (empty() || input.ready(patience)) && input.next(line);) {
       bytes += line.size();
       if (options.jsonInput)
-        line = readObject(input, line);
+        objects.push_back(readJsonLine(line, input.where(), options.document));
+      std::string text = options.jsonInput ? objects.back().source : line;
       if (options.document) {
-        Document document = Document::ofText(line);
+        Document document = Document::ofText(text);
         document.split(sentencesOf);
-        document.split([&](std::string_view text) { return fittingParts(model, text, options.documentTokens); });
+        document.split([&](std::string_view part) { return fittingParts(model, part, options.documentTokens); });
         for (const std::string &sentence : document.lines()) {
           addLine(sentence, input.where());
-          protect();
+          if (!inContext)
+            protect(lines.back());
         }
         documents.push_back(std::move(document));
-        documentLines.push_back(std::exchange(line, {}));
+        documentLines.push_back(std::move(text));
         continue;
       }
-      addLine(std::exchange(line, {}), input.where());
-      if (prefixInput) {
-        const std::string prefix = prefixInput->next(input);
-        prefixes.push_back(
-            encodePrefix(model, prefix, options.search.options, options.model.format, prefixInput->where()));
-      }
-      if (constraintInput) {
-        const std::vector<ConstraintText> texts = constraintsOfLine(constraintInput->next(input));
-        constraints.push_back(encodeConstraints(model, texts, options.model.format, constraintInput->where()));
-      }
-      protect();
+      addLine(std::move(text), input.where());
+      readBeside(input);
+      protect(lines.back());
     }
     for (std::optional<LinesBeside> *beside : {&prefixInput, &constraintInput})
       if (*beside && empty())
@@ -238,35 +293,38 @@ private:
     return !empty();
   }
 
-  void addLine(std::string line, const std::string &place) {
-    sources.push_back(encodeSource(model, line, options.model.format, place));
-    if (!sources.back().empty())
-      searched.push_back(lines.size());
-    lines.push_back(std::move(line));
-    places.push_back(place);
+  void addLine(std::string text, const std::string &place) {
+    InputLine &line = lines.emplace_back(std::move(text), place);
+    line.source = encodeSource(model, line.text, options.model.format, place);
+    line.number = searched;
+    searched += !line.source.empty();
   }
 
-  // Adds the parts of the last line that its translation must have.
-  void protect() {
-    parts.emplace_back();
-    if (options.search.options.protect.empty())
-      return;
-    constraints.resize(lines.size());
-    if (!sources.back().empty())
-      parts.back() = protectParts(model, lines.back(), sources.back(),
-                                  prefixes.empty() ? std::span<const int32_t>() : prefixes.back(),
-                                  options.search.options, constraints.back());
+  // Reads what the last line's translation is to begin with, and to contain.
+  void readBeside(LineReader &input) {
+    InputLine &line = lines.back();
+    const Format format = options.model.format;
+    const auto forced = [&](const std::string &prefix, const std::string &where) {
+      line.prefix = encodePrefix(model, prefix, options.search.options, format, where);
+    };
+    if (!objects.empty()) {
+      forced(objects.back().prefix, line.place + ": prefix");
+      line.constraints = encodeConstraints(model, objects.back().constraints, format, line.place);
+    }
+    if (prefixInput) {
+      const std::string prefix = prefixInput->next(input);
+      forced(prefix, prefixInput->where());
+    }
+    if (constraintInput) {
+      const std::vector<ConstraintText> texts = constraintsOfLine(constraintInput->next(input));
+      line.constraints = encodeConstraints(model, texts, format, constraintInput->where());
+    }
   }
 
-  // Returns the source of a line of JSON.
-  std::string readObject(const LineReader &input, const std::string &line) {
-    objects.push_back(readJsonLine(line, input.where(), options.document));
-    if (options.document)
-      return objects.back().source;
-    prefixes.push_back(encodePrefix(model, objects.back().prefix, options.search.options, options.model.format,
-                                    input.where() + ": prefix"));
-    constraints.push_back(encodeConstraints(model, objects.back().constraints, options.model.format, input.where()));
-    return objects.back().source;
+  // Adds the parts of the line that its translation must have.
+  void protect(InputLine &line) {
+    if (!options.search.options.protect.empty() && !line.source.empty())
+      line.parts = protectParts(model, line.text, line.source, line.prefix, options.search.options, line.constraints);
   }
 
   std::string textLines(size_t line, const TranslatedLine &translated) {
@@ -297,10 +355,11 @@ private:
     return object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   }
 
-  void draw(size_t line, const Hypothesis &hypothesis) {
-    const CrossAttention attention = crossAttention(model.models(), sources[line], hypothesis.ids, hypothesis.byEos);
+  void draw(const InputLine &line) {
+    const Hypothesis &hypothesis = line.found.front();
+    const CrossAttention attention = crossAttention(model.models(), line.source, hypothesis.ids, hypothesis.byEos);
     std::vector<std::string> columns, rows;
-    for (int32_t id : sources[line])
+    for (int32_t id : line.source)
       columns.push_back(model.source->piece(id));
     for (int32_t id : hypothesis.ids)
       rows.push_back(model.target->piece(id));
@@ -314,18 +373,14 @@ private:
   TranslateOptions &options;
   TranslationModel model;
   std::optional<LinesBeside> prefixInput, constraintInput;
+  size_t searched = 0; // lines that are not empty, so far
+  bool drawn = options.attentionSvg.empty();
   // The current window.
-  size_t first = 0;                                    // lines before it
-  std::vector<std::string> lines;                      // or sentences, of --document
-  std::vector<Document> documents;                     // of --document: the lines of the input
-  std::vector<std::string> documentLines;              // as they were
-  std::vector<JsonLine> objects;                       // of lines of JSON
-  std::vector<std::vector<int32_t>> sources, prefixes; // by line
-  std::vector<std::vector<Constraint>> constraints;    // by line
-  std::vector<std::vector<ProtectedPart>> parts;       // by line
-  std::vector<std::string> places;                     // by line: file and number
-  std::vector<size_t> searched;                        // lines that are not empty
-  std::vector<std::vector<Hypothesis>> found;          // for these lines
+  size_t first = 0;                       // lines before it
+  std::vector<InputLine> lines;           // or sentences, of --document
+  std::vector<Document> documents;        // of --document: the lines of the input
+  std::vector<std::string> documentLines; // as they were
+  std::vector<JsonLine> objects;          // of lines of JSON
 };
 
 } // namespace
@@ -370,6 +425,9 @@ void addTranslate(Command app) {
                    "lines are paragraphs: their sentences are translated one by one, and what is between them stays")
           .excludes(prefix)
           .excludes(constraints);
+  options->search.addContextTo(command);
+  for (const char *of : {"--document-context", "--document-separator"})
+    command.option(of).needs(document);
   command
       .addOption("--document-tokens", options->documentTokens,
                  "--document: split sentences of more tokens than this, at punctuation or blanks if possible; 0: only "

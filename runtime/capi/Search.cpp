@@ -66,6 +66,10 @@ static xfc_status begin(xfc_model *model, const char *const *lines, const char *
     search->open = model->open;
     search->options = searchOptionsOf(wordsOf(options), {.generation = opened.generation}, opened.model);
     requireDetails(opened.model, search->options, opened.format);
+    if (search->options.context.sentences > 0)
+      throw Error(
+          "--document-context is of documents, which a library does not split; give lines that hold the sentences "
+          "before, and prefixes that hold their translations");
     search->lines = linesOf(lines, count, "line");
     std::vector<std::vector<int32_t>> &sources = search->sources, forced;
     std::vector<std::vector<Constraint>> wanted;
@@ -99,10 +103,9 @@ static xfc_status begin(xfc_model *model, const char *const *lines, const char *
     search->isShown.resize(count);
     const SearchOptions asked = searchedFor(opened.model, search->options);
     if (stepped)
-      search->stepped =
-          std::make_unique<SteppedSearch>(opened.model.models(), sources, asked, forced, wanted, 0, places);
+      search->stepped = std::make_unique<SteppedSearch>(opened.model.models(), sources, asked, forced, wanted, places);
     else
-      search->found = xfc::search(opened.model.models(), sources, asked, forced, wanted, {}, 0, places);
+      search->found = xfc::search(opened.model.models(), sources, asked, forced, wanted, {}, {}, places);
     *result = search.release();
   });
 }

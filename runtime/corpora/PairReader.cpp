@@ -59,6 +59,7 @@ std::vector<PairFiles> PairFiles::each() const {
       files[i].weights = {weights[i]};
     files[i].sourcePrefixes = of(sourcePrefixes, i);
     files[i].targetPrefixes = of(targetPrefixes, i);
+    files[i].context = context;
     files[i].weightColumn = weightColumn;
     files[i].weighWords = weighWords;
     if (!alignments.empty())
@@ -124,7 +125,8 @@ PairReader::PairReader(const PairFiles &files, const VocabularyPair &vocabularie
       weightFiles(files.weights, "the weight of a pair"), alignments(files.alignments, "the links of a pair"),
       inTables(!files.tables.empty()), weightColumn(files.weightColumn), aligned(!files.alignments.empty()),
       alignWords(files.alignWords), mostLinks(aligned ? xfc::linksPerLabel(module) : 0), weighting(files.weighting()),
-      vocabularies(vocabularies), module(module), format(format), filter(filter), parallel(std::move(parallel)),
+      context(files.context), vocabularies(vocabularies), module(module), format(format), filter(filter),
+      parallel(std::move(parallel)),
       sourceFrames(framesOf(vocabularies.source.sourceFrame(module, format), files.sourcePrefixes, vocabularies.source,
                             format, "--source-prefix")),
       targetFrames(framesOf(targetFrameOf(vocabularies, module, format), files.targetPrefixes, vocabularies.target,
@@ -252,18 +254,53 @@ void PairReader::readAlignment(Line &line) const {
   line.links = placedLinks(std::move(line.links), source, target, mostLinks, module.pad, line.alignmentWhere);
 }
 
+void PairReader::tokenize(Line &line) const {
+  line.targetIds = framed(vocabularies.target.encode(line.target, format, line.targetWhere, module.maxTargetLength),
+                          frameOf(targetFrames, line.targetFile));
+  line.sourceIds = framed(vocabularies.source.encode(line.source, format, line.sourceWhere, module.maxLength),
+                          frameOf(sourceFrames, line.sourceFile));
+}
+
 void PairReader::encode(Line &line) const {
-  const Frame &sourceFrame = frameOf(sourceFrames, line.sourceFile),
-              &targetFrame = frameOf(targetFrames, line.targetFile);
-  std::vector<int32_t> target =
-      vocabularies.target.encode(line.target, format, line.targetWhere, module.maxTargetLength);
-  if (weighting != Weighting::None)
-    readWeights(line, target.empty() ? 0 : targetFrame.prefix.size() - 1 + target.size());
-  line.sourceIds =
-      framed(vocabularies.source.encode(line.source, format, line.sourceWhere, module.maxLength), sourceFrame);
-  line.targetIds = framed(std::move(target), targetFrame);
+  tokenize(line);
+  for (const auto &[sourceBytes, targetBytes] : line.context) {
+    if (fits(line))
+      break;
+    line.source.erase(0, sourceBytes);
+    line.target.erase(0, targetBytes);
+    tokenize(line);
+  }
+  if (weighting != Weighting::None) // start and eos have no weight of their own
+    readWeights(line, line.targetIds.empty() ? 0 : line.targetIds.size() - 2);
   if (aligned)
     readAlignment(line);
+}
+
+// Puts the lines before it in front of this one, which comes next.
+void PairReader::addContext(Line &line) {
+  line.context.clear();
+  if (context.sentences == 0)
+    return;
+  const auto isBlank = [](const std::string &text) { return text.find_first_not_of(" \t\r") == std::string::npos; };
+  const bool noSource = isBlank(line.source), noTarget = isBlank(line.target);
+  if (const std::pair files(line.sourceFile, line.targetFile); files != before.files || (noSource && noTarget)) {
+    before.files = files;
+    before.lines.clear();
+  }
+  if (noSource || noTarget)
+    return;
+  std::string source, target;
+  for (const auto &[sourceLine, targetLine] : before.lines) {
+    source += sourceLine + context.separator;
+    target += targetLine + context.separator;
+    line.context.emplace_back(sourceLine.size() + context.separator.size(),
+                              targetLine.size() + context.separator.size());
+  }
+  before.lines.emplace_back(line.source, line.target);
+  if (std::ssize(before.lines) > context.sentences)
+    before.lines.pop_front();
+  line.source.insert(0, source);
+  line.target.insert(0, target);
 }
 
 // Whether no side is empty or longer than the model takes.
@@ -283,6 +320,7 @@ void PairReader::readAhead() {
         lines.emplace_back();
       if (!nextLines(lines[count]))
         break;
+      addContext(lines[count]);
       bytes += lines[count].source.size() + lines[count].target.size() + lines[count].weightText.size() +
                lines[count].alignmentText.size();
     }

@@ -1,8 +1,10 @@
 // Turns parallel text files into pairs of id sequences, a window of lines at a time.
 #pragma once
 
+#include "corpora/ContextOptions.h"
 #include "corpora/WordAlignment.h"
 #include "support/LineReader.h"
+#include <deque>
 #include <functional>
 #include <future>
 #include <memory>
@@ -25,10 +27,15 @@ void inChunks(const Parallel &parallel, size_t count, const std::function<void(s
 // A prefix, such as a tag that names the language to translate into, is a line of its own whose tokens are put before
 // those of every line of a side, after the language tokens of the vocabulary, among which they count. There are none,
 // one for all files, or one for each source file or table, and for each target file or table.
+//
+// With a context, files hold documents, which blank lines of both sides separate, and each side of a pair has the lines
+// before it in front of its own: as many as `context` says, of the same document and with text on both sides, and no
+// more than the model takes. Weights are the line's own; there are no weights of tokens and no alignments then.
 struct PairFiles {
   std::vector<std::string> sources, targets, tables;
   std::vector<std::string> weights = {};
   std::vector<std::string> sourcePrefixes = {}, targetPrefixes = {};
+  ContextOptions context = {};
   bool weightColumn = false, weighWords = false;
   std::vector<std::string> alignments = {};
   bool alignWords = false;
@@ -103,6 +110,8 @@ private:
   struct Line {
     std::string source, target, weightText, alignmentText, sourceWhere, targetWhere, weightWhere, alignmentWhere;
     size_t sourceFile = 0, targetFile = 0;
+    // How many bytes of the two sides are of each line before, the first one first.
+    std::vector<std::pair<size_t, size_t>> context;
     std::vector<int32_t> sourceIds, targetIds;
     std::vector<float> weights;
     std::vector<Link> links;
@@ -117,6 +126,8 @@ private:
     return frames[frames.size() == 1 ? 0 : file];
   }
   void readAhead();
+  void addContext(Line &line);
+  void tokenize(Line &line) const;
   void encode(Line &line) const;
   void readWeights(Line &line, size_t tokens) const;
   void readAlignment(Line &line) const;
@@ -130,6 +141,12 @@ private:
   const bool inTables, weightColumn, aligned, alignWords;
   const int64_t mostLinks;
   const Weighting weighting;
+  const ContextOptions context;
+  // The pairs before the next one, as far as they belong to its document.
+  struct {
+    std::pair<size_t, size_t> files;
+    std::deque<std::pair<std::string, std::string>> lines;
+  } before;
   VocabularyPair vocabularies;
   const Module &module;
   Format format;

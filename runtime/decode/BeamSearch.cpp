@@ -135,7 +135,7 @@ void SentenceSearch::grow(CacheRows &rows) {
     child.group = continuation.group;
     if (options.details.tokenScores)
       child.tokenLogProbabilities.push_back(continuation.ofToken);
-    if (sentence.constraints)
+    if (sentence.constraints && !isContext(before))
       child.met = sentence.constraints->advance(parent.met, continuation.token);
     rows.retain(child.history);
   }
@@ -245,6 +245,11 @@ SentenceSearch::Forced SentenceSearch::forced(int64_t length) const {
   if (length - given < static_cast<int64_t>(sentence.prefix.size()))
     return {sentence.prefix[length - given], generation.renormalize};
   return {};
+}
+
+bool SentenceSearch::isContext(int64_t place) const {
+  const int64_t first = std::ssize(generation.forcedFirst);
+  return options.context.sentences > 0 && place >= first && place < first + std::ssize(sentence.prefix);
 }
 
 bool SentenceSearch::branches() const {

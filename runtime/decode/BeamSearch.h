@@ -214,6 +214,8 @@ public:
   std::vector<Hypothesis> best() &&;
 
 private:
+  // Whether the token at this place is of the sentences before, whose translations meet no constraint of this one.
+  bool isContext(int64_t place) const;
   // The only token that a hypothesis of the given length may take, or -1. A certain one has log-probability 0, and all
   // are certain if the probabilities of what may come next add up to 1.
   struct Forced {

@@ -14,10 +14,12 @@ namespace xfc {
 namespace {
 
 // The state of the constraints after the forced beginning, as far as it is no longer than `most` tokens.
-Constraints::State afterBeginning(const Constraints &constraints, const Generation &generation,
+Constraints::State afterBeginning(const Constraints &constraints, const SearchOptions &options,
                                   std::span<const int32_t> prefix, size_t most) {
-  const std::span<const int32_t> first = generation.forcedFirst;
+  const std::span<const int32_t> first = options.generation.forcedFirst;
   Constraints::State state = constraints.advance(constraints.start(), first.first(std::min(first.size(), most)));
+  if (options.context.sentences > 0) // the prefix is of other sentences
+    return state;
   return constraints.advance(std::move(state),
                              prefix.first(std::min(prefix.size(), most - std::min(first.size(), most))));
 }
@@ -35,7 +37,7 @@ void checkConstraints(const SearchSentence &sentence, const SearchOptions &optio
     refuseConstraints(options, which);
   const Constraints &constraints = *sentence.constraints;
   const auto most = static_cast<size_t>(sentence.maxLength);
-  const Constraints::State state = afterBeginning(constraints, options.generation, sentence.prefix, most);
+  const Constraints::State state = afterBeginning(constraints, options, sentence.prefix, most);
   const int64_t needed = constraints.needed(state);
   const size_t given = std::min(options.generation.forcedFirst.size() + sentence.prefix.size(), most);
   if (needed >= Constraints::never)
@@ -63,7 +65,7 @@ SearchSentence sentenceFor(const SearchOptions &options, size_t number, int64_t 
   };
   auto given = static_cast<int64_t>(generation.forcedFirst.size() + prefix.size());
   if (constraints)
-    if (const int64_t needed = constraints->needed(afterBeginning(*constraints, generation, prefix, mostTokens));
+    if (const int64_t needed = constraints->needed(afterBeginning(*constraints, options, prefix, mostTokens));
         needed < Constraints::never)
       given += needed;
   sentence.minLength = std::max(sentence.minLength, times(generation.minLengthRatio));
@@ -193,7 +195,7 @@ RequestId Decoder::submit(DecoderRequest request) {
     checkConstraints(sentence->limits, *options);
   sentence->drafts = draftsOf(*options, draftTokens);
   sentence->room = roomFor(sentence->limits, *options, length, model->readsHistory(), sentence->drafts);
-  if (!within(sentence->room, capacity) || sentence->room.longest > capacity.longest)
+  if (!isRoom(sentence->room))
     throw Error(sentence->limits.place() + " takes more than all of the room that is reserved (" +
                 std::to_string(length) + " source tokens of " + std::to_string(capacity.rows[XFC_SOURCE]) + ", " +
                 std::to_string(sentence->room.rows[XFC_CACHE]) + " tokens of hypotheses of " +
@@ -204,6 +206,13 @@ RequestId Decoder::submit(DecoderRequest request) {
   queue->rows += sentence->room.rows[XFC_TARGET];
   queue->waiting.push_back(std::move(sentence));
   return id;
+}
+
+bool Decoder::isRoom(const Counts &room) const { return within(room, capacity) && room.longest <= capacity.longest; }
+
+bool Decoder::hasRoomFor(const SearchOptions &options, int64_t sourceLength, std::span<const int32_t> prefix) const {
+  return isRoom(roomFor(sentenceFor(options, 0, sourceLength, prefix, model->longestTarget()), options, sourceLength,
+                        model->readsHistory(), draftsOf(options, draftTokens)));
 }
 
 void Decoder::cancel(RequestId id) {
@@ -330,7 +339,7 @@ void Decoder::draft(size_t group) {
   if (std::ranges::all_of(running, [](const auto &sentence) { return sentence->drafts == 0; }))
     return;
   for (const std::unique_ptr<Sentence> &sentence : running) {
-    const std::span<LiveHypothesis> live = sentence->search->live();
+    const std::span<const LiveHypothesis> live = sentence->search->live();
     const std::vector<int32_t> &written = live.front().ids;
     const int64_t left = searchSteps(sentence->limits, *sentence->request.options) - 1 - std::ssize(written);
     drafts.push_back({.place = sentence->place,

@@ -131,6 +131,8 @@ public:
   // meet the constraints, or the sentence alone takes more than the capacity; the decoder goes on then as if it had not
   // been asked.
   RequestId submit(DecoderRequest request);
+  // Whether such a sentence, without constraints, takes no more than the capacity.
+  bool hasRoomFor(const SearchOptions &options, int64_t sourceLength, std::span<const int32_t> prefix) const;
   // Frees the place of a request, of which there are no more events. Does nothing if it has ended.
   void cancel(RequestId id);
 
@@ -167,6 +169,7 @@ private:
 
   size_t groupOf(const SearchOptions &options, bool constrained);
   size_t groupOf(const Sentence &sentence);
+  bool isRoom(const Counts &room) const;
   size_t takePlace();
   bool takeWaiting();
   void join();

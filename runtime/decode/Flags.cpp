@@ -2,6 +2,7 @@
 #include "decode/Flags.h"
 #include "decode/Defaults.h"
 #include "support/CommandLine.h"
+#include "support/LineReader.h"
 #include <algorithm>
 #include <charconv>
 #include <sstream>
@@ -64,6 +65,20 @@ static void readLengths(const std::string &text, PairFilter &filter) {
                          "' was given");
 }
 
+CommandOption addContext(Command command, ContextOptions &context, const std::string &meaning) {
+  const Subject documents(command, "Documents");
+  command.addOption("--document-context", context.sentences, meaning).within(int64_t(0), mostContext).showDefault();
+  return command.addOption("--document-separator", context.separator,
+                           "--document-context: what stands between two sentences (default: a blank)");
+}
+
+void checkContext(const ContextOptions &context, const CommandOption &separator) {
+  if (separator.count() > 0 && context.sentences == 0)
+    throw Error("--document-separator stands between the sentences of --document-context; give that, too");
+  if (context.separator.find('\n') != std::string::npos || invalidUtf8(context.separator) != std::string::npos)
+    throw Error("--document-separator: expected text in UTF-8, without a line break");
+}
+
 void addPairs(Command command, PairFiles &files, PairFilter &filter) {
   const Subject data(command, "Data");
   command.addOption(
@@ -81,6 +96,11 @@ void addPairs(Command command, PairFiles &files, PairFilter &filter) {
       .addOption("--target-prefix", files.targetPrefixes,
                  "the same for target lines: what translate --prefix is to be given later")
       .valueName("TEXT");
+  addContext(
+      command, files.context,
+      "pairs consist of a line of either side and the N before it of the same document, as many of them as the "
+      "model takes; blank lines of both sides separate documents, which end with their files, too; 0: of the line "
+      "alone");
   command.setSubject("Weights and word alignments");
   command.addOption("--data-weighting", files.weights,
                     "the weight of each pair in the loss, one number per line; several files are read one after the "
@@ -149,6 +169,14 @@ void checkAlignmentType(Command command, const PairFiles &files, Format format) 
     throw RequiredError("--guided-alignment (with " + std::string(flag) + ")");
   if (files.alignWords && format != Format::Text)
     throw UsageError(flag, "lines of pieces or ids have no words; word needs --format text");
+}
+
+void checkPairContext(Command command, const PairFiles &files) {
+  checkContext(files.context, command.option("--document-separator"));
+  if (files.context.sentences > 0 && !files.alignments.empty())
+    throw ExcludesError("--document-context", "--guided-alignment");
+  if (files.context.sentences > 0 && files.weighWords)
+    throw ExcludesError("--document-context", "--data-weighting-type word");
 }
 
 Format formatNamed(std::string_view name) {
@@ -328,11 +356,18 @@ void SearchFlags::addDetailsTo(Command command) {
       .valueName("REGEX");
 }
 
+void SearchFlags::addContextTo(Command command) {
+  separator = addContext(command, options.context,
+                         "translate each sentence of a document given the N before it and their translations, for "
+                         "models that were trained so; 0: by itself");
+}
+
 void SearchFlags::addAllTo(Command command) {
   addTo(command);
   addSamplingTo(command);
   addRescoringTo(command);
   addDetailsTo(command);
+  addContextTo(command);
   addComputeType(command, options.computeType);
 }
 
@@ -358,6 +393,8 @@ void SearchFlags::resolve(const Generation &own, const Vocabulary &target) {
                 "--n-best for translations that are drawn");
   if (leastAlternative && leastAlternative->count() > 0 && !options.alternatives)
     throw Error("--min-alternative-probability leaves out some of --alternatives; give that, too");
+  if (separator)
+    checkContext(options.context, *separator);
   if (!alignments.empty())
     options.details.alignments = alignments == "hard"   ? Details::Alignments::Hard
                                  : alignments == "soft" ? Details::Alignments::Soft

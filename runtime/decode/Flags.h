@@ -26,11 +26,18 @@ void addTrace(Command command, std::string &file);
 void addVocabularies(Command command, std::string &source, std::string &target);
 // --source, --target and --tsv; their prefixes, weights and alignments; --filter-length and --filter-ratio
 void addPairs(Command command, PairFiles &files, PairFilter &filter);
+// --document-context and --document-separator; `meaning` says what the N sentences before one are for. Returns the
+// latter, which has no effect without the former: checkContext() says so, and throws Error.
+CommandOption addContext(Command command, ContextOptions &context, const std::string &meaning);
+void checkContext(const ContextOptions &context, const CommandOption &separator);
 // Throws UsageError unless --source and --target, or --tsv alone, are given. `inPlace`: other flags to name in the
 // message.
 void requirePairs(const PairFiles &files, const std::string &inPlace = "");
 // Throws UsageError if --guided-alignment-type is given without alignments, or for lines that have no words.
 void checkAlignmentType(Command command, const PairFiles &files, Format format);
+// Throws UsageError if --document-context is given with what belongs to the tokens of a line, or else
+// --document-separator alone.
+void checkPairContext(Command command, const PairFiles &files);
 // --format
 void addFormat(Command command, Format &format);
 // The format of this name; Format::Text for any other.
@@ -54,6 +61,8 @@ struct SearchFlags {
   void addRescoringTo(Command command);
   // --token-scores, --alignments, --replace-unknowns, --protect
   void addDetailsTo(Command command);
+  // --document-context, --document-separator
+  void addContextTo(Command command);
   // All of these, and --compute-type.
   void addAllTo(Command command);
   // Takes what the command line does not set from the settings of the model that was loaded, and converts tokens that
@@ -65,7 +74,7 @@ private:
   void addSettings(Command command, GenerationSetting::Subject subject);
 
   std::vector<std::pair<const GenerationSetting *, CommandOption>> given;
-  std::optional<CommandOption> samples, leastAlternative;
+  std::optional<CommandOption> samples, leastAlternative, separator;
   std::string alignments;                                // what --alignments says; empty: nothing
   std::map<std::string, std::vector<std::string>> lists; // by option: tokens, separated by blanks
 };

@@ -426,12 +426,14 @@ std::vector<int32_t> encodeSource(const TranslationModel &model, const std::stri
                 model.source->sourceFrame(module, format));
 }
 
-std::vector<std::string_view> fittingParts(const TranslationModel &model, std::string_view line, int64_t most) {
+bool fits(const TranslationModel &model, std::string_view line, int64_t most) {
   if (const int64_t longest = longestLine(model, Format::Text); longest > 0)
     most = most > 0 ? std::min(most, longest) : longest;
-  return partsThatFit(line, [&](std::string_view part) {
-    return most == 0 || static_cast<int64_t>(model.source->encode(part, Format::Text, "", most).size()) <= most;
-  });
+  return most == 0 || static_cast<int64_t>(model.source->encode(line, Format::Text, "", most).size()) <= most;
+}
+
+std::vector<std::string_view> fittingParts(const TranslationModel &model, std::string_view line, int64_t most) {
+  return partsThatFit(line, [&](std::string_view part) { return fits(model, part, most); });
 }
 
 std::vector<int32_t> encodeTarget(const TranslationModel &model, const std::string &line, Format format,

@@ -115,8 +115,10 @@ LoadedVocabularies loadVocabularies(const ModelOptions &options, const Module &m
 // max_length with a warning that names `where`. The rest of a long line is not tokenized. Empty for an empty line.
 std::vector<int32_t> encodeSource(const TranslationModel &model, const std::string &line, Format format,
                                   const std::string &where);
-// The parts of a line of text of which encodeSource() cuts nothing off, and that have at most `most` tokens of their
-// own (0: any number): usually the line itself. See partsThatFit().
+// Whether encodeSource() cuts nothing off this line of text, and it has at most `most` tokens of its own (0: any
+// number).
+bool fits(const TranslationModel &model, std::string_view line, int64_t most);
+// The parts of a line that fit: usually the line itself. See partsThatFit().
 std::vector<std::string_view> fittingParts(const TranslationModel &model, std::string_view line, int64_t most);
 // A target line without start and eos, but with the prefix that its vocabulary puts before lines, cut likewise.
 std::vector<int32_t> encodeTarget(const TranslationModel &model, const std::string &line, Format format,

@@ -257,7 +257,7 @@ struct SentenceSet {
 
   SentenceSet(const Ensemble &models, const std::vector<std::vector<int32_t>> &sources, const SearchOptions &options,
               const std::vector<std::vector<int32_t>> &prefixes,
-              const std::vector<std::vector<Constraint>> &constraints, size_t first,
+              const std::vector<std::vector<Constraint>> &constraints, const std::vector<size_t> &numbers,
               const std::vector<std::string> &places, bool ownRows)
       : order(joiningOrder(sources)), results(sources.size()), requests(sources.size()) {
     const Module &module = models.module();
@@ -272,7 +272,7 @@ struct SentenceSet {
                            .prefix = prefixes.empty() ? std::vector<int32_t>() : prefixes[sentence],
                            .constraints = constraints.empty() ? std::vector<Constraint>() : constraints[sentence],
                            .options = shared,
-                           .number = first + sentence,
+                           .number = numbers.empty() ? sentence : numbers[sentence],
                            .where = places.empty() ? std::string() : places[sentence]});
   }
 
@@ -361,9 +361,10 @@ struct SteppedSearch::State : SentenceSet {
 
 SteppedSearch::SteppedSearch(const Ensemble &models, const std::vector<std::vector<int32_t>> &sources,
                              const SearchOptions &options, const std::vector<std::vector<int32_t>> &prefixes,
-                             const std::vector<std::vector<Constraint>> &constraints, size_t first,
+                             const std::vector<std::vector<Constraint>> &constraints,
                              const std::vector<std::string> &places)
-    : state(std::make_unique<State>(models.alone(), sources, options, prefixes, constraints, first, places,
+    : state(std::make_unique<State>(models.alone(), sources, options, prefixes, constraints, std::vector<size_t>(),
+                                    places,
                                     /*ownRows=*/true)) {}
 SteppedSearch::~SteppedSearch() = default;
 bool SteppedSearch::advance() { return state->advance(); }
@@ -373,11 +374,13 @@ std::vector<Hypothesis> SteppedSearch::hypotheses(size_t sentence) const {
   return result ? *result : state->workers->hypotheses(state->requests[sentence]);
 }
 
-std::vector<std::vector<Hypothesis>>
-search(const Ensemble &models, const std::vector<std::vector<int32_t>> &sources, const SearchOptions &options,
-       const std::vector<std::vector<int32_t>> &prefixes, const std::vector<std::vector<Constraint>> &constraints,
-       const std::function<void(size_t)> &done, size_t first, const std::vector<std::string> &places) {
-  SentenceSet set(models, sources, options, prefixes, constraints, first, places, /*ownRows=*/false);
+std::vector<std::vector<Hypothesis>> search(const Ensemble &models, const std::vector<std::vector<int32_t>> &sources,
+                                            const SearchOptions &options,
+                                            const std::vector<std::vector<int32_t>> &prefixes,
+                                            const std::vector<std::vector<Constraint>> &constraints,
+                                            const std::function<void(size_t)> &done, const std::vector<size_t> &numbers,
+                                            const std::vector<std::string> &places) {
+  SentenceSet set(models, sources, options, prefixes, constraints, numbers, places, /*ownRows=*/false);
   while (set.advance(done)) {
   }
   std::vector<std::vector<Hypothesis>> found(sources.size());

@@ -2,6 +2,7 @@
 // decode_candidates, decode_renormalized and decode_step.
 #pragma once
 
+#include "corpora/ContextOptions.h"
 #include "decode/Constraints.h"
 #include "decode/Ensemble.h"
 #include "engine/Batch.h"
@@ -46,6 +47,8 @@ struct SearchOptions {
   std::vector<RegularExpression> protect = {}; // decode/Protected.h
   // What the log-probability by a model that rescores is multiplied by (decode/Rescoring.h); nothing is given: 1.
   std::optional<double> rescoreWeight = {};
+  // Of documents (decode/Context.h). If there are sentences, prefixes are of them, and do not count for constraints.
+  ContextOptions context = {};
 
   // Whether tokens are drawn at random, and how many translations there are then.
   bool draws() const { return sample || utility; }
@@ -72,16 +75,15 @@ struct Hypothesis {
 
 // Sources include eos if the model wants one, and are not empty. `prefixes` is empty, or gives each sentence's forced
 // beginning; `constraints` is empty, or gives what each sentence's translations must contain. Results are in the order
-// of the input, each best first. A sentence's result does not depend on the others, except that its number keys its
-// random numbers; `first` is the number of the first sentence, if others came before these. `places` is empty, or names
-// each sentence in errors. Sentences that finish are replaced by waiting ones. `done` is called as sentences finish,
-// for progress. BeamSearch.h states the rules of the search.
-std::vector<std::vector<Hypothesis>> search(const Ensemble &models, const std::vector<std::vector<int32_t>> &sources,
-                                            const SearchOptions &options,
-                                            const std::vector<std::vector<int32_t>> &prefixes = {},
-                                            const std::vector<std::vector<Constraint>> &constraints = {},
-                                            const std::function<void(size_t)> &done = {}, size_t first = 0,
-                                            const std::vector<std::string> &places = {});
+// of the input, each best first. A sentence's result does not depend on the others; its number keys its random numbers:
+// `numbers` is empty, or gives that of each sentence in place of its index. `places` is empty, or names each sentence
+// in errors. Sentences that finish are replaced by waiting ones. `done` is called as sentences finish, for progress.
+// BeamSearch.h states the rules of the search.
+std::vector<std::vector<Hypothesis>>
+search(const Ensemble &models, const std::vector<std::vector<int32_t>> &sources, const SearchOptions &options,
+       const std::vector<std::vector<int32_t>> &prefixes = {},
+       const std::vector<std::vector<Constraint>> &constraints = {}, const std::function<void(size_t)> &done = {},
+       const std::vector<size_t> &numbers = {}, const std::vector<std::string> &places = {});
 
 // A search that advances one step at a time, by a single worker. Several may be in progress on the same models, and
 // other programs may run between their steps. Throws Error as search() does.
@@ -89,7 +91,7 @@ class SteppedSearch {
 public:
   SteppedSearch(const Ensemble &models, const std::vector<std::vector<int32_t>> &sources, const SearchOptions &options,
                 const std::vector<std::vector<int32_t>> &prefixes = {},
-                const std::vector<std::vector<Constraint>> &constraints = {}, size_t first = 0,
+                const std::vector<std::vector<Constraint>> &constraints = {},
                 const std::vector<std::string> &places = {});
   ~SteppedSearch();
   // Takes one step of all running sentences: each live hypothesis grows by a token. Returns false when all sentences

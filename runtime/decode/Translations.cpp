@@ -2,6 +2,7 @@
 #include "decode/Translations.h"
 #include "support/Format.h"
 #include "support/Quoted.h"
+#include "tokenizers/Utf8.h"
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -30,6 +31,28 @@ std::string asOneLine(std::string text) {
   return text;
 }
 
+// Leaves out `count` elements, from the one at `first` on, as far as they are there.
+template <typename T> void leaveOut(std::vector<T> &list, size_t first, size_t count) {
+  first = std::min(first, list.size());
+  const auto begin = list.begin() + static_cast<std::ptrdiff_t>(first);
+  list.erase(begin, begin + static_cast<std::ptrdiff_t>(std::min(count, list.size() - first)));
+}
+
+// The attention without the rows and columns of the context, which begin there.
+CrossAttention withoutContext(CrossAttention attention, int64_t firstTarget, int64_t firstSource,
+                              const ContextTokens &context) {
+  const auto targets = static_cast<int64_t>(context.target), sources = static_cast<int64_t>(context.source);
+  if (targets == 0)
+    return attention;
+  CrossAttention rest{attention.targets - targets, attention.sources - sources, {}};
+  for (int64_t target = 0; target < attention.targets; ++target)
+    for (int64_t source = 0; source < attention.sources; ++source)
+      if ((target < firstTarget || target >= firstTarget + targets) &&
+          (source < firstSource || source >= firstSource + sources))
+        rest.weights.push_back(attention.at(target, source));
+  return rest;
+}
+
 std::vector<double> rowOf(const CrossAttention &attention, int64_t target) {
   const auto begin = attention.weights.begin() + target * attention.sources;
   return {begin, begin + attention.sources};
@@ -52,6 +75,9 @@ void requireDetails(const TranslationModel &model, const SearchOptions &options,
   if (!options.protect.empty() && options.draws())
     throw Error("--protect excludes " + std::string(options.utility ? "--mbr" : "--sample") +
                 ": tokens that are drawn at random cannot be made to keep parts of the line");
+  if (options.context.sentences > 0 && (model.source->fromEnd() || model.target->fromEnd()))
+    throw Error("--document-context excludes a vocabulary from right to left: what precedes a sentence is not the "
+                "beginning of what such a model writes");
   if (model.rescorer && options.utility)
     throw Error("--rescore excludes --mbr, whose translations are chosen by their utility");
   if (options.rescoreWeight && !model.rescorer)
@@ -73,32 +99,41 @@ TranslatedLine translatedLine(const TranslationModel &model, const SourceLine &s
   using enum Details::Alignments;
   const Details &details = options.details;
   TranslatedLine line{.details = details, .sourceTokens = {}, .found = {}};
+  std::vector<int32_t> read(source.ids.begin(), source.ids.end());
+  leaveOut(read, model.source->sourceFrame(model.engine->module(), format).prefix.size(), source.context.source);
   if (details.alignments == Soft)
-    line.sourceTokens = piecesOf(*model.source, source.ids);
-  const auto [first, count] = ownTokens(model, source.ids, format);
+    line.sourceTokens = piecesOf(*model.source, read);
+  const auto [first, count] = ownTokens(model, read, format);
   std::vector<std::string> words; // of the source
   std::vector<const ProtectedPart *> lacking;
   for (Hypothesis &hypothesis : hypotheses) {
     Translation translation;
-    const size_t longest = std::max(source.ids.size(), hypothesis.ids.size() + hypothesis.byEos);
+    const std::vector<int32_t> written = hypothesis.ids;
+    const size_t longest = std::max(source.ids.size(), written.size() + hypothesis.byEos);
+    const size_t forced = std::min(options.generation.forcedFirst.size(), written.size());
+    leaveOut(hypothesis.ids, forced, source.context.target);
+    leaveOut(hypothesis.tokenLogProbabilities, forced, source.context.target);
     const bool replaces =
         details.replaceUnknowns && hasUnknown(model, hypothesis.ids) &&
         (details.alignments != None || (longest <= limits.tokens && line.found.size() < limits.translations));
     if (replaces || details.alignments != None)
-      translation.attention = crossAttention(model.models(), source.ids, hypothesis.ids, hypothesis.byEos);
+      translation.attention = withoutContext(crossAttention(model.models(), source.ids, written, hypothesis.byEos),
+                                             static_cast<int64_t>(forced), first, source.context);
     if (replaces || details.alignments == Hard)
       translation.links =
           hardAlignment(translation.attention, static_cast<int64_t>(hypothesis.ids.size()), count, first);
     std::vector<std::string> attended; // by token of the translation
     if (replaces) {
       if (words.empty())
-        words = model.source->pieces(source.ids.subspan(first, count), source.text, format);
+        words = model.source->pieces(std::span(read).subspan(first, count), source.text, format);
       for (const auto &[from, to] : translation.links)
         attended.push_back(words[from]);
     }
     std::vector<int32_t> ids = hypothesis.ids;
-    placeParts(model, source.parts, std::min(options.generation.forcedFirst.size(), ids.size()), ids, attended);
+    placeParts(model, source.parts, forced, ids, attended);
     translation.text = asOneLine(decodeTarget(model, ids, options, format, attended));
+    if (source.context.target > 0) // what separates it from the sentence before
+      translation.text = std::string(withoutOuterSpace(translation.text));
     for (const ProtectedPart *part : lackingParts(source.parts, translation.text))
       lacking.push_back(part);
     if (details.tokenScores || details.alignments == Soft)

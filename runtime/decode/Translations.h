@@ -2,6 +2,7 @@
 #pragma once
 
 #include "decode/Alignment.h"
+#include "decode/Context.h"
 #include "decode/ModelOptions.h"
 #include "decode/Protected.h"
 #include "decode/Search.h"
@@ -29,12 +30,13 @@ struct TranslatedLine {
 };
 
 // A line as it was given, as encodeSource() encodes it, and the parts that its translations are to have; `where` names
-// it in warnings.
+// it in warnings. With a context, the ids are those of the line and of what precedes it.
 struct SourceLine {
   std::string_view text;
   std::span<const int32_t> ids;
   std::span<const ProtectedPart> parts;
   std::string where;
+  ContextTokens context = {};
 };
 
 // Throws Error if the model, or lines of this format, cannot have the details that a search with these options tells,
@@ -50,7 +52,8 @@ struct ReplacementLimits {
 // What a search with these options has found for a line. Links count the line's own tokens, without the frame that
 // encodeSource() adds; the columns of the attention are all tokens. Alignments take a pass of the decoder for each
 // translation, and so do unknown tokens that are replaced; those beyond the limits stay as they are. Warns of protected
-// parts that a translation lacks.
+// parts that a translation lacks. What is told has no tokens of the context, except that scores and log-probabilities
+// are those of the search, which count its translation.
 TranslatedLine translatedLine(const TranslationModel &model, const SourceLine &source,
                               std::vector<Hypothesis> hypotheses, const SearchOptions &options, Format format,
                               const ReplacementLimits &limits = {});

@@ -32,6 +32,9 @@ public:
   void prepare(const SearchOptions &options);
   RequestId submit(DecoderRequest request);
   void cancel(RequestId id);
+  bool hasRoomFor(const SearchOptions &options, int64_t sourceLength, std::span<const int32_t> prefix) const {
+    return decoders.front()->hasRoomFor(options, sourceLength, prefix);
+  }
   bool idle() const { return open.empty(); }
   size_t waitingCount() const { return decoders.front()->waitingCount(); }
   size_t running() const { return open.size() - waitingCount(); }

@@ -9,6 +9,7 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -57,16 +58,26 @@ struct Executor::State {
   std::thread thread;
 
   // Of the thread.
+  struct Line {
+    std::vector<int32_t> source;
+    ContextTokens before; // of the source, and of what is written
+    std::vector<ProtectedPart> parts;
+    size_t number = 0;   // of those that are not empty
+    std::string shown;   // of a job that streams
+    size_t idsShown = 0; // likewise
+    // Of a sentence that is translated given those before it, and the next one given this.
+    DocumentContext *context = nullptr;
+    bool endsDocument = false;
+  };
   struct Active {
     std::shared_ptr<const TranslationJob> job;
     std::shared_ptr<const SearchOptions> options, asked; // asked: of the job, for whose sake the search has its own
     size_t left = 0;                                     // lines that are not translated
-    std::map<RequestId, size_t> lines;
-    std::vector<std::string> shown, warnings;      // shown: by line, of a job that streams
-    std::vector<size_t> ids;                       // how many were shown
-    size_t pairs = 0;                              // of tokens, of alignments
-    std::vector<std::vector<int32_t>> sources;     // by line
-    std::vector<std::vector<ProtectedPart>> parts; // by line
+    std::map<RequestId, size_t> requests;                // their lines
+    std::vector<Line> lines;
+    std::vector<DocumentContext> contexts; // of its documents, if sentences have one
+    std::vector<std::string> warnings;
+    size_t pairs = 0; // of tokens, of alignments
   };
   TranslationModel model;
   SearchOptions defaults;
@@ -166,10 +177,7 @@ struct Executor::State {
     auto active = std::make_unique<Active>();
     Active &added = *active;
     added.job = job;
-    added.shown.resize(job->lines.size());
-    added.ids.resize(job->lines.size());
-    added.sources.resize(job->lines.size());
-    added.parts.resize(job->lines.size());
+    added.lines.resize(job->lines.size());
     jobs[job.get()] = std::move(active);
     try {
       submit(added);
@@ -200,38 +208,92 @@ struct Executor::State {
     if (search.utility && search.samples > mostCompared)
       throw Error("--samples: at most " + std::to_string(mostCompared) + " in a request, but " +
                   std::to_string(search.samples) + " were given");
+    if (job.documents.empty()) {
+      if (search.context != defaults.context)
+        throw Error("--document-context and --document-separator are of texts with document: true, whose sentences are "
+                    "translated one by one");
+      search.context = {};
+    }
     active.asked = std::make_shared<const SearchOptions>(search);
     active.options = std::make_shared<const SearchOptions>(searchedFor(model, std::move(search)));
     active.left = job.lines.size();
     size_t number = 0; // of lines that are not empty, as `translate` counts them
     for (size_t line = 0; line < job.lines.size(); ++line) {
-      const std::string where = "line " + std::to_string(line + 1);
       warnings.clear();
-      std::vector<int32_t> prefix, &source = active.sources[line];
-      source = encodeSource(model, job.lines[line], options.format, where);
-      if (!job.prefixes.empty())
-        prefix = encodePrefix(model, job.prefixes[line], *active.options, options.format, where + " of prefix");
-      std::vector<Constraint> constraints;
-      if (!job.constraints.empty())
-        constraints = encodeConstraints(model, job.constraints[line], options.format, where + " of constraints");
-      if (!active.options->protect.empty() && !source.empty())
-        active.parts[line] = protectParts(model, job.lines[line], source, prefix, *active.options, constraints);
-      active.warnings.insert(active.warnings.end(), warnings.begin(), warnings.end());
-      if (source.empty()) {
-        tellLine(active, line, {});
-        continue;
-      }
-      counts.sourceTokens += static_cast<int64_t>(source.size());
-      const RequestId id = workers->submit({.source = source,
-                                            .prefix = std::move(prefix),
-                                            .constraints = std::move(constraints),
-                                            .options = active.options,
-                                            .number = number++,
-                                            .where = where,
-                                            .watched = job.stream});
-      active.lines[id] = line;
-      owners[id] = &active;
+      Line &added = active.lines[line];
+      added.source = encodeSource(model, job.lines[line], options.format, placeOf(line));
+      added.number = number;
+      number += !added.source.empty();
+      keepWarnings(active);
     }
+    if (active.asked->context.sentences == 0) {
+      for (size_t line = 0; line < job.lines.size(); ++line)
+        submit(active, line);
+      return;
+    }
+    active.contexts.resize(job.documents.size());
+    size_t first = 0;
+    for (size_t document = 0; document < job.documents.size(); first += job.documents[document++]) {
+      const std::span<Line> its = std::span(active.lines).subspan(first, job.documents[document]);
+      for (Line &line : its)
+        line.context = &active.contexts[document];
+      if (!its.empty()) {
+        its.back().endsDocument = true;
+        submitFrom(active, first);
+      }
+    }
+  }
+
+  // Submits a line, which is told at once if it is empty.
+  void submit(Active &active, size_t number) {
+    const TranslationJob &job = *active.job;
+    Line &line = active.lines[number];
+    const std::string where = placeOf(number);
+    warnings.clear();
+    std::vector<int32_t> prefix;
+    if (!job.prefixes.empty())
+      prefix = encodePrefix(model, job.prefixes[number], *active.asked, options.format, where + " of prefix");
+    std::vector<Constraint> constraints;
+    if (!job.constraints.empty())
+      constraints = encodeConstraints(model, job.constraints[number], options.format, where + " of constraints");
+    if (line.context) {
+      SentenceInContext given = line.context->next(
+          model, job.lines[number], *active.asked, where, longestSentence, [&](const auto &source, const auto &before) {
+            return workers->hasRoomFor(*active.options, std::ssize(source), before);
+          });
+      line.source = std::move(given.source);
+      line.before = given.context;
+      prefix = std::move(given.prefix);
+    }
+    if (!active.asked->protect.empty() && !line.source.empty())
+      line.parts = protectParts(model, job.lines[number], line.source, prefix, *active.asked, constraints);
+    keepWarnings(active);
+    if (line.source.empty()) {
+      tellLine(active, number, {});
+      return;
+    }
+    counts.sourceTokens += std::ssize(line.source);
+    const RequestId id = workers->submit({.source = line.source,
+                                          .prefix = std::move(prefix),
+                                          .constraints = std::move(constraints),
+                                          .options = active.options,
+                                          .number = line.number,
+                                          .where = where,
+                                          .watched = job.stream});
+    active.requests[id] = number;
+    owners[id] = &active;
+  }
+
+  // Submits the next sentence of a document; those before it that are empty are told at once.
+  void submitFrom(Active &active, size_t number) {
+    for (submit(active, number); active.lines[number].source.empty() && !active.lines[number].endsDocument;)
+      submit(active, ++number);
+  }
+
+  static std::string placeOf(size_t line) { return "line " + std::to_string(line + 1); }
+
+  void keepWarnings(Active &active) const {
+    active.warnings.insert(active.warnings.end(), warnings.begin(), warnings.end());
   }
 
   void step() {
@@ -242,7 +304,7 @@ struct Executor::State {
       if (owner == owners.end()) // of a job that has failed in this step
         continue;
       Active &active = *owner->second;
-      const size_t line = active.lines.at(event.id);
+      const size_t line = active.requests.at(event.id);
       switch (event.kind) {
       case DecoderEvent::Kind::Grown:
         tellTokens(active, line, event.settled);
@@ -251,34 +313,14 @@ struct Executor::State {
         active.job->tell({.kind = event.byOptions ? TranslationUpdate::Kind::Refused : TranslationUpdate::Kind::Failed,
                           .text = event.message});
         owners.erase(owner);
-        active.lines.erase(event.id);
+        active.requests.erase(event.id);
         remove(active.job.get());
         break;
       case DecoderEvent::Kind::Finished:
         owners.erase(owner);
-        active.lines.erase(event.id);
-        try {
-          // A coverage penalty needs the attention of all that was found.
-          const bool covers = active.options->generation.coveragePenalty > 0;
-          std::string what = covers ? excess(active, line, event.found) : "";
-          if (what.empty()) {
-            event.found = chosen(model, active.sources[line], std::move(event.found), *active.options, options.format);
-            rescore(model, {&active.sources[line], 1}, *active.asked, options.format, {&event.found, 1});
-          }
-          if (!covers)
-            what = excess(active, line, event.found);
-          if (!what.empty()) {
-            active.job->tell({.kind = TranslationUpdate::Kind::Refused, .text = what});
-            remove(active.job.get());
-            break;
-          }
-          tellLine(active, line, std::move(event.found));
-        } catch (const std::exception &error) { // there is no memory for its attention
-          active.job->tell({.kind = TranslationUpdate::Kind::Failed, .text = error.what()});
-          remove(active.job.get());
-          break;
-        }
-        finishIfDone(active);
+        active.requests.erase(event.id);
+        if (finish(active, line, std::move(event.found)))
+          finishIfDone(active);
         break;
       }
     }
@@ -287,18 +329,54 @@ struct Executor::State {
     counts.stepHypotheses += hypotheses;
   }
 
-  void tellTokens(Active &active, size_t line, const std::vector<int32_t> &ids) {
-    if (ids.size() <= active.ids[line])
-      return;
-    const std::string text = textSoFar(model, ids, *active.options, options.format, active.parts[line]);
-    const std::string_view now = certain(text);
-    TranslationUpdate update{.kind = TranslationUpdate::Kind::Tokens, .line = line};
-    update.ids.assign(ids.begin() + static_cast<std::ptrdiff_t>(active.ids[line]), ids.end());
-    if (std::string &shown = active.shown[line]; now.size() > shown.size() && now.starts_with(shown)) {
-      update.text = now.substr(shown.size());
-      shown = now;
+  // Tells what was found for a line, and submits the sentence that waits for it. False: the job is gone, since that is
+  // refused or has failed.
+  bool finish(Active &active, size_t number, std::vector<Hypothesis> found) {
+    const std::vector<int32_t> &source = active.lines[number].source;
+    TranslationUpdate::Kind kind = TranslationUpdate::Kind::Refused;
+    std::string what;
+    try {
+      // A coverage penalty needs the attention of all that was found.
+      const bool covers = active.options->generation.coveragePenalty > 0;
+      what = covers ? excess(active, number, found) : "";
+      if (what.empty()) {
+        found = chosen(model, source, std::move(found), *active.options, options.format);
+        rescore(model, {&source, 1}, *active.asked, options.format, {&found, 1});
+      }
+      if (!covers)
+        what = excess(active, number, found);
+      if (what.empty())
+        tellLine(active, number, std::move(found));
+    } catch (const std::exception &error) { // there is no memory for its attention
+      kind = TranslationUpdate::Kind::Failed;
+      what = error.what();
     }
-    active.ids[line] = ids.size();
+    try {
+      if (what.empty() && active.lines[number].context && !active.lines[number].endsDocument)
+        submitFrom(active, number + 1);
+    } catch (const std::exception &error) {
+      what = error.what();
+    }
+    if (what.empty())
+      return true;
+    active.job->tell({.kind = kind, .text = what});
+    remove(active.job.get());
+    return false;
+  }
+
+  void tellTokens(Active &active, size_t number, const std::vector<int32_t> &ids) {
+    Line &line = active.lines[number];
+    if (ids.size() <= line.idsShown)
+      return;
+    const std::string text = textSoFar(model, ids, *active.options, options.format, line.parts);
+    const std::string_view now = certain(text);
+    TranslationUpdate update{.kind = TranslationUpdate::Kind::Tokens, .line = number};
+    update.ids.assign(ids.begin() + static_cast<std::ptrdiff_t>(line.idsShown), ids.end());
+    if (now.size() > line.shown.size() && now.starts_with(line.shown)) {
+      update.text = now.substr(line.shown.size());
+      line.shown = now;
+    }
+    line.idsShown = ids.size();
     active.job->tell(std::move(update));
   }
 
@@ -308,7 +386,7 @@ struct Executor::State {
     if (active.options->details.alignments == Details::Alignments::None && !covers)
       return "";
     const std::string option = covers ? "--coverage-penalty" : "--alignments";
-    const size_t from = active.sources[line].size();
+    const size_t from = active.lines[line].source.size();
     for (const Hypothesis &hypothesis : hypotheses) {
       const size_t to = hypothesis.ids.size() + hypothesis.byEos;
       if (std::max(from, to) > attended.tokens)
@@ -322,13 +400,16 @@ struct Executor::State {
                                            (covers ? "--beam" : "--n-best");
   }
 
-  void tellLine(Active &active, size_t line, std::vector<Hypothesis> hypotheses) {
-    TranslationUpdate update{.kind = TranslationUpdate::Kind::Line, .line = line};
+  void tellLine(Active &active, size_t number, std::vector<Hypothesis> hypotheses) {
+    TranslationUpdate update{.kind = TranslationUpdate::Kind::Line, .line = number};
     warnings.clear();
-    update.found = translatedLine(
-        model, {active.job->lines[line], active.sources[line], active.parts[line], "line " + std::to_string(line + 1)},
-        std::move(hypotheses), *active.options, options.format, attended);
-    active.warnings.insert(active.warnings.end(), warnings.begin(), warnings.end());
+    const Line &line = active.lines[number];
+    update.found =
+        translatedLine(model, {active.job->lines[number], line.source, line.parts, placeOf(number), line.before},
+                       std::move(hypotheses), *active.options, options.format, attended);
+    keepWarnings(active);
+    if (line.context)
+      line.context->add(active.job->lines[number], update.found.found.empty() ? "" : update.found.found.front().text);
     if (!update.found.found.empty()) {
       ++counts.sentences;
       counts.targetTokens += static_cast<int64_t>(update.found.found.front().hypothesis.ids.size());
@@ -348,7 +429,7 @@ struct Executor::State {
     const auto found = jobs.find(job);
     if (found == jobs.end())
       return;
-    for (const auto &[id, line] : found->second->lines) {
+    for (const auto &[id, line] : found->second->requests) {
       workers->cancel(id);
       owners.erase(id);
     }

@@ -32,8 +32,10 @@ struct TranslationJob {
   std::vector<std::string> lines;
   std::vector<std::string> prefixes;                    // one for each line, or none
   std::vector<std::vector<ConstraintText>> constraints; // for each line, or none
-  std::vector<std::string> options;                     // words, in place of the server's
-  int alternatives = 0; // more translations of each line; widens the beam, if it is too narrow for them
+  // How many of the lines are the sentences of each document, in their order; none: the lines are no documents.
+  std::vector<size_t> documents;
+  std::vector<std::string> options; // words, in place of the server's
+  int alternatives = 0;             // more translations of each line; widens the beam, if it is too narrow for them
   bool stream = false;
   // Is called on the executor's thread. Nothing follows Done, Refused and Failed.
   std::function<void(TranslationUpdate)> tell;

@@ -377,6 +377,7 @@ private:
       for (Document &document : work.documents) {
         document.split([&](std::string_view sentence) { return work.executor->parts(sentence); });
         work.job->lines.insert(work.job->lines.end(), document.lines().begin(), document.lines().end());
+        work.job->documents.push_back(document.lines().size());
       }
     }
     const size_t lines = work.job->lines.size();

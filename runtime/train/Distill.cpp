@@ -157,6 +157,10 @@ void prepareByTeacher(const TeacherOptions &teacher, const PairFiles &text, cons
   add("--tsv", text.tables);
   add("--source-prefix", text.sourcePrefixes);
   add("--target-prefix", text.targetPrefixes);
+  if (text.context.sentences > 0) {
+    add("--document-context", {std::to_string(text.context.sentences)});
+    add("--document-separator", {text.context.separator});
+  }
   add("--data-weighting", text.weights);
   if (text.weightColumn)
     words.emplace_back("--tsv-weighting");

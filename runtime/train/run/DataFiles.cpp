@@ -41,8 +41,9 @@ std::string factsOf(const PairFiles &given, const std::string &configuration, co
   const Json flags = parseOrderedJson(configuration, "config.json");
   for (const char *flag :
        {"teacher", "teacher-model", "teacher-n-best", "teacher-distribution", "format", "source-prefix",
-        "target-prefix", "data-weighting-type", "tsv-weighting", "guided-alignment-type", "filter-length",
-        "filter-ratio", "corpus-weight", "corpus-temperature", "text-memory", "sentencepiece-alphas"})
+        "target-prefix", "document-context", "document-separator", "data-weighting-type", "tsv-weighting",
+        "guided-alignment-type", "filter-length", "filter-ratio", "corpus-weight", "corpus-temperature", "text-memory",
+        "sentencepiece-alphas"})
     if (flags.contains(flag))
       facts[flag] = flags[flag];
   facts["vocabularies"] = {model.source->hash(), model.target->hash()};

@@ -261,6 +261,7 @@ for beside in (["--draft", "run"], ["--rescore", "run"], ["--shortlist", "lexico
 fails(1, "line 2: byte 3 is not valid UTF-8", model.translate, ["a", b"bc\xff"])
 fails(1, "line 1: contains a newline", model.translate, ["a\nb"])
 fails(2, "a line is a null pointer", model.translate, [None])
+fails(1, "--document-context is of documents, which a library does not split", model.translate, ["a"], "--document-context", "2")
 fails(1, "--n-best is larger than --beam", model.translate, ["a"], "--beam", "1", "--n-best", "2")
 fails(1, "'ids': number 1 is 60, but the vocabulary has the ids 0 to 59", model.decode, [5, 60])
 fails(1, "'target': number 0 is -1, but the vocabulary has the ids 0 to 59", model.forward, [[5, 3]], [[-1]])

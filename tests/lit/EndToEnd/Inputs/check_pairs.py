@@ -17,11 +17,13 @@ lines = open("lines").read().splitlines()
 # What is no number, and has no list of choices.
 VALUES = {"--model": "run", "--weights": "weights", "--vocab": "vocabulary", "--target-vocab": "vocabulary", "--input": "fewer", "--output": "written",
           "--prefix": "beginnings", "--constraints": "wanted", "--attention-svg": "drawn", "--cuda-image": "ptx", "--forced-first": "5", "--suppress": "6",
-          "--bad-sequences": "7 8", "--ensemble-weights": "2", "--compute-type": "int8", "--draft": "run", "--draft-library": "library", "--shortlist": "lexicon", "--protect": "[5-7]+", "--rescore": "run"}
+          "--bad-sequences": "7 8", "--ensemble-weights": "2", "--compute-type": "int8", "--draft": "run", "--draft-library": "library", "--shortlist": "lexicon", "--protect": "[5-7]+", "--rescore": "run", "--document-separator": " | "}
 USUAL = {"--weights": "weights", "--vocab": "vocabulary", "--input": "lines"}
 # What an option cannot do without, unless it is given.
 NEEDS = {"--draft": {"--beam": "1"}, "--shortlist-first": {"--shortlist": "lexicon"}, "--shortlist-best": {"--shortlist": "lexicon"},
-         "--document-tokens": {"--document": None}, "--rescore-weight": {"--rescore": "run"}}
+         "--document-tokens": {"--document": None}, "--document-context": {"--document": None}, "--document-separator": {"--document": None, "--document-context": "1"},
+         "--rescore-weight": {"--rescore": "run"}}
+STANDS = ("--document-tokens", "--document-context", "--document-separator", "--rescore-weight")  # what they need may be named in their place
 
 
 def value_of(flag, shown):
@@ -73,7 +75,7 @@ def run(pair):
             return f"status 0, {count} lines for {inputs}", done.stderr
         return None, ""
     # A file stands for its option, and so do constraints, which may also come from lines of JSON.
-    names = {flag: [re.escape(flag), *(NEEDS[flag] if flag in ("--document-tokens", "--rescore-weight") else ())] + [rf"\b{value}\b"] * (value is not None and os.path.exists(value)) + [r"\bconstraints\b"] * (flag == "--constraints")
+    names = {flag: [re.escape(flag), *(NEEDS[flag] if flag in STANDS else ())] + [rf"\b{value}\b"] * (value is not None and os.path.exists(value)) + [r"\bconstraints\b"] * (flag == "--constraints")
              for flag, value in pair}
     unnamed = [flag for flag in given if not re.search(rf"({'|'.join(names[flag])})(?![a-z-])", errors[0] if errors else "")]
     if done.returncode not in (1, 2) or len(errors) != 1 or unnamed:
