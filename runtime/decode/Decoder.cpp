@@ -208,6 +208,12 @@ RequestId Decoder::submit(DecoderRequest request) {
   return id;
 }
 
+void Decoder::StepRows::clear() {
+  for (std::vector<int32_t> *numbers : {&ids, &wanted, &placeOf, &positions, &slots})
+    numbers->clear();
+  history.clear();
+}
+
 bool Decoder::isRoom(const Counts &room) const { return within(room, capacity) && room.longest <= capacity.longest; }
 
 bool Decoder::hasRoomFor(const SearchOptions &options, int64_t sourceLength, std::span<const int32_t> prefix) const {
@@ -357,7 +363,7 @@ void Decoder::grow(Sentence &sentence, const DraftRequest *draft, size_t number)
   if (!draft)
     return search.grow(slots);
   const int64_t first = choice->rows[number];
-  const std::span<const int32_t> all = taken;
+  const std::span<const int32_t> all = asked.slots;
   const auto rows = all.subspan(static_cast<size_t>(first) + 1, draft->tokens.size()); // of the drafted tokens
   const std::span<LiveHypothesis> live = search.live();
   std::vector<int32_t> &read = live.front().history;
@@ -384,19 +390,19 @@ void Decoder::grow(Sentence &sentence, const DraftRequest *draft, size_t number)
 
 void Decoder::step(size_t group) {
   std::vector<std::unique_ptr<Sentence>> &running = groups[group];
-  ids.clear(), wanted.clear(), placeOf.clear(), positions.clear(), taken.clear(), history.clear();
+  asked.clear();
   choice->rows.clear();
   draft(group);
   for (size_t i = 0; i < running.size(); ++i) {
     const Sentence &sentence = *running[i];
-    choice->rows.push_back(static_cast<int64_t>(ids.size()));
+    choice->rows.push_back(static_cast<int64_t>(asked.ids.size()));
     const auto addRow = [&](LiveHypothesis &hypothesis, int32_t token, size_t later) {
-      ids.push_back(token);
-      wanted.push_back(sentence.search->wanted(static_cast<int64_t>(later)));
-      placeOf.push_back(static_cast<int32_t>(sentence.place));
-      positions.push_back(static_cast<int32_t>(hypothesis.ids.size() + later));
-      taken.push_back(slots.take());
-      hypothesis.history.push_back(taken.back());
+      asked.ids.push_back(token);
+      asked.wanted.push_back(sentence.search->wanted(static_cast<int64_t>(later)));
+      asked.placeOf.push_back(static_cast<int32_t>(sentence.place));
+      asked.positions.push_back(static_cast<int32_t>(hypothesis.ids.size() + later));
+      asked.slots.push_back(slots.take());
+      hypothesis.history.push_back(asked.slots.back());
     };
     for (LiveHypothesis &hypothesis : sentence.search->live()) {
       if (!model->readsHistory() && hypothesis.history.size() == 2) {
@@ -409,12 +415,12 @@ void Decoder::step(size_t group) {
         for (const int32_t token : drafts[i].tokens)
           addRow(hypothesis, token, hypothesis.history.size() - own + 1);
       for (size_t end = own; end <= hypothesis.history.size(); ++end)
-        history.push_back(std::span(hypothesis.history).first(end));
+        asked.history.push_back(std::span(hypothesis.history).first(end));
     }
   }
-  rowsStepped += static_cast<int64_t>(ids.size());
+  rowsStepped += static_cast<int64_t>(asked.ids.size());
   choice->running = &running;
-  choice->result = model->step(group, {ids, wanted, placeOf, positions, taken, history});
+  choice->result = model->step(group, asked.request());
   if (pool)
     pool->run(Choice::run, choice.get(), static_cast<int64_t>(running.size()));
   else

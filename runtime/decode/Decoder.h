@@ -164,6 +164,13 @@ private:
     int64_t drafts = 0; // the most drafted tokens of a step
     std::unique_ptr<SentenceSearch> search;
   };
+  // What a StepRequest shows.
+  struct StepRows {
+    std::vector<int32_t> ids, wanted, placeOf, positions, slots;
+    std::vector<std::span<const int32_t>> history;
+    void clear();
+    StepRequest request() const { return {ids, wanted, placeOf, positions, slots, history}; }
+  };
   struct Queue;
   struct Choice;
 
@@ -201,9 +208,8 @@ private:
   std::shared_ptr<const SearchOptions> lastOptions;
   bool lastConstrained = false;
   size_t lastGroup = 0;
-  // The request of a step, kept so that steps do not allocate.
-  std::vector<int32_t> ids, wanted, placeOf, positions, taken;
-  std::vector<std::span<const int32_t>> history;
+  // What steps and joins are given, kept so that they do not allocate.
+  StepRows asked;
   std::vector<JoiningSentence> joining;
   std::vector<DraftRequest> drafts; // of the sentences of a group, in their order; empty: nothing is drafted
   std::unique_ptr<Choice> choice;
