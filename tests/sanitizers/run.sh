@@ -55,11 +55,13 @@ cmake -S "$root" --preset $preset -B "$runtime" -DCMAKE_CXX_COMPILER="$clang" -D
   -DXFC_BUILD_COMPILER=$compiler -DXFC_BUILD_TESTS=OFF "${more[@]}" >"$runtime.log" || { cat "$runtime.log" >&2; exit 1; }
 cmake --build "$runtime" --target "${targets[@]}" >>"$runtime.log" || { tail -40 "$runtime.log" >&2; exit 1; }
 
-# `xfc compile` finds this linker first; it links the generated objects with the instrumented runtime.
+# `xfc compile` finds this linker first; it links the generated objects with the instrumented runtime. A library, which an
+# executable may load (--draft-library), gets the runtime that it always has.
 mkdir -p "$runtime/linker"
 cat >"$runtime/linker/ld.lld-22" <<END
 #!/usr/bin/env bash
 set -euo pipefail
+case " \$* " in *" -shared "*) exec "$(command -v ld.lld-22)" "\$@" ;; esac
 output= objects=()
 while [ \$# -gt 0 ]; do
   case "\$1" in
