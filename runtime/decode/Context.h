@@ -38,9 +38,8 @@ public:
   // The next sentence, given as many of those before it as options.context says. The oldest are left out as far as
   // otherwise
   //  - the source, with its context, would be longer than the model reads, or than `most` tokens (0: any number),
-  //  - the translation would have room for fewer tokens than twice those of its sentence plus 10, or than it has
-  //  without
-  //    a context, or
+  //  - the translation would have room for fewer tokens than twice those of its sentence plus 10, and than it has
+  //    without a context, or
   //  - the forced beginning would hold pad, start or eos, or `hasRoom` is false.
   // The source is empty if there is nothing to translate in the sentence.
   SentenceInContext next(const TranslationModel &model, const std::string &sentence, const SearchOptions &options,

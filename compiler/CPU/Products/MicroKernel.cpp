@@ -35,8 +35,7 @@ Products gradientProductsFor(const KernelBuilder &k, std::optional<ComputeType> 
 // of the caches.
 //
 // - A panel of weights, 32 columns wide, is multiplied by all rows of a block before the next. It takes two thirds of
-// the
-//   first cache, which leaves room for the rows and sums that pass by. With 256 units, loading and storing the sums
+//   the first cache, which leaves room for the rows and sums that pass by. With 256 units, loading and storing the sums
 //   takes a tenth of the time of their products.
 constexpr int64_t panelInFirstCache = 32 << 10;
 // - The rows of a block are converted once for all columns, and read once for each panel. They take half of the second
