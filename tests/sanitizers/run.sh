@@ -78,8 +78,9 @@ chmod +x "$runtime/linker/ld.lld-22"
 export PATH="$runtime/linker:$PATH"
 
 [ "$sanitizer" != address ] || "$runtime/tests/runtime_address_sanitizer" --gtest_brief=1
-# Leak detection uses a process that traces the tested one, which the confinement of `translate` forbids.
-export ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=0 UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1
+# Leak detection uses a process that traces the tested one, which the confinement of `translate` forbids. Little freed
+# memory is kept from being used again, since serve.test has the server's memory stay the same.
+export ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=0:quarantine_size_mb=16 UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1
 if [ "$sanitizer" = thread ]; then
   # Open MPI's modules take two of their own locks in either order.
   echo "deadlock:mca_btl_" >"$runtime/suppressions"
