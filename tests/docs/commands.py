@@ -64,7 +64,7 @@ NOT_RUN = [
 ]
 # What makes a command cheap, or fit what is here; the model that each name means is small, too.
 CHANGED = [
-    (r" --minutes \d+(?= |$)| --(steps|warmup|batch-tokens|trace-steps) [\d:]+(?= |$)", ""),
+    (r" --minutes [\d.]+(?= |$)| --(steps|warmup|batch-tokens|trace-steps) [\d:]+(?= |$)", ""),
     (r"(\./\w+|\btranslator) train\b", r"\1 train --steps 4 --save-every 2 --keep 5 --batch-tokens 512 --warmup 2 --quiet"),
     (r"( train .*) --trace trace.json", r"\1 --trace trace.json --trace-steps 2:3"),
     (r"--size \d+", "--size 60"),
