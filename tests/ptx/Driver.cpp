@@ -104,8 +104,10 @@ struct Graph {
 // A capture: it began on stream `origin`; other streams join by waiting for an event of a capturing stream.
 struct Capture {
   struct Stream *origin;
-  Graph graph;
-  std::set<struct Stream *> unjoined; // streams with work that origin has not waited for
+  int mode; // which threads may not make unsafe calls meanwhile: 0 all, 1 only the one that captures, 2 none
+  std::thread::id thread = std::this_thread::get_id();
+  Graph graph = {};
+  std::set<struct Stream *> unjoined = {}; // streams with work that origin has not waited for
   bool invalid = false;
 };
 
@@ -320,9 +322,17 @@ void mustNotCapture(Stream &stream) {
     fail(CaptureUnsupported);
   }
 }
+// Nor may those that wait for the whole context.
 void noneCaptures(State &s) {
   for (Stream *stream : s.streams)
     mustNotCapture(*stream);
+}
+// Calls that may wait for streams, such as allocations, are unsafe while a stream captures in a mode that says so.
+void mayBeUnsafe(State &s) {
+  for (Stream *stream : s.streams)
+    if (stream->capture && (stream->capture->mode == 0 ||
+                            (stream->capture->mode == 1 && stream->capture->thread == std::this_thread::get_id())))
+      mustNotCapture(*stream);
 }
 
 // ---- work
@@ -499,14 +509,14 @@ API cuMemGetInfo_v2(size_t *left, size_t *total) {
 API cuMemAlloc_v2(uint64_t *address, size_t bytes) {
   return call(2, [&](State &s) {
     require(bytes > 0);
-    noneCaptures(s);
+    mayBeUnsafe(s);
     require(bytes <= s.memory - s.interpreter.memoryUsed(), OutOfMemory);
     *address = s.interpreter.allocate(bytes);
   });
 }
 API cuMemFree_v2(uint64_t address) {
   return call(2, [&](State &s) {
-    noneCaptures(s);
+    mayBeUnsafe(s);
     finishAll(s);
     if (address)
       s.interpreter.free(address);
@@ -621,7 +631,7 @@ API cuMemcpy2DAsync_v2(const Copy2D *copy, Stream *stream) {
 
 API cuModuleLoadDataEx(Module **module, const void *image, unsigned count, int *options, void **values) {
   return call(2, [&](State &s) {
-    noneCaptures(s);
+    mayBeUnsafe(s);
     require(memcmp(image, "\177ELF", 4) != 0, NoBinaryForGpu); // a cubin
     std::string log;
     int code = Success;
@@ -769,7 +779,7 @@ API cuStreamBeginCapture_v2(Stream *stream, int mode) {
     require(mode >= 0 && mode <= 2);
     require(stream, CaptureUnsupported);
     mustNotCapture(streamOf(s, stream));
-    stream->capture = std::make_shared<Capture>(Capture{stream, {}, {}, false});
+    stream->capture = std::make_shared<Capture>(Capture{stream, mode});
   });
 }
 API cuStreamEndCapture(Stream *stream, Graph **graph) {

@@ -1,7 +1,9 @@
 // Uses the tests' libcuda.so.1 as an executable does: opens it by name and finds every function with dlsym.
 #include "Fixture.h"
+#include <array>
 #include <dlfcn.h>
 #include <functional>
+#include <future>
 
 using namespace xfc::ptx::test;
 
@@ -246,6 +248,40 @@ TEST_F(Driver, CapturesGraphsOverTwoStreams) {
   EXPECT_EQ(call("cuStreamEndCapture", a, &graph), 901);
   EXPECT_EQ(call("cuGraphExecDestroy", exec), 0);
   EXPECT_EQ(call("cuGraphLaunch", exec, a), 400);
+}
+
+// While a stream captures, calls that may wait for streams are refused in the threads that the capture's mode names.
+TEST_F(Driver, RefusesUnsafeCallsWhileAStreamCaptures) {
+  open();
+  start();
+  Handle a = stream(), graph = nullptr;
+  auto allocates = [&] {
+    Address address = 0;
+    const int status = call("cuMemAlloc_v2", &address, size_t(4));
+    return status == 0 ? call("cuMemFree_v2", address) : status;
+  };
+  Handle context = nullptr;
+  EXPECT_EQ(call("cuDevicePrimaryCtxRetain", &context, 0), 0);
+  auto allocatesElsewhere = [&] {
+    return std::async(std::launch::async,
+                      [&] {
+                        EXPECT_EQ(call("cuCtxSetCurrent", context), 0);
+                        return allocates();
+                      })
+        .get();
+  };
+  const int all = 0, own = 1, none = 2;
+  for (auto [mode, here, elsewhere] : {std::array{all, 900, 900}, {own, 900, 0}, {none, 0, 0}}) {
+    for (bool inThisThread : {true, false}) {
+      const int expected = inThisThread ? here : elsewhere;
+      EXPECT_EQ(call("cuStreamBeginCapture_v2", a, mode), 0);
+      EXPECT_EQ(inThisThread ? allocates() : allocatesElsewhere(), expected) << mode;
+      EXPECT_EQ(call("cuStreamEndCapture", a, &graph), expected ? 901 : 0) << mode;
+    }
+  }
+  EXPECT_EQ(call("cuStreamBeginCapture_v2", a, none), 0);
+  EXPECT_EQ(call("cuCtxSynchronize"), 900) << "it waits for the stream that captures, whatever the mode";
+  EXPECT_EQ(call("cuStreamEndCapture", a, &graph), 901);
 }
 
 // A stream that waits for an event runs after the other stream's work, which nothing else waits for.
