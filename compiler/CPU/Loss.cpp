@@ -115,7 +115,10 @@ RowLoss emitCrossEntropyRow(KernelBuilder &k, const View &logits, int64_t vocabu
           View address = gradient + target.label;
           Value ofLabel = k.mulf(dloss, target.ofLabel);
           k.store(k.subf(k.load(address), ofLabel), address);
-          target.subtractOthers(k, dloss, gradient);
+          target.subtractOthers(k, dloss, [&](Value token, Value amount) {
+            View number = gradient + token;
+            k.store(k.subf(k.load(number), amount), number);
+          });
           if (wide)
             k.features(vocabulary, [&](Value f, int64_t used) {
               View place = logits + f;

@@ -32,11 +32,9 @@ Value RowTarget::weighted(CodeBuilder &k, const std::function<Value(Value)> &num
   })[0];
 }
 
-void RowTarget::subtractOthers(CodeBuilder &k, Value scale, const View &numbers) const {
+void RowTarget::subtractOthers(CodeBuilder &k, Value scale, const Subtract &subtract) const {
   others(k, {}, [&](Value token, Value share, const Values &) -> Values {
-    View number = numbers + token;
-    Value part = k.mulf(scale, share);
-    k.store(k.subf(k.load(number), part), number);
+    subtract(token, k.mulf(scale, share));
     return {};
   });
 }

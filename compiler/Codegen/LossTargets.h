@@ -26,8 +26,9 @@ struct RowTarget {
   // The sum over the other labels of share times number(token); null if rows have one label.
   mlir::Value weighted(CodeBuilder &k, const std::function<mlir::Value(mlir::Value token)> &number) const;
   // Subtracts scale times their shares from the elements that a row of numbers has at the other labels, one after the
-  // other, so that labels may be equal.
-  void subtractOthers(CodeBuilder &k, mlir::Value scale, const View &numbers) const;
+  // other, so that labels may be equal: subtract(token, amount).
+  using Subtract = std::function<void(mlir::Value token, mlir::Value amount)>;
+  void subtractOthers(CodeBuilder &k, mlir::Value scale, const Subtract &subtract) const;
 };
 
 // The targets of the rows of a loss, or of the gradient of one.

@@ -15,15 +15,6 @@ struct RowLoss {
   Value loss, nll, lse;
 };
 
-// What the threads that visited a row's elements at its other labels subtract from them (RowTarget::subtractOthers).
-static void subtractOthers(KernelBuilder &k, RowInMemory &row, const RowTarget &target, Value scale,
-                           const View &numbers) {
-  target.others(k, {}, [&](Value token, Value share, const Values &) -> Values {
-    row.subtractAt(token, k.mulf(scale, share), numbers);
-    return {};
-  });
-}
-
 // The gradient of the row's logits, given its log-sum-exp and the loss's gradient; `result` may alias `logits`.
 static void emitCrossEntropyGradRow(KernelBuilder &k, RowInMemory &row, const View &logits, const View &result,
                                     const RowTarget &target, Value lse, Value dloss) {
@@ -40,7 +31,7 @@ static void emitCrossEntropyGradRow(KernelBuilder &k, RowInMemory &row, const Vi
     }
     k.store(y, result + f);
   });
-  subtractOthers(k, row, target, scale, result);
+  target.subtractOthers(k, scale, [&](Value token, Value amount) { row.subtractAt(token, amount, result); });
 }
 namespace {
 

@@ -11,14 +11,6 @@ static Value sumOf(Rows &rows, const Row &row) {
   return rows.sum({row}, [](ArrayRef<Value> v) { return v[0]; });
 }
 
-// Subtracts scale times its share for each token beside the label, from a row of gradients at `to`.
-static void subtractOthers(Machine &k, LongRows &rows, const RowTarget &target, Value scale, const View &to) {
-  target.others(k, {}, [&](Value token, Value share, const Values &) -> Values {
-    rows.subtractAt(token, k.mulf(scale, share), to);
-    return {};
-  });
-}
-
 static Partition emitCrossEntropy(Machine &k, CrossEntropyOp op) {
   const std::unique_ptr<LongRows> rows = k.longRows(widthOf(op.getLogits()));
   const View logits = k.rowsOf(op.getLogitsMutable()), losses = k.rowsOf(op.getLoss()), nlls = k.rowsOf(op.getNll()),
@@ -61,7 +53,7 @@ static Partition emitCrossEntropyGrad(Machine &k, CrossEntropyGradOp op) {
     rows->storeExceptAt(
         target.label, {rows->load(logits.row(row))}, to, [&](ArrayRef<Value> v) { return gradient(v[0], false); },
         [&](ArrayRef<Value> v) { return gradient(v[0], true); });
-    subtractOthers(k, *rows, target, scale, to);
+    target.subtractOthers(k, scale, [&](Value token, Value amount) { rows->subtractAt(token, amount, to); });
   });
 }
 
@@ -123,7 +115,7 @@ static Partition emitNllGrad(Machine &k, NllGradOp op) {
           atLabel = k.subf(spread, k.mulf(d, target.ofLabel));
     rows->storeExceptAt(
         target.label, {}, to, [&](ArrayRef<Value>) { return spread; }, [&](ArrayRef<Value>) { return atLabel; });
-    subtractOthers(k, *rows, target, d, to);
+    target.subtractOthers(k, d, [&](Value token, Value amount) { rows->subtractAt(token, amount, to); });
   });
 }
 
