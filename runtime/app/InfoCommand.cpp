@@ -17,7 +17,6 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <thread>
 
 namespace xfc {
 
@@ -125,8 +124,7 @@ Json describe(const InfoOptions &options) {
     gpuPlan = deserialize(xfc_device_images[0]->plan, xfc_device_images[0]->plan_size);
   }
   const Module &module = engine ? engine->module() : *gpuPlan;
-  int threads = options.model.threads > 0 ? options.model.threads
-                                          : static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u));
+  int threads = threadsGiven(options.model.threads);
   for (const std::string &program : module.programs.names())
     programs.push_back(program);
   if (engine)

@@ -30,7 +30,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
-#include <thread>
 
 namespace xfc {
 namespace {
@@ -194,9 +193,7 @@ ReportedFigure memoryFigure(const Module &module, const StepMemory &step, const 
     programs.push_back(programs::accumulate);
   programs.push_back(optimizer->program);
   const Counts counts = batchCounts(step.batchTokens, length);
-  const int threads = step.onGPU         ? 0
-                      : step.threads > 0 ? step.threads
-                                         : static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u));
+  const int threads = step.onGPU ? 0 : threadsGiven(step.threads);
   const MemoryMap map = memoryMap(module, programs, counts);
   const Memory memory = predictMemory(module, programs, counts, threads);
   std::string table = "<table>\n";

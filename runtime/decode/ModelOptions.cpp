@@ -115,8 +115,12 @@ void addDevice(Command command, DeviceChoice &choice) {
                     "the best for the GPU)");
 }
 
+int threadsGiven(int threads) {
+  return threads > 0 ? threads : static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u));
+}
+
 std::vector<int> threadsOfWorkers(int given, int workers) {
-  const int threads = given > 0 ? given : static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u));
+  const int threads = threadsGiven(given);
   if (workers > threads)
     throw Error("--workers " + std::to_string(workers) + ": each worker needs a thread, but --threads gives " +
                 std::to_string(threads) + (given > 0 ? "" : ", one for each processor") +
@@ -129,8 +133,7 @@ std::vector<int> threadsOfWorkers(int given, int workers) {
 }
 
 std::unique_ptr<Engine> makeEngine(int threads, const DeviceChoice &choice) {
-  return std::make_unique<Engine>(
-      threads > 0 ? threads : static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u)), choice);
+  return std::make_unique<Engine>(threadsGiven(threads), choice);
 }
 
 void ModelOptions::takePath(const std::string &path) {

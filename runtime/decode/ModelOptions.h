@@ -67,6 +67,8 @@ private:
 
 // --device, --cuda-image
 void addDevice(Command command, DeviceChoice &choice);
+// The threads that --threads gives: for 0, one for each processor.
+int threadsGiven(int threads);
 // The threads of each worker, if there are so many in all (0: one for each processor). Throws Error if there are fewer
 // than workers.
 std::vector<int> threadsOfWorkers(int threads, int workers);

@@ -27,7 +27,6 @@
 #include <optional>
 #include <random>
 #include <sys/wait.h>
-#include <thread>
 #include <unistd.h>
 #include <utility>
 
@@ -52,10 +51,6 @@ struct BenchOptions {
 
 // Generous limits that keep the product of any two counts within int64_t.
 constexpr int64_t mostSentences = 1 << 24, mostSteps = 1'000'000'000;
-
-int threadsOf(const BenchOptions &options) {
-  return options.threads > 0 ? options.threads : static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u));
-}
 
 std::unique_ptr<Engine> randomEngine(const BenchOptions &options) {
   const int threads = threadsOfWorkers(options.threads, options.workers).front();
@@ -486,7 +481,7 @@ void benchStartup(const BenchOptions &options) {
 //===--------------------------------------------------------------------------------------------------------===//
 
 void benchPeak(const BenchOptions &options) {
-  Engine engine(threadsOf(options));
+  Engine engine(threadsGiven(options.threads));
   Json result = {{"what", "peak"}, {"threads", engine.pool().threads()}, {"cpu", engine.device().name()}};
   addPeak(result, measurePeak(engine.pool(), engine.device().name()));
   print(options, result);
