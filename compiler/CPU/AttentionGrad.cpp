@@ -10,7 +10,7 @@ namespace {
 // 48 x 128 probabilities and their gradients; for f32 heads of 64 features, scratch takes 280 KB in total.
 constexpr int64_t gradQueryBlock = 48, gradKeyBlock = 128;
 
-// What the kernel computes, and the strides of rows in scratch.
+// The shapes and options of an attention gradient, and the strides of its rows in scratch.
 struct GradientShape {
   const int64_t keyHeads, sharing, keyDim, valueDim; // `sharing` query heads share a key head
   const int64_t keyStride, valueStride, pairStride;

@@ -1,4 +1,4 @@
-// What precedes a sentence of a document: when a model is trained, and when it translates.
+// How many sentences of a document precede each of its sentences, both in training and in translation.
 #pragma once
 
 #include <cstdint>

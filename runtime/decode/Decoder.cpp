@@ -111,7 +111,7 @@ void add(Counts &sum, const Counts &counts, int64_t times) {
   sum.longest = std::max(sum.longest, counts.longest);
 }
 
-// What waits, and how much is left to do for all decoders that share it.
+// The requests that wait, and how many rows of steps are left for all decoders that share them.
 struct Decoder::Queue {
   std::mutex mutex;
   std::deque<std::unique_ptr<Sentence>> waiting;

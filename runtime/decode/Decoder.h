@@ -164,7 +164,7 @@ private:
     int64_t drafts = 0; // the most drafted tokens of a step
     std::unique_ptr<SentenceSearch> search;
   };
-  // What a StepRequest shows.
+  // The arrays that a StepRequest refers to.
   struct StepRows {
     std::vector<int32_t> ids, wanted, placeOf, positions, slots;
     std::vector<std::span<const int32_t>> history;

@@ -88,7 +88,7 @@ std::span<DecoderEvent> Workers::step() {
 
 // Those that sleep are not woken by each request, so that requests that come together are dealt as a whole.
 void Workers::wake() {
-  const std::lock_guard<std::mutex> lock(mutex); // who has just found nothing sleeps by now
+  const std::lock_guard<std::mutex> lock(mutex); // a worker that has just found nothing to do is asleep by now
   asked.notify_all();
 }
 

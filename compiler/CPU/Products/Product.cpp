@@ -106,7 +106,7 @@ private:
       }
   }
 
-  // What is copied next: the next rows, or these rows' next block.
+  // Prefetches what will be copied next: the next rows, or the next block of these rows.
   FetchedRows fetchedRows(Value g, const Block &block) {
     Value nextRow = block.finish || t.whole ? next : row;
     Value nextAt = t.whole        ? k.mul(block.at, t.pair)
@@ -140,7 +140,7 @@ private:
     return left;
   }
 
-  // What AMX's sums of a group with `used` columns go through, a panel at a time.
+  // How the sums that AMX's tiles make of a group with `used` columns are finished, one panel at a time.
   Completion completionOf(Value g, const View &panels, int64_t used) {
     Completion completion;
     completion.inTurns = p.sumsInTurns();

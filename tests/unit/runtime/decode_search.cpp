@@ -4,6 +4,7 @@
 #include "constraints.h"
 #include "decode/Decoder.h"
 #include "decode/Drafter.h"
+#include "room.h"
 #include <cmath>
 #include <gtest/gtest.h>
 #include <limits>
@@ -53,18 +54,6 @@ struct FakeModel {
     return withEos ? sum + row(key, before)[vocabulary.eos] : sum;
   }
 };
-
-// As much room as this many sentences take with this many rows of cache.
-Counts roomOf(int64_t sentences, int64_t slots) {
-  Counts room;
-  std::ranges::fill(room.rows, int64_t(1) << 40);
-  std::ranges::fill(room.sequences, int64_t(1) << 40);
-  std::ranges::fill(room.pairs, int64_t(1) << 40);
-  room.longest = int64_t(1) << 40;
-  room.sequences[XFC_SOURCE] = sentences;
-  room.rows[XFC_CACHE] = slots;
-  return room;
-}
 
 // A request for the sentence, with its own lengths. The source is its number.
 DecoderRequest requestFor(const SearchSentence &sentence, SearchOptions options,

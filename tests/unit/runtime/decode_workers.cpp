@@ -1,6 +1,7 @@
 // Tests what several decoders that share a queue promise: each request is answered once, as if it were alone, whichever
 // of them takes it and whoever is cancelled meanwhile; and all of them work at the same time.
 #include "decode/Workers.h"
+#include "room.h"
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -42,21 +43,10 @@ struct HashedModel : SearchedModel {
   std::vector<float> numbers;
 };
 
-Counts roomOf(int64_t sentences) {
-  Counts room;
-  std::ranges::fill(room.rows, int64_t(1) << 40);
-  std::ranges::fill(room.sequences, int64_t(1) << 40);
-  std::ranges::fill(room.pairs, int64_t(1) << 40);
-  room.longest = int64_t(1) << 40;
-  room.sequences[XFC_SOURCE] = sentences;
-  room.rows[XFC_CACHE] = 4096;
-  return room;
-}
-
 std::vector<std::unique_ptr<Decoder>> decoders(size_t count, const std::function<void()> &stepping = {}) {
   std::vector<std::unique_ptr<Decoder>> made;
   for (size_t i = 0; i < count; ++i)
-    made.push_back(std::make_unique<Decoder>(std::make_unique<HashedModel>(stepping), roomOf(5)));
+    made.push_back(std::make_unique<Decoder>(std::make_unique<HashedModel>(stepping), roomOf(5, 4096)));
   return made;
 }
 
