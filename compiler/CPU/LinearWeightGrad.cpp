@@ -243,14 +243,7 @@ private:
 
   void store() {
     if (dw && !s.inPlace)
-      k.loop(0, outputs, 1, [&](Value o) {
-        View from = c.row(o), to = dw.row(o);
-        k.loop(0, inputs, s.lanes, [&](Value i) {
-          Value used = k.lanesBelow(i, inputs);
-          View place = to + i;
-          k.storeMasked(k.load(from + i, s.lanes), place, used);
-        });
-      });
+      storeSums();
     whenBias([&] {
       k.loop(0, outputs, s.lanes, [&](Value o) {
         Value used = k.lanesBelow(o, outputs);
@@ -258,6 +251,25 @@ private:
         k.storeMasked(k.load(sums + o, s.lanes), place, used);
       });
     });
+  }
+
+  // Copies the tile of dW out of scratch. The optimizer reads it much later, after all other gradients.
+  void storeSums() {
+    auto copy = [&](const std::function<void(Value i, Value value, const View &to)> &storeVector) {
+      k.loop(0, outputs, 1, [&](Value o) {
+        View from = c.row(o), to = dw.row(o);
+        k.loop(0, inputs, s.lanes, [&](Value i) { storeVector(i, k.load(from + i, s.lanes), to + i); });
+      });
+    };
+    auto copyParts = [&] {
+      copy([&](Value i, Value value, const View &to) { k.storeMasked(value, to, k.lanesBelow(i, inputs)); });
+    };
+    if (s.in % s.lanes)
+      return copyParts();
+    Value address = LLVM::PtrToIntOp::create(k.b, k.i64, dw.data), offset = k.rem(address, s.lanes * k.bytes());
+    k.when(
+        k.equal(offset, 0),
+        [&] { copy([&](Value, Value value, const View &to) { k.storePastCaches(value, to); }); }, copyParts);
   }
 
   KernelBuilder &k;

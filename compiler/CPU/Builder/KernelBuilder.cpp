@@ -167,6 +167,16 @@ void KernelBuilder::storeMasked(Value value, const View &p, Value mask) {
   LLVM::MaskedStoreOp::create(b, narrowed(value, p.element), p.data, mask, bytesOf(p.element));
 }
 
+void KernelBuilder::storePastCaches(Value value, const View &p) {
+  auto store = LLVM::StoreOp::create(b, narrowed(value, p.element), p.data, vectorBytes);
+  store.setNontemporal(true);
+  if (!std::exchange(fences, true))
+    atEnd([this] {
+      LLVM::CallIntrinsicOp::create(b, b.getStringAttr("llvm.x86.sse.sfence"), ValueRange());
+      fences = false;
+    });
+}
+
 void KernelBuilder::prefetchForWriting(const View &p) {
   LLVM::Prefetch::create(b, p.data, /*rw=*/1, /*hint=*/3, /*cache=*/1);
 }

@@ -64,6 +64,9 @@ public:
   mlir::Value loadMasked(const View &p, mlir::Value mask);
   void storeMasked(mlir::Value value, const View &p, mlir::Value mask);
   void storeMasked(double number, const View &p, mlir::Value mask) { storeMasked(splat(number), p, mask); }
+  // Stores a whole vector past the caches, at an address that is a multiple of its size: what nothing reads soon then
+  // needs no lines from memory first. Other threads see it after the kernel's end.
+  void storePastCaches(mlir::Value value, const View &p);
   // Prefetches the cache line at p: into L1 for writing, or into L2 for later reading.
   void prefetchForWriting(const View &p), prefetch(const View &p);
   // Lanes j where start + j < end, as a mask.
@@ -97,6 +100,7 @@ private:
   int64_t vectorBytes, scratchElements = 0;
   mlir::Block *entry = nullptr; // of the kernel
   std::vector<std::function<void()>> atEndOfKernel;
+  bool fences = false; // whether the kernel ends by completing stores past the caches
 };
 
 } // namespace xfc
