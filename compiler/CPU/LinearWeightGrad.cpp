@@ -56,7 +56,7 @@ struct WeightTiles {
   // The size of a panel of x is one unit more than a power of two, so that the panels of a row, if all are kept, spread
   // over the cache's sets.
   int64_t panelStride() const { return (t.depth + 1) * t.panel; }
-  int64_t panelsSize() const { return (packing ? 1 : tilePanels) * panelStride(); }
+  int64_t panelsSize() const { return (packing ? 1 : packsNext ? 2 : tilePanels) * panelStride(); }
   int64_t sumsSize() const { return partsOf(height, lanes) * lanes; } // of biases
   int64_t sumsStride() const { return tiled ? tileColumns + Tiling::tile : tileColumns; }
   int64_t scratch() const {
@@ -109,11 +109,16 @@ public:
       copyDy(row, count);
       View xFrom = x(row, i0);
       Value whole = s.packsNext ? k.equal(count, s.depth()) : Value();
-      if (!s.packing)
-        packRight(k, t, xFrom, count, s.rounds, b, s.packsNext ? k.select(whole, 1, panels) : panels,
-                  s.in % t.panel ? inputs : Value());
+      if (!s.packing && !s.packsNext)
+        packRight(k, t, xFrom, count, s.rounds, b, panels, s.in % t.panel ? inputs : Value());
       Value accumulate = k.less(0, row);
-      k.loop(0, panels, 1, [&](Value p) { multiply({row, count, units, whole, accumulate}, p, xFrom); });
+      k.loop(0, panels, 1, [&](Value p) {
+        if (s.packsNext)
+          k.when(k.either(k.equal(p, 0), k.less(count, s.depth())), [&] {
+            packRight(k, t, xFrom + k.mul(p, t.panel), count, s.rounds, b.row(k.rem(p, 2)), 1);
+          });
+        multiply({row, count, units, whole, accumulate}, p, xFrom);
+      });
     });
     store();
     return {{Partition::Unit::One, 1, s.rowTiles * s.columnTiles}, s.scratch() * k.bytes()};
@@ -213,10 +218,10 @@ private:
                                                            s.depth(), t.panel * k.bytes(), 0, s.tiles, t.depth, 1)
                                              : ofBlock(x(nextBlock, i0), s.tileColumns),
                                    ofBlock(dy(nextBlock, o0), s.height)};
-    Right right = s.packing ? Right{b.inRows(0), xFrom + k.mul(p, t.panel)} : Right{b.row(p).inRows(0)};
+    Right right = s.packing ? Right{b.inRows(0), xFrom + k.mul(p, t.panel)} : Right{b.row(s.packsNext ? k.rem(p, 2) : p).inRows(0)};
     Value packs = s.packsNext ? k.both(block.whole, k.less(k.add(p, 1), panels)) : Value();
     if (s.packsNext)
-      right.next = {xFrom + nextColumn, b.row(k.add(p, 1)), k.select(packs, s.packingTiles, 0), s.unitsPerStep};
+      right.next = {xFrom + nextColumn, b.row(k.rem(k.add(p, 1), 2)), k.select(packs, s.packingTiles, 0), s.unitsPerStep};
     multiplyPanels(k, t, {a, s.tiled ? 1 : t.rows, s.tileStride, {}, {}, s.tiled}, right, 1, block.units,
                    c + k.mul(p, t.panel), outputs, block.accumulate, ahead, /*fetchNext=*/false, fetched);
     if (s.packsNext && s.out % s.height)
