@@ -24,13 +24,13 @@ struct Dropout {
     threshold = k.broadcast(k.select(k.training(), limit, 0));
     factor = k.broadcast(k.keptFactor(rate));
   }
-  KernelBuilder::DropoutKey key(Value row) {
+  KernelBuilder::DropoutRow key(Value row) {
     if (kept)
       return {};
     Value rows = k.rows(), sequence = k.loadI32(k.field(rows, offsetof(xfc_rows, sequence_of), k.ptr), row);
     Value sentence = k.loadI32(k.field(rows, offsetof(xfc_rows, sentences), k.ptr), sequence);
     Value position = k.loadI32(k.field(rows, offsetof(xfc_rows, positions), k.ptr), row);
-    return k.dropoutKey(k.immediate(0), position, sentence, 0);
+    return k.dropoutRow(position, sentence, 0);
   }
   // The factors of the half group from `feature` on of a row of the chunk. Its words are drawn with the first half.
   SmallVector<Value> factorsOfHalf(Value row, Value at, Value feature, int64_t used) {
@@ -42,8 +42,8 @@ struct Dropout {
     View words = bits + k.mul(at, 2);
     k.when(k.equal(second, 0), [&] {
       Value word;
-      const KernelBuilder::DropoutKey ofRow = key(row);
-      for (auto [i, numbers] : llvm::enumerate(k.philox(ofRow, k.counters(feature, 0)))) {
+      const KernelBuilder::DropoutRow ofRow = key(row);
+      for (auto [i, numbers] : llvm::enumerate(k.philox(k.roundKeys(), ofRow, k.counters(feature, 0)))) {
         Value mask = k.notLess(numbers, threshold);
         Value sixteen = vector::ExtractOp::create(
             k.b, vector::BitCastOp::create(k.b, VectorType::get({1}, k.b.getI16Type()), mask), 0);
@@ -67,10 +67,10 @@ struct Dropout {
     return result;
   }
   // The factors of up to 64 features from `feature` on, in vectors: 0 or `factor`.
-  SmallVector<Value> factors(const KernelBuilder::DropoutKey &key, Value feature, int64_t used) {
+  SmallVector<Value> factors(const KernelBuilder::DropoutRow &key, Value feature, int64_t used) {
     SmallVector<Value> result((used + k.lanes() - 1) / k.lanes(), factor);
     for (int64_t i = 0; !kept && i < std::min<int64_t>(16, used); i += k.lanes())
-      for (auto [word, numbers] : llvm::enumerate(k.philox(key, k.counters(feature, i))))
+      for (auto [word, numbers] : llvm::enumerate(k.philox(k.roundKeys(), key, k.counters(feature, i))))
         if (int64_t at = (static_cast<int64_t>(word) * 16 + i) / k.lanes(); at < static_cast<int64_t>(result.size()))
           result[at] = k.select(k.notLess(numbers, threshold), factor, 0);
     return result;
@@ -133,7 +133,7 @@ KernelInfo emitProduct(KernelBuilder &k, Operation *op, BufferIndex rows, Buffer
       inputs.push_back(k.rowOf(op->getOpOperand(firstExtra + e), at));
     for (OpResult result : op->getResults())
       outputs.push_back(result.use_empty() ? View() : k.rowOf(result, at));
-    KernelBuilder::DropoutKey key;
+    KernelBuilder::DropoutRow key;
     if (dropout && !inHalves)
       key = dropout->key(at);
     return [=, &k, &epilogue, &dropout](Value feature, const Product::Vector &products, int64_t used, int64_t) {

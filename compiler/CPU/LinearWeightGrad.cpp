@@ -274,7 +274,11 @@ private:
     Value address = LLVM::PtrToIntOp::create(k.b, k.i64, dw.data), offset = k.rem(address, s.lanes * k.bytes());
     k.when(
         k.equal(offset, 0),
-        [&] { copy([&](Value, Value value, const View &to) { k.storePastCaches(value, to); }); }, copyParts);
+        [&] {
+          copy([&](Value, Value value, const View &to) { k.storePastCaches(value, to); });
+          k.completeStores();
+        },
+        copyParts);
   }
 
   KernelBuilder &k;

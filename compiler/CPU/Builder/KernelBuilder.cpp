@@ -28,6 +28,7 @@ void KernelBuilder::kernel(StringRef name, const std::function<void()> &body) {
   call = entry->getArgument(0);
   chunk = entry->getArgument(1);
   scratch = at(entry->getArgument(2));
+  keysOfRounds = {};
   body();
   for (const std::function<void()> &last : std::exchange(atEndOfKernel, {}))
     last();
@@ -170,11 +171,10 @@ void KernelBuilder::storeMasked(Value value, const View &p, Value mask) {
 void KernelBuilder::storePastCaches(Value value, const View &p) {
   auto store = LLVM::StoreOp::create(b, narrowed(value, p.element), p.data, vectorBytes);
   store.setNontemporal(true);
-  if (!std::exchange(fences, true))
-    atEnd([this] {
-      LLVM::CallIntrinsicOp::create(b, b.getStringAttr("llvm.x86.sse.sfence"), ValueRange());
-      fences = false;
-    });
+}
+
+void KernelBuilder::completeStores() {
+  LLVM::CallIntrinsicOp::create(b, b.getStringAttr("llvm.x86.sse.sfence"), ValueRange());
 }
 
 void KernelBuilder::prefetchForWriting(const View &p) {
@@ -274,46 +274,83 @@ void KernelBuilder::eachRow(int64_t per, const std::function<void(Value)> &body)
 // Random numbers
 //===--------------------------------------------------------------------------------------------------------===//
 
-std::array<Value, 4> KernelBuilder::philox(const DropoutKey &key, Value counters) {
+static constexpr int64_t philoxRounds = 7;
+
+View KernelBuilder::roundKeys() {
+  if (keysOfRounds)
+    return keysOfRounds;
+  auto type = VectorType::get({2 * philoxRounds}, i64);
+  keysOfRounds = at(onStack(type), i64);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointAfter(keysOfRounds.data.getDefiningOp());
+  Value op = immediate(0), none = index(0);
+  DropoutKey key = dropoutKey(op, none, none, 0);
+  for (int64_t round = 0; round < philoxRounds; ++round) {
+    auto store = [&](Value word, int64_t i) {
+      LLVM::StoreOp::create(b, arith::ExtUIOp::create(b, i64, word), (keysOfRounds + (2 * round + i)).data);
+    };
+    store(key.key0, 0);
+    store(key.key1, 1);
+    key.key0 = add(key.key0, i32Of(static_cast<int32_t>(0x9E3779B9u)));
+    key.key1 = add(key.key1, i32Of(static_cast<int32_t>(0xBB67AE85u)));
+  }
+  return keysOfRounds;
+}
+
+std::array<Value, 4> KernelBuilder::philox(const View &keys, const DropoutRow &row, Value counters) {
   // Even and odd counters are processed separately, each in the low half of 64 bits. Both halves of a product are then
-  // in one lane, and the next product ignores the upper half.
+  // in one lane, and the next product ignores the upper half. Only the first of a counter's four words differs between
+  // lanes, so half of the products of the first two rounds are of scalars.
   const int64_t n = cast<VectorType>(counters.getType()).getNumElements();
   auto wide = VectorType::get({n / 2}, i64);
-  auto wideConstant = [&](int64_t value) -> Value {
+  auto isWide = [&](Value x) { return x.getType() == wide; };
+  auto widened = [&](Value x) -> Value { return isWide(x) ? x : vector::BroadcastOp::create(b, wide, x); };
+  auto number = [&](int64_t value, Value like) -> Value {
+    if (!isWide(like))
+      return index(value);
     return arith::ConstantOp::create(b, DenseElementsAttr::get(wide, b.getI64IntegerAttr(value)));
   };
-  auto wideOf = [&](Value scalar) -> Value {
-    return vector::BroadcastOp::create(b, wide, arith::ExtUIOp::create(b, i64, scalar));
+  auto lowOf = [&](Value x) -> Value { return arith::AndIOp::create(b, x, number(0xFFFFFFFF, x)); };
+  auto highOf = [&](Value x) -> Value { return arith::ShRUIOp::create(b, x, number(32, x)); };
+  auto times = [&](int64_t factor, Value x) -> Value {
+    Value low = lowOf(x);
+    return arith::MulIOp::create(b, number(factor, x), low);
   };
-  Value low = wideConstant(0xFFFFFFFF), half = wideConstant(32), m0 = wideConstant(0xD2511F53),
-        m1 = wideConstant(0xCD9E8D57);
-  auto lowOf = [&](Value x) -> Value { return arith::AndIOp::create(b, x, low); };
-  auto highOf = [&](Value x) -> Value { return arith::ShRUIOp::create(b, x, half); };
+  // Scalars are combined before they become vectors.
+  auto mix = [&](Value product, Value counter, int64_t key) -> Value {
+    Value high = highOf(product), keyed = LLVM::LoadOp::create(b, i64, (keys + key).data);
+    if (isWide(counter))
+      keyed = widened(keyed);
+    keyed = arith::XOrIOp::create(b, counter, keyed);
+    if (isWide(high) || isWide(keyed)) {
+      high = widened(high);
+      keyed = widened(keyed);
+    }
+    return arith::XOrIOp::create(b, high, keyed);
+  };
+  auto extended = [&](Value word) -> Value { return arith::ExtUIOp::create(b, i64, word); };
   Value pairs = vector::BitCastOp::create(b, wide, counters);
   std::array<std::array<Value, 4>, 2> words;
   for (int odd = 0; odd < 2; ++odd) {
-    Value c0 = odd ? highOf(pairs) : pairs, c1 = wideOf(key.position), c2 = wideOf(key.sentence), c3 = wideOf(key.head);
-    Value k0 = key.key0, k1 = key.key1;
-    for (int round = 0; round < 7; ++round) {
-      Value p0 = arith::MulIOp::create(b, m0, lowOf(c0)), p1 = arith::MulIOp::create(b, m1, lowOf(c2));
-      auto mix = [&](Value product, Value counter, Value key) -> Value {
-        Value keyed = arith::XOrIOp::create(b, counter, wideOf(key));
-        return arith::XOrIOp::create(b, highOf(product), keyed);
-      };
-      c0 = mix(p1, c1, k0);
-      c2 = mix(p0, c3, k1);
+    Value c0 = odd ? highOf(pairs) : pairs, c1 = extended(row.position), c2 = extended(row.sentence),
+          c3 = extended(row.head);
+    for (int64_t round = 0; round < philoxRounds; ++round) {
+      Value p0 = times(0xD2511F53, c0), p1 = times(0xCD9E8D57, c2);
+      c0 = mix(p1, c1, 2 * round);
+      c2 = mix(p0, c3, 2 * round + 1);
       c1 = p1;
       c3 = p0;
-      k0 = add(k0, i32Of(static_cast<int32_t>(0x9E3779B9u)));
-      k1 = add(k1, i32Of(static_cast<int32_t>(0xBB67AE85u)));
     }
     words[odd] = {c0, c1, c2, c3};
   }
+  SmallVector<int64_t> lowHalves;
+  for (int64_t i = 0; i < n; ++i)
+    lowHalves.push_back(i % 2 ? n + i - 1 : i);
   std::array<Value, 4> numbers;
   for (int word = 0; word < 4; ++word) {
-    Value odd = arith::ShLIOp::create(b, words[1][word], half);
-    Value both = arith::OrIOp::create(b, lowOf(words[0][word]), odd);
-    numbers[word] = vector::BitCastOp::create(b, counters.getType(), both);
+    Value even = vector::BitCastOp::create(b, counters.getType(), words[0][word]);
+    Value odd = vector::BitCastOp::create(b, counters.getType(), words[1][word]);
+    numbers[word] = vector::ShuffleOp::create(b, even, odd, lowHalves);
   }
   return numbers;
 }

@@ -65,8 +65,9 @@ public:
   void storeMasked(mlir::Value value, const View &p, mlir::Value mask);
   void storeMasked(double number, const View &p, mlir::Value mask) { storeMasked(splat(number), p, mask); }
   // Stores a whole vector past the caches, at an address that is a multiple of its size: what nothing reads soon then
-  // needs no lines from memory first. Other threads see it after the kernel's end.
+  // needs no lines from memory first. Other threads may see it only after `completeStores`, with which the kernel ends.
   void storePastCaches(mlir::Value value, const View &p);
+  void completeStores();
   // Prefetches the cache line at p: into L1 for writing, or into L2 for later reading.
   void prefetchForWriting(const View &p), prefetch(const View &p);
   // Lanes j where start + j < end, as a mask.
@@ -89,8 +90,18 @@ public:
   using Machine::eachRow;
   void eachRow(int64_t per, const std::function<void(mlir::Value)> &body);
 
+  // What a row's random numbers are drawn with besides its counters, or those of a head of it (abi.h): i32.
+  struct DropoutRow {
+    mlir::Value position, sentence, head; // the head plus one, or 0
+  };
+  DropoutRow dropoutRow(mlir::Value position, mlir::Value sentence, const Term &headPlusOne) {
+    mlir::Value head = index(headPlusOne);
+    return {truncated(position), truncated(sentence), truncated(head)};
+  }
+  // The keys of Philox's rounds for this op, two words of 64 bits each, which the kernel computes at its beginning.
+  View roundKeys();
   // Philox: four vectors of `lanes` random words for the given counters (abi.h).
-  std::array<mlir::Value, 4> philox(const DropoutKey &key, mlir::Value counters);
+  std::array<mlir::Value, 4> philox(const View &keys, const DropoutRow &row, mlir::Value counters);
   // The counters of the features first + i, first + i + 1, .. of the 64 from `first` on.
   mlir::Value counters(mlir::Value first, int64_t i);
   // The dropout factors, 0 or 1/(1-rate), for random words.
@@ -100,7 +111,7 @@ private:
   int64_t vectorBytes, scratchElements = 0;
   mlir::Block *entry = nullptr; // of the kernel
   std::vector<std::function<void()>> atEndOfKernel;
-  bool fences = false; // whether the kernel ends by completing stores past the caches
+  View keysOfRounds; // of the kernel, once it is asked for them
 };
 
 } // namespace xfc
