@@ -71,6 +71,8 @@ LogicalResult OptimizeOp::verify() {
       if (value.getType() != getParameters()[i % n].getType())
         return emitOpError("every operand and result of parameter ")
                << i % n << " must be " << getParameters()[i % n].getType() << ", found " << value.getType();
+  if (getCompute() && !getPacks())
+    return emitOpError("rounds packed weights, but packs none");
   return verifyHyper(*this, getHyper().getType(), *optimizer);
 }
 

@@ -52,6 +52,8 @@ def KernelOpInterface : OpInterface<"KernelOpInterface"> {
                     "bool", "staysWide", (ins "unsigned":$buffer), "", "return false;">,
     InterfaceMethod<"The parameters, consecutive in memory, whose packed forms the kernel writes, too; empty for most ops.",
                     "::mlir::OperandRange", "getRepacked", (ins), "", "return $_op->getOperands().take_front(0);">,
+    InterfaceMethod<"The type that these packed forms are rounded to, if any.", "::std::optional<::xfc::ComputeType>",
+                    "getRepackedCompute", (ins), "", "return ::std::nullopt;">,
     InterfaceMethod<[{The tensors that the kernel takes one by one, each in chunks of its own; their table is passed at launch. Empty
                       for most ops.}], "::xfc::PartedTensors", "getPartedTensors", (ins), "", "return {};">];
 }

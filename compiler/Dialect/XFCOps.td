@@ -867,17 +867,18 @@ def XFC_OptimizeOp : XFC_Op<"optimize", [AttrSizedOperandSegments, NoGradient, K
     `factor` before the rule is applied. `states` holds the first state of every parameter, then the second state of every parameter,
     and so on. The results are the new parameters, then the new states.
 
-    With `packs`, the op also writes the packed forms of the parameters that products read (the resource "packed weights");
-    scheduling determines which packed forms there are.
+    With `packs`, the op also writes the packed forms of the parameters that products read (the resource "packed weights"), rounded to
+    the type `compute` if these products round their operands to it; scheduling determines which packed forms there are.
 
     ```mlir
     %p1, %m1, %v1 = xfc.optimize "adam" %hyper, %factor parameters(%p) gradients(%g) states(%m, %v) : ...
     ```
   }];
   let arguments = (ins StrAttr:$rule, XFC_Tensor:$hyper, XFC_Scalar:$factor, Variadic<XFC_Tensor>:$parameters,
-                       Variadic<XFC_Tensor>:$gradients, Variadic<XFC_Tensor>:$states, UnitAttr:$packs);
+                       Variadic<XFC_Tensor>:$gradients, Variadic<XFC_Tensor>:$states, UnitAttr:$packs,
+                       OptionalAttr<XFC_ComputeType>:$compute);
   let results = (outs Variadic<XFC_Tensor>:$updated);
-  let assemblyFormat = "$rule $hyper `,` $factor `parameters` `(` $parameters `)` `gradients` `(` $gradients `)` `states` `(` $states `)` attr-dict `:` functional-type(operands, results)";
+  let assemblyFormat = "$rule $hyper `,` $factor `parameters` `(` $parameters `)` `gradients` `(` $gradients `)` `states` `(` $states `)` (`in` $compute^)? attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     ::std::string getKernelName() { return getRule().str(); }
@@ -885,6 +886,7 @@ def XFC_OptimizeOp : XFC_Op<"optimize", [AttrSizedOperandSegments, NoGradient, K
     ::mlir::OperandRange getSpan() { return getParameters(); }
     int64_t getInPlaceOperand(unsigned result);
     ::mlir::OperandRange getRepacked() { return getPacks() ? getParameters() : getParameters().take_front(0); }
+    ::std::optional<::xfc::ComputeType> getRepackedCompute() { return getCompute(); }
     unsigned getNumStates() { return getStates().size() / getParameters().size(); } // per parameter
     ::mlir::OperandRange getState(unsigned i) { return getStates().slice(i * getParameters().size(), getParameters().size()); }
     // The index in `hyper` of the hyperparameter with this name.

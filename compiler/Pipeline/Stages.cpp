@@ -81,7 +81,6 @@ const PassEntry passes[] = {
     {Stage::Differentiated, nullptr, mergeEqual},
     {Stage::Differentiated, "fuse-loss-gradient", addToFunctions<createFuseLossGradient>},
     {Stage::Differentiated, "fuse-optimizer", add<createFuseOptimizer>},
-    {Stage::Differentiated, "fuse-packing", add<createFusePacking>},
     {Stage::Differentiated, "fuse-norm-grad", fuseNormGrad},
     {Stage::Differentiated, "fuse-epilogue", addToFunctions<createFuseEpilogue>},
     {Stage::Differentiated, nullptr, mergeEqual},
@@ -89,6 +88,8 @@ const PassEntry passes[] = {
     // liveness of the final ops.
     {Stage::Differentiated, nullptr, recompute},
     {Stage::Differentiated, nullptr, setComputeTypes},
+    // Weights are packed in the types that products compute in.
+    {Stage::Differentiated, "fuse-packing", add<createFusePacking>},
 };
 
 using Fail = llvm::function_ref<LogicalResult(const Twine &)>;

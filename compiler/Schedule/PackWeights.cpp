@@ -26,9 +26,8 @@ struct PackWeights : impl::PackWeightsBase<PackWeights> {
     trained = weightsOf(module.lookupSymbol<ProgramOp>(xfc::programs::lossAndGradients));
     for (ProgramOp program : programs)
       for (auto launch : program.getOps<LaunchOp>())
-        if (const OperandRange repacked = cast<KernelOpInterface>(kernelOf(launch).getOp()).getRepacked();
-            !repacked.empty())
-          packResults(launch, repacked);
+        if (auto kernel = cast<KernelOpInterface>(kernelOf(launch).getOp()); !kernel.getRepacked().empty())
+          packResults(launch, kernel);
   }
 
 private:
@@ -68,12 +67,13 @@ private:
   struct Weight {
     int64_t offset, end;   // in bytes from the start of the parameter block
     int64_t rows, columns; // in elements
-    Place copies[2];       // of W and of W^T, if they are read
+    std::optional<StringRef> compute;
+    Place copies[2]; // of W and of W^T, if they are read
   };
   PackKernelOp formOf(const Place &place) { return symbols->lookup<PackKernelOp>(weights[place.index].getKernel()); }
 
-  // The weights of the training step that are packed without rounding, in the order of the block. Of overlapping
-  // weights, only the first is kept.
+  // The weights of the training step that are packed, in the order of the block. Of overlapping weights, and of one that
+  // is packed in several types, only the first is kept.
   SmallVector<Weight> weightsOf(ProgramOp training) {
     if (!training)
       return {};
@@ -81,13 +81,14 @@ private:
     for (auto launch : training.getOps<LaunchOp>())
       for (auto attribute : launch.getPlacesAttr().getAsRange<PlaceAttr>()) {
         const Place place = attribute.getPlace();
-        if (place.kind != Place::Kind::Packed || formOf(place).getCompute())
+        if (place.kind != Place::Kind::Packed)
           continue;
         auto type = cast<RankedTensorType>(formOf(place).getWeight());
+        const std::optional<StringRef> compute = formOf(place).getCompute();
         const int64_t offset = weights[place.index].getOffset(), rows = type.getDimSize(0),
                       columns = type.getDimSize(1), end = offset + rows * columns * elementBytes(type);
-        Weight &weight = byOffset.try_emplace(offset, Weight{offset, end, rows, columns, {}}).first->second;
-        if (weight.rows == rows && weight.columns == columns)
+        Weight &weight = byOffset.try_emplace(offset, Weight{offset, end, rows, columns, compute, {}}).first->second;
+        if (weight.rows == rows && weight.columns == columns && weight.compute == compute)
           weight.copies[formOf(place).getTransposed()] = place;
       }
     SmallVector<Weight> found;
@@ -101,17 +102,22 @@ private:
   }
 
   // Adds to an update's launch the weights that it packs, and the places of their packed copies.
-  void packResults(LaunchOp launch, OperandRange repacked) {
+  void packResults(LaunchOp launch, KernelOpInterface kernel) {
     const int64_t bytes = bytesOf(*dtypeOf((*getOperation().getOps<ParametersOp>().begin()).getType()));
     SmallVector<Attribute> places(launch.getPlaces()->getValue());
-    const int64_t begin = cast<PlaceAttr>(places[repacked.getBeginOperandIndex()]).getOffset(),
+    const int64_t begin = cast<PlaceAttr>(places[kernel.getRepacked().getBeginOperandIndex()]).getOffset(),
                   end = begin + static_cast<int64_t>(launch.getElements()) * bytes;
     const ArrayRef<Weight> from(
         llvm::lower_bound(trained, begin, [](const Weight &w, int64_t at) { return w.offset < at; }), trained.end());
     const ArrayRef<Weight> own = from.take_while([&](const Weight &weight) { return weight.end <= end; });
     SmallVector<Attribute> packs;
     Size traffic = launch.getTraffic().getSize();
+    std::optional<StringRef> compute;
+    if (const std::optional<ComputeType> type = kernel.getRepackedCompute())
+      compute = stringifyComputeType(*type);
     for (const Weight &weight : own) {
+      if (weight.compute != compute)
+        continue;
       packs.push_back(RepackedAttr::get(&getContext(), (weight.offset - begin) / bytes, weight.rows, weight.columns));
       for (const Place &copy : weight.copies) {
         places.push_back(PlaceAttr::get(&getContext(), copy, 0));

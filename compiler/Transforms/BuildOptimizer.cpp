@@ -126,7 +126,7 @@ private:
         old.push_back(state[i]);
       auto step = OptimizeOp::create(builder, parameter.location, SmallVector<Type>(1 + old.size(), parameter.type),
                                      optimizer.rule, hyper, factor, arguments[values][i], arguments[gradients][i], old,
-                                     /*packs=*/false);
+                                     /*packs=*/false, /*compute=*/nullptr);
       updated[values].push_back(step.getResult(0));
       for (unsigned state = 0; state < old.size(); ++state)
         updated[states + state].push_back(step.getResult(1 + state));

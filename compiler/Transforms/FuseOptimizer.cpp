@@ -147,7 +147,7 @@ private:
     rewriter.setInsertionPoint(last);
     auto fused = OptimizeOp::create(rewriter, function.getLoc(), ValueRange(sortedUpdated).getTypes(), last.getRule(),
                                     last.getHyper(), last.getFactor(), sorted(parameters), sorted(gradients),
-                                    sortedStates, /*packs=*/false);
+                                    sortedStates, /*packs=*/false, /*compute=*/nullptr);
     rewriter.replaceAllUsesWith(sortedUpdated, fused.getUpdated());
     steps += all.size();
     for (OptimizeOp step : all)

@@ -4,6 +4,7 @@
 #include "mlir/IR/PatternMatch.h"
 #include "plan/Programs.h"
 #include "llvm/ADT/StringSet.h"
+#include <set>
 
 using namespace mlir;
 
@@ -27,14 +28,14 @@ private:
   // Finds the weights that matrix products of the training step read, each as the list of its parameters.
   void findWeights() {
     weights.clear();
-    rounds = false;
+    types.clear();
     auto training = getOperation().lookupSymbol<func::FuncOp>(programs::lossAndGradients);
     if (!training)
       return;
     training.walk([&](Operation *op) {
       if (!isa<LinearOp, LinearInputGradOp, LinearCrossEntropyOp, LinearCrossEntropyWithGradOp>(op))
         return;
-      rounds |= cast<ProductOpInterface>(op).getCompute().has_value();
+      types.insert(cast<ProductOpInterface>(op).getCompute());
       Value weight = op->getOperand(1);
       auto concat = weight.getDefiningOp<ConcatOp>();
       weights.push_back(
@@ -48,8 +49,8 @@ private:
     llvm::StringSet<> updated;
     for (Value parameter : step.getParameters())
       updated.insert(parameterName(parameter));
-    if (rounds)
-      return rewriter.notifyMatchFailure(step, "its weights are rounded when they are packed");
+    if (types.size() > 1)
+      return rewriter.notifyMatchFailure(step, "some of its weights are rounded when they are packed, others are not");
     bool any = false;
     for (ArrayRef<StringRef> parts : weights) {
       const auto held = llvm::count_if(parts, [&](StringRef part) { return updated.contains(part); });
@@ -59,12 +60,15 @@ private:
     }
     if (!any)
       return rewriter.notifyMatchFailure(step, "it holds no weight of a matrix product");
-    rewriter.modifyOpInPlace(step, [&] { step.setPacks(true); });
+    rewriter.modifyOpInPlace(step, [&] {
+      step.setPacks(true);
+      step.setCompute(*types.begin());
+    });
     return success();
   }
 
   SmallVector<SmallVector<StringRef>> weights;
-  bool rounds = false; // whether any of these products rounds its operands
+  std::set<std::optional<ComputeType>> types; // that these products round their operands to
 };
 
 } // namespace

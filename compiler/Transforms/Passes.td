@@ -179,7 +179,7 @@ def FusePacking : Pass<"xfc-fuse-packing", "::mlir::ModuleOp"> {
   let description = [{
     Weights are repacked in the pass that updates them, while their new values are in cache, instead of in a pass of their own.
     This does not apply to an optimizer step that updates only a part of a concatenated weight or no weight of a matrix product,
-    nor if these products round their operands.
+    nor if only some of these products round their operands.
 
     ```mlir
     %p, %m, %v = xfc.optimize "adam" %hyper, %factor parameters(%w) gradients(%g) states(%m, %v)

@@ -17,7 +17,7 @@ static void packRows(KernelBuilder &k, const Tiling &t, bool transposed, const V
   auto at = [&](Value row, Value column) { return weight + k.add(k.mul(row, columns), column); };
   auto unitOf = [&](Value x, Value next) { return pair > 1 ? pairOfBF16(k, x, next) : x; };
   auto store = [&](Value x, const View &to, Value unit, int64_t v) {
-    k.store(x, to + k.add(k.mul(unit, panel), v * lanes));
+    k.storePastCaches(x, to + k.add(k.mul(unit, panel), v * lanes));
   };
   // Zeroes the units of a panel that hold no element.
   auto pad = [&](const View &to) {
@@ -134,6 +134,7 @@ PackInfo emitPackWeight(KernelBuilder &k, RankedTensorType weight, Packing packi
   View to = k.buffer({PackBuffers::packed, k.element});
   Value first = k.mul(k.chunk, t.panel);
   emitPackRows(k, packing, k.buffer({PackBuffers::weight, k.element}), rows, columns, first, 0, columns, to);
+  k.completeStores();
   return {t.panels(outer) * t.units(inner) * t.panel * k.bytes(), t.panels(rows)};
 }
 

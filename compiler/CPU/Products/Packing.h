@@ -14,7 +14,7 @@ PackInfo emitPackWeight(KernelBuilder &, mlir::RankedTensorType weight, Packing)
 
 // Packs part of a weight [rows, columns]: a panel's worth of rows, from `first` on, and the columns begin .. end - 1.
 // `first` and `begin` are multiples of the panel size, and so is `end` unless it is `columns`. A module has this code
-// once, for weights of all shapes.
+// once, for weights of all shapes. The packed memory begins at a multiple of 64 bytes; the kernel completes the stores.
 void emitPackRows(KernelBuilder &, Packing, const View &weight, const Term &rows, const Term &columns,
                   mlir::Value first, const Term &begin, const Term &end, const View &packed);
 

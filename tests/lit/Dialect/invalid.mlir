@@ -1338,6 +1338,14 @@ func.func @f(%h: tensor<9xf32>, %e: tensor<f32>, %w: tensor<6xf32>, %v: tensor<4
 
 // -----
 
+func.func @f(%w: tensor<6xf32>, %h: tensor<9xf32>, %e: tensor<f32>) {
+  // expected-error @+1 {{'xfc.optimize' op rounds packed weights, but packs none}}
+  %0, %1, %2 = xfc.optimize "adam" %h, %e parameters(%w) gradients(%w) states(%w, %w) in bf16 : (tensor<9xf32>, tensor<f32>, tensor<6xf32>, tensor<6xf32>, tensor<6xf32>, tensor<6xf32>) -> (tensor<6xf32>, tensor<6xf32>, tensor<6xf32>)
+  return
+}
+
+// -----
+
 func.func @f(%h: tensor<9xf32>, %e: tensor<f32>, %w: tensor<6xf32>) {
   // expected-error-re @+1 {{there is no rule "adom"; expected one of adam, {{.*}}}}
   %0 = xfc.optimize "adom" %h, %e parameters(%w) gradients(%w) states() : (tensor<9xf32>, tensor<f32>, tensor<6xf32>, tensor<6xf32>) -> tensor<6xf32>

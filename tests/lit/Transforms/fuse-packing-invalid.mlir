@@ -41,7 +41,7 @@ func.func @update(%w: !w {xfc.name = "w", xfc.role = "parameter"}, %g: !w, %hype
 !w = tensor<4x4xf32>
 !x = !xfc.rows<target, 4xf32>
 
-// One of the weights is rounded to bf16.
+// Only one of the weights is rounded to bf16.
 func.func @loss_and_gradients(%x: !x, %w: !w {xfc.name = "w", xfc.role = "parameter"}, %u: !w {xfc.name = "u", xfc.role = "parameter"}) -> !x {
   %y = xfc.linear %x, %w : (!x, !w) -> !x
   %z = xfc.linear %y, %u in bf16 : (!x, !w) -> !x

@@ -1,4 +1,5 @@
 // RUN: %xfc-opt %s --xfc-fuse-packing | FileCheck %s
+// RUN: sed "s/xfc.linear \(%x, %qk\|%z, %o bias %b\)/& in bf16/; s/xfc.linear_input_grad %y, %qk/& in bf16/" %s | %xfc-opt --xfc-fuse-packing | FileCheck %s --check-prefix=BF16
 
 
 !w = tensor<4x4xf32>
@@ -20,6 +21,12 @@ func.func @loss_and_gradients(%x: !x, %q: !w {xfc.name = "q", xfc.role = "parame
 // CHECK: xfc.optimize "adam" {{.*}} {packs} : (tensor<9xf32>, tensor<f32>, tensor<4x4xf32>
 // CHECK: xfc.optimize "adam" {{.*}} : (tensor<9xf32>, tensor<f32>, tensor<4xf32>
 // CHECK: xfc.optimize "adam" {{.*}} {packs}
+
+// Products that round their operands read weights that are packed in that type.
+// BF16-LABEL: func.func @update
+// BF16: xfc.optimize "adam" {{.*}} in bf16 {packs} : (tensor<9xf32>, tensor<f32>, tensor<4x4xf32>
+// BF16: xfc.optimize "adam" {{.*}}states({{[^)]*}}) : (tensor<9xf32>, tensor<f32>, tensor<4xf32>
+// BF16: xfc.optimize "adam" {{.*}} in bf16 {packs}
 func.func @update(%q: !w {xfc.name = "q", xfc.role = "parameter"}, %k: !w {xfc.name = "k", xfc.role = "parameter"}, %o: !w {xfc.name = "o", xfc.role = "parameter"},
                   %b: !b {xfc.name = "b", xfc.role = "parameter"}, %g: !w, %h: !b, %hyper: tensor<9xf32>, %factor: tensor<f32>) -> (!w, !b, !w, !w) {
   %a, %a1, %a2 = xfc.optimize "adam" %hyper, %factor parameters(%o) gradients(%g) states(%g, %g) : (tensor<9xf32>, tensor<f32>, !w, !w, !w, !w) -> (!w, !w, !w)
