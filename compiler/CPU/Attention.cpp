@@ -120,7 +120,10 @@ void AttentionKernel::blocks(HeadOfSequence &at) {
         tiles.round(values, all, valueVectors);
       });
       tiles.product(queries, false, keysTransposed, scores, rows, tiles.vectorsOf(count), keyDim, false);
-      k.loop(0, rows, 1, [&](Value r) { softmaxRow(at, i, r, j, count); });
+      k.loop(0, rows, 1, [&](Value r) {
+        k.when(k.equal(j, 0), [&] { at.fetchNextHead(k, {{q, keyDim}}, {{key, keyDim}, {value, valueDim}}, k.add(i, r)); });
+        softmaxRow(at, i, r, j, count);
+      });
       tiles.product(scores, false, values, outputs, rows, valueVectors, count, true);
     });
     finish(at, i, rows);

@@ -197,7 +197,14 @@ void AttentionGradKernel::scoreGradients(HeadOfSequence &at, Value query, Value 
                 false);
   tiles.product(scratch.dOutputs.rows, false, scratch.valuesTransposed, scratch.gradients, rows, vectors, s.valueDim,
                 false);
-  k.loop(0, rows, 1, [&](Value r) { gradientRow(at, query, r, start, count, sumsBias); });
+  k.loop(0, rows, 1, [&](Value r) {
+    k.when(k.equal(start, 0), [&] {
+      at.fetchNextHead(k,
+                       {{op.getQMutable(), s.keyDim}, {op.getOutputMutable(), s.valueDim}, {op.getDoutputMutable(), s.valueDim}},
+                       {{op.getKMutable(), s.keyDim}, {op.getVMutable(), s.valueDim}}, k.add(query, r));
+    });
+    gradientRow(at, query, r, start, count, sumsBias);
+  });
 }
 
 // dq = scale * dQueries, or dq += it.

@@ -45,6 +45,12 @@ struct HeadOfSequence {
   // from `start` on.
   RowAt rows(KernelBuilder &k, BufferIndex buffer, int64_t width, mlir::Value first);
   RowAt listedRows(KernelBuilder &k, BufferIndex buffer, int64_t width, mlir::Value start);
+  // Prefetches what the next head reads of the rows of a query and of the key with the same number, or the last one: in
+  // each row, it lies behind this head's features, where the hardware, which looks for neighboring lines, does not
+  // expect it. Each buffer comes with the features of a head.
+  using Features = std::pair<BufferIndex, int64_t>;
+  void fetchNextHead(KernelBuilder &k, llvm::ArrayRef<Features> ofQueries, llvm::ArrayRef<Features> ofKeys,
+                     mlir::Value query);
   // Zeroes the key rows of this sequence if some of them are not in its key list. Only for sequences that have keys of
   // their own (training) and a `buffer` of rows of the key set.
   void clearRowsThatAreNoKeys(KernelBuilder &k, BufferIndex buffer, int64_t width);
