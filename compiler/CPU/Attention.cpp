@@ -121,7 +121,8 @@ void AttentionKernel::blocks(HeadOfSequence &at) {
       });
       tiles.product(queries, false, keysTransposed, scores, rows, tiles.vectorsOf(count), keyDim, false);
       k.loop(0, rows, 1, [&](Value r) {
-        k.when(k.equal(j, 0), [&] { at.fetchNextHead(k, {{q, keyDim}}, {{key, keyDim}, {value, valueDim}}, k.add(i, r)); });
+        k.when(k.equal(j, 0),
+               [&] { at.fetchNextHead(k, {{q, keyDim}}, {{key, keyDim}, {value, valueDim}}, k.add(i, r)); });
         softmaxRow(at, i, r, j, count);
       });
       tiles.product(scores, false, values, outputs, rows, valueVectors, count, true);

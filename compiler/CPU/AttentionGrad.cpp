@@ -199,9 +199,9 @@ void AttentionGradKernel::scoreGradients(HeadOfSequence &at, Value query, Value 
                 false);
   k.loop(0, rows, 1, [&](Value r) {
     k.when(k.equal(start, 0), [&] {
-      at.fetchNextHead(k,
-                       {{op.getQMutable(), s.keyDim}, {op.getOutputMutable(), s.valueDim}, {op.getDoutputMutable(), s.valueDim}},
-                       {{op.getKMutable(), s.keyDim}, {op.getVMutable(), s.valueDim}}, k.add(query, r));
+      at.fetchNextHead(
+          k, {{op.getQMutable(), s.keyDim}, {op.getOutputMutable(), s.valueDim}, {op.getDoutputMutable(), s.valueDim}},
+          {{op.getKMutable(), s.keyDim}, {op.getVMutable(), s.valueDim}}, k.add(query, r));
     });
     gradientRow(at, query, r, start, count, sumsBias);
   });

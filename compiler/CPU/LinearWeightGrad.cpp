@@ -113,10 +113,13 @@ public:
         packRight(k, t, xFrom, count, s.rounds, b, panels, s.in % t.panel ? inputs : Value());
       Value accumulate = k.less(0, row);
       k.loop(0, panels, 1, [&](Value p) {
-        if (s.packsNext)
-          k.when(k.either(k.equal(p, 0), k.less(count, s.depth())), [&] {
-            packRight(k, t, xFrom + k.mul(p, t.panel), count, s.rounds, b.row(k.rem(p, 2)), 1);
+        if (s.packsNext) {
+          Value isFirst = k.equal(p, 0), packsItself = k.either(isFirst, k.less(count, s.depth()));
+          k.when(packsItself, [&] {
+            View from = xFrom + k.mul(p, t.panel), to = b.row(k.rem(p, 2));
+            packRight(k, t, from, count, s.rounds, to, 1);
           });
+        }
         multiply({row, count, units, whole, accumulate}, p, xFrom);
       });
     });
@@ -218,10 +221,12 @@ private:
                                                            s.depth(), t.panel * k.bytes(), 0, s.tiles, t.depth, 1)
                                              : ofBlock(x(nextBlock, i0), s.tileColumns),
                                    ofBlock(dy(nextBlock, o0), s.height)};
-    Right right = s.packing ? Right{b.inRows(0), xFrom + k.mul(p, t.panel)} : Right{b.row(s.packsNext ? k.rem(p, 2) : p).inRows(0)};
+    Right right = s.packing ? Right{b.inRows(0), xFrom + k.mul(p, t.panel)}
+                            : Right{b.row(s.packsNext ? k.rem(p, 2) : p).inRows(0)};
     Value packs = s.packsNext ? k.both(block.whole, k.less(k.add(p, 1), panels)) : Value();
     if (s.packsNext)
-      right.next = {xFrom + nextColumn, b.row(k.rem(k.add(p, 1), 2)), k.select(packs, s.packingTiles, 0), s.unitsPerStep};
+      right.next = {xFrom + nextColumn, b.row(k.rem(k.add(p, 1), 2)), k.select(packs, s.packingTiles, 0),
+                    s.unitsPerStep};
     multiplyPanels(k, t, {a, s.tiled ? 1 : t.rows, s.tileStride, {}, {}, s.tiled}, right, 1, block.units,
                    c + k.mul(p, t.panel), outputs, block.accumulate, ahead, /*fetchNext=*/false, fetched);
     if (s.packsNext && s.out % s.height)
@@ -263,7 +268,10 @@ private:
     auto copy = [&](const std::function<void(Value i, Value value, const View &to)> &storeVector) {
       k.loop(0, outputs, 1, [&](Value o) {
         View from = c.row(o), to = dw.row(o);
-        k.loop(0, inputs, s.lanes, [&](Value i) { storeVector(i, k.load(from + i, s.lanes), to + i); });
+        k.loop(0, inputs, s.lanes, [&](Value i) {
+          View place = to + i;
+          storeVector(i, k.load(from + i, s.lanes), place);
+        });
       });
     };
     auto copyParts = [&] {

@@ -64,7 +64,8 @@ static std::optional<KernelInfo> emitOptimize(KernelBuilder &k, OptimizeOp op) {
   auto updateRange = [&](Value begin, Value end) { k.update(step.blocks, begin, end, step.compute); };
   // A chunk owns the panels of rows that begin in its part, and the elements of its part that belong to no packed
   // weight.
-  const int64_t panel = Tiling(k, 1, productsFor(k, op.getCompute())).panel, firstCopy = op->getNumOperands() + op->getNumResults();
+  const int64_t panel = Tiling(k, 1, productsFor(k, op.getCompute())).panel,
+                firstCopy = op->getNumOperands() + op->getNumResults();
   // Elements per row that are updated and then packed, together with the other rows of the panel: their new values stay
   // in the L2 cache (64 KB of f32).
   const int64_t columnsOfBlock = part / panel;
@@ -92,8 +93,9 @@ static std::optional<KernelInfo> emitOptimize(KernelBuilder &k, OptimizeOp op) {
           View place = buffers + k.add(k.mul(w, 2), firstCopy + transposed);
           Value copy = LLVM::LoadOp::create(k.b, k.ptr, place.data);
           Value wanted = LLVM::ICmpOp::create(k.b, LLVM::ICmpPredicate::ne, copy, LLVM::ZeroOp::create(k.b, k.ptr));
-          k.when(wanted,
-                 [&] { emitPackRows(k, {transposed, op.getCompute()}, p + weight, rows, columns, first, column, end, k.at(copy)); });
+          k.when(wanted, [&] {
+            emitPackRows(k, {transposed, op.getCompute()}, p + weight, rows, columns, first, column, end, k.at(copy));
+          });
         }
       });
     };

@@ -72,8 +72,8 @@ private:
   };
   PackKernelOp formOf(const Place &place) { return symbols->lookup<PackKernelOp>(weights[place.index].getKernel()); }
 
-  // The weights of the training step that are packed, in the order of the block. Of overlapping weights, and of one that
-  // is packed in several types, only the first is kept.
+  // The weights of the training step that are packed, in the order of the block. Of overlapping weights, and of one
+  // that is packed in several types, only the first is kept.
   SmallVector<Weight> weightsOf(ProgramOp training) {
     if (!training)
       return {};
