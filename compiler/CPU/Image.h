@@ -19,7 +19,7 @@ public:
   using Machine = InstructionSet;
   static constexpr Platform platform = Platform::CPU;
   ImageTarget(const InstructionSet &set, const TargetTraits &traits, const TargetOptions &options)
-      : Target(set.name, traits), set(set), options(options) {}
+      : Target(set.name, traits, options), set(set) {}
 
   // The code as optimized LLVM IR.
   std::string text(mlir::ModuleOp code) const override;
@@ -31,7 +31,6 @@ public:
   virtual void addLowering(mlir::OpPassManager &manager) const = 0;
 
   const InstructionSet set;
-  const TargetOptions options;
 
 private:
   CodeTarget target() const;

@@ -50,6 +50,9 @@ def KernelOpInterface : OpInterface<"KernelOpInterface"> {
     InterfaceMethod<[{Whether a buffer (the op's operands in order, then its results) keeps the type that is computed in where other
                       rows become narrower (xfc-assign-types): statistics, sums, and what probabilities are computed from.}],
                     "bool", "staysWide", (ins "unsigned":$buffer), "", "return false;">,
+    InterfaceMethod<[{Whether a buffer holds the residual stream or its gradient, which may keep the type that is computed in where
+                      other rows become narrower (`xfc compile --residual f32`).}],
+                    "bool", "carriesResidual", (ins "unsigned":$buffer), "", "return false;">,
     InterfaceMethod<"The parameters, consecutive in memory, whose packed forms the kernel writes, too; empty for most ops.",
                     "::mlir::OperandRange", "getRepacked", (ins), "", "return $_op->getOperands().take_front(0);">,
     InterfaceMethod<"The type that these packed forms are rounded to, if any.", "::std::optional<::xfc::ComputeType>",

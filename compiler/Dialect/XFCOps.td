@@ -310,6 +310,7 @@ def XFC_AddOp : XFC_Op<"add", [Differentiable, Kernel, InPlace, InEpilogue, Same
     ::mlir::OperandRange getSpan() {
       return (*this)->getOperands().take_front(::llvm::isa<::mlir::RankedTensorType>(getType()) ? 1 : 0);
     }
+    bool carriesResidual(unsigned) { return true; }
   }];
 }
 
@@ -399,6 +400,9 @@ def XFC_AddNormOp : XFC_Op<"add_norm", [Differentiable, Kernel, Fused]> {
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     bool staysWide(unsigned buffer) { return buffer >= (*this)->getNumOperands() + 2; }
+    bool carriesResidual(unsigned buffer) {
+      return buffer == getResidualMutable().getOperandNumber() || buffer == (*this)->getNumOperands() + 1;
+    }
   }];
 }
 
@@ -411,6 +415,12 @@ def XFC_NormGradOp : XFC_Op<"norm_grad", [NoGradient, Kernel]> {
   let arguments = !con((ins XFC_FloatRows:$dy, XFC_FloatRows:$x, XFC_Tensor:$weight, XFC_FloatRows:$stats, Optional<XFC_FloatRows>:$addend), NormAttributes);
   let results = (outs XFC_FloatRows:$result);
   let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    // The addend is the stream's gradient behind the norm, and the result the one before it.
+    bool carriesResidual(unsigned buffer) {
+      return getAddend() && (buffer + 1 == (*this)->getNumOperands() || buffer == (*this)->getNumOperands());
+    }
+  }];
 }
 
 def XFC_NormWeightGradOp : XFC_Op<"norm_weight_grad", [NoGradient, Kernel]> {
@@ -429,6 +439,12 @@ def XFC_NormGradWithPartsOp : XFC_Op<"norm_grad_with_parts", [NoGradient, Kernel
   let arguments = !con((ins XFC_FloatRows:$dy, XFC_FloatRows:$x, XFC_Tensor:$weight, XFC_FloatRows:$stats, Optional<XFC_FloatRows>:$addend), NormAttributes);
   let results = (outs XFC_FloatRows:$result, XFC_Tensor:$dweights, Optional<XFC_Tensor>:$dbiases);
   let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    // The addend is the stream's gradient behind the norm, and the result the one before it.
+    bool carriesResidual(unsigned buffer) {
+      return getAddend() && (buffer + 1 == (*this)->getNumOperands() || buffer == (*this)->getNumOperands());
+    }
+  }];
 }
 
 def XFC_SumPartsOp : XFC_Op<"sum_parts", [NoGradient, Kernel, Fused]> {

@@ -14,8 +14,8 @@ class GPUTarget : public Target {
 public:
   using Machine = gpu::Architecture;
   static constexpr Platform platform = Platform::CUDA;
-  GPUTarget(const gpu::Architecture &architecture, const TargetTraits &traits, const TargetOptions &)
-      : Target(architecture.name, traits), architecture(architecture) {}
+  GPUTarget(const gpu::Architecture &architecture, const TargetTraits &traits, const TargetOptions &options)
+      : Target(architecture.name, traits, options), architecture(architecture) {}
 
   void addDialects(mlir::DialectRegistry &registry) const override;
   bool takesNarrowRows(mlir::Operation *, unsigned) const override { return true; }

@@ -38,6 +38,11 @@ const std::vector<std::string> &dtypes() {
   return names;
 }
 
+const std::vector<std::string> &residualTypes() {
+  static const std::vector<std::string> names = {"bf16", "f32"};
+  return names;
+}
+
 const std::vector<std::string> &recomputeLevels() {
   static const std::vector<std::string> names = {"cheap", "most"};
   return names;
@@ -71,7 +76,8 @@ public:
   Compilation(ModuleOp model, const PipelineOptions &options)
       : options(options), context(*model.getContext()), model(model), cache(options.cacheDirectory) {
     const TargetOptions chosen{.type = options.dtype == "f64" ? DType::F64 : DType::F32,
-                               .checkBounds = options.checkBounds};
+                               .checkBounds = options.checkBounds,
+                               .wideResidual = options.residual == "f32"};
     for (const auto &[platform, names] : options.targets) {
       TargetGroup &group = groups.emplace_back(TargetGroup{platform, {}});
       for (const std::string &name : names) {
@@ -83,6 +89,9 @@ public:
     for (const TargetGroup &group : groups)
       if (const TargetTraits &traits = group.least().traits; options.dtype == traits.refusedDtype)
         throw Error("--dtype " + options.dtype + ": " + traits.refusal.str());
+    if (!options.residual.empty() && options.dtype != "bf16")
+      throw Error("--residual " + options.residual + ": rows are stored in " + options.dtype +
+                  "; only with --dtype bf16 is there a choice");
     for (const std::string &type : options.computeTypes)
       checkComputeType(type);
     if (!options.dumpDirectory.empty()) {

@@ -26,6 +26,8 @@ const std::vector<PhaseInfo> &phases();
 
 // The values of `--dtype`.
 const std::vector<std::string> &dtypes();
+// The values of `--residual`.
+const std::vector<std::string> &residualTypes();
 // The levels of `--recompute=LEVEL`, starting with the one that recomputes least.
 const std::vector<std::string> &recomputeLevels();
 
@@ -40,6 +42,9 @@ struct PipelineOptions {
   // Types that decoding in f32 can choose besides (Transforms/ComputeTypes.h); empty: defaultComputeTypes(), as far as
   // the targets have them.
   std::vector<std::string> computeTypes;
+  // What the residual stream is stored in with the dtype bf16, on targets that store rows in it: one of
+  // residualTypes(); empty: bf16.
+  std::string residual;
   std::set<std::string> disabled; // names from fusions()
   std::string recompute;          // one of recomputeLevels(); empty: every value is kept for the gradients
   std::vector<PlatformTargets> targets = {{Platform::CPU, {"native"}}}; // each target becomes an image

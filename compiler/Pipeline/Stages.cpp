@@ -130,6 +130,8 @@ struct SchedulingOptions : PassPipelineOptions<SchedulingOptions> {
                                             "each kernel is one chunk, and nothing is packed")};
   Option<DType> dtype{*this, "dtype", llvm::cl::desc("what the module computes in"), llvm::cl::init(DType::F32),
                       llvm::cl::values(clEnumValN(DType::F32, "f32", "f32"), clEnumValN(DType::F64, "f64", "f64"))};
+  Option<bool> wideResidual{*this, "wide-residual",
+                            llvm::cl::desc("whether the residual stream stays f32 where other rows are bf16")};
 };
 
 // Registers passes for a target as a pipeline with these options.
@@ -143,7 +145,7 @@ void registerScheduling(StringRef name, StringRef summary, void (*add)(OpPassMan
           return success();
         }
         try {
-          targets.push_back(makeTarget(options.target, {.type = options.dtype}));
+          targets.push_back(makeTarget(options.target, {.type = options.dtype, .wideResidual = options.wideResidual}));
         } catch (const Error &error) {
           return fail("target: " + Twine(error.what()));
         }

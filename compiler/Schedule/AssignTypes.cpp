@@ -39,7 +39,9 @@ private:
     if (isa<ViewOpInterface>(op))
       return true;
     auto kernel = dyn_cast<KernelOpInterface>(op);
-    return kernel && !kernel.staysWide(buffer) && target->takesNarrowRows(op, buffer);
+    if (!kernel || kernel.staysWide(buffer) || (target->options.wideResidual && kernel.carriesResidual(buffer)))
+      return false;
+    return target->takesNarrowRows(op, buffer);
   }
 
   // Whether the value's type may change, as far as its maker and its readers are concerned.

@@ -33,7 +33,8 @@ def AssignTypes : Pass<"xfc-assign-types", "::mlir::ModuleOp"> {
     In a function that multiplies in bf16, every row of features that a kernel makes is stored in bf16, if the target's kernels take
     such rows: a conversion happens once, where a value is made, and never where it is read. f32 are statistics, sums, losses and
     logits (KernelOpInterface::staysWide), a function's arguments and results, rows whose number of features is not a multiple of 8,
-    and all rows of a decoding step.
+    and all rows of a decoding step; and, if the target's options say so, the residual stream and its gradient
+    (KernelOpInterface::carriesResidual).
 
     ```mlir
     %y, %stats = xfc.norm %x, %w : (!xfc.rows<source, 512xf32>, tensor<512xf32>) -> (!xfc.rows<source, 512xf32>, !xfc.rows<source, 2xf32>)

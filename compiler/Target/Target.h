@@ -41,8 +41,9 @@ struct TargetTraits {
 
 // What may be chosen besides a target.
 struct TargetOptions {
-  DType type = DType::F32;  // what programs compute in
-  bool checkBounds = false; // whether code of CPUs checks each memory access
+  DType type = DType::F32;   // what programs compute in
+  bool checkBounds = false;  // whether code of CPUs checks each memory access
+  bool wideResidual = false; // whether the residual stream stays wide where other rows become narrower
 };
 
 // What scheduling needs to know about a kernel that a target emitted.
@@ -80,11 +81,13 @@ struct PackInfo {
 class Target {
 public:
   using Timed = llvm::function_ref<mlir::TimingScope(const std::string &what)>;
-  Target(std::string name, TargetTraits traits) : name(std::move(name)), traits(std::move(traits)) {}
+  Target(std::string name, TargetTraits traits, const TargetOptions &options = {})
+      : name(std::move(name)), traits(std::move(traits)), options(options) {}
   virtual ~Target() = default;
 
   const std::string name; // by which it can be found again, which the plan records; empty if it emits no code
   const TargetTraits traits;
+  const TargetOptions options;
 
   // Adds the dialects and the interfaces of ops that emitting needs.
   virtual void addDialects(mlir::DialectRegistry & /*registry*/) const {}

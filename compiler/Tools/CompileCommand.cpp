@@ -19,7 +19,7 @@ namespace {
 struct CompileOptions {
   ModelArguments model;
   TargetArguments targets;
-  std::string output, dtype = "f32", mode = "train,decode", emit = "exe";
+  std::string output, dtype = "f32", residual, mode = "train,decode", emit = "exe";
   ComputeTypeArguments computeTypes;
   FusionArguments noFuse;
   RecomputeArgument recompute;
@@ -34,6 +34,9 @@ PipelineOptions pipelineOptions(const CompileOptions &options) {
   pipeline.targets = options.targets.chosen();
   check("--dtype", options.dtype, dtypes());
   pipeline.dtype = options.dtype;
+  if (!options.residual.empty())
+    check("--residual", options.residual, residualTypes());
+  pipeline.residual = options.residual;
   pipeline.computeTypes = options.computeTypes.types();
   pipeline.disabled = options.noFuse.disabled();
   pipeline.recompute = options.recompute.level();
@@ -89,8 +92,8 @@ void reportWritten(const std::string &file) {
 
 // A plan was made for one target, with everything that these options choose.
 void refuseChoices(const Command &command) {
-  for (const char *flag : {"--target", "--cpu", "--cuda-arch", "--dtype", "--compute-type", "--mode", "--distillation",
-                           "--guided-alignment", "--no-fuse", "--recompute"})
+  for (const char *flag : {"--target", "--cpu", "--cuda-arch", "--dtype", "--residual", "--compute-type", "--mode",
+                           "--distillation", "--guided-alignment", "--no-fuse", "--recompute"})
     if (command.given(flag))
       throw Error(std::string(flag) +
                   ": what a plan contains is fixed; give this when you make it: `xfc compile "
@@ -185,6 +188,11 @@ void addCompile(Command app) {
                  "type of matrix products: f32; bf16, where parameters, sums and everything else stay f32; or f64, "
                  "for checking gradients")
       .showDefault();
+  command
+      .addOption("--residual", options->residual,
+                 "with --dtype bf16, what the residual stream and its gradient are stored in where other rows are bf16 "
+                 "(GPUs, and CPUs with AMX): bf16 or f32; bf16 by default")
+      .valueName("TYPE");
   options->computeTypes.addTo(command);
   command.setSubject("Programs");
   command.addOption("--mode", options->mode, "programs to include: train, decode").showDefault();

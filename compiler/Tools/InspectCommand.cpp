@@ -27,7 +27,7 @@ struct InspectOptions {
   FusionArguments noFuse;
   RecomputeArgument recompute;
   TargetArguments targets;
-  std::string svg, html, dtype = "f32";
+  std::string svg, html, dtype = "f32", residual;
   int64_t batchTokens = 4096, length = 32, sentences = 64, beam = 5;
   int threads = 2;
   bool json = false, plan = false;
@@ -115,6 +115,9 @@ void inspect(const InspectOptions &options) {
   pipeline.targets = options.targets.chosen();
   check("--dtype", options.dtype, dtypes());
   pipeline.dtype = options.dtype;
+  if (!options.residual.empty())
+    check("--residual", options.residual, residualTypes());
+  pipeline.residual = options.residual;
   pipeline.computeTypes = options.computeTypes.types();
   pipeline.disabled = options.noFuse.disabled();
   pipeline.recompute = options.recompute.level();
@@ -236,6 +239,8 @@ void addInspect(Command app) {
   command.addOption("--cuda-arch", options->targets.names[Platform::CUDA], "the GPU architecture to plan for")
       .showDefault();
   command.addOption("--dtype", options->dtype, "type of matrix products, as for `xfc compile`").showDefault();
+  command.addOption("--residual", options->residual, "type of the residual stream, as for `xfc compile`")
+      .valueName("TYPE");
   options->computeTypes.addTo(command);
   command.setSubject("Batches");
   command.addOption("--batch-tokens", options->batchTokens, "tokens in a training batch, on each side")

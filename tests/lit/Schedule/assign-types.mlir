@@ -4,6 +4,9 @@
 // RUN: %xfc-opt %s --xfc-kernels=target=sm_90a | FileCheck %s --check-prefixes=CHECK,GPU
 // RUN: %xfc-opt %s --xfc-kernels=target=sm_80 | FileCheck %s --check-prefixes=CHECK,GPU
 // RUN: %xfc-opt %s --xfc-kernels=target=x86-64-v4+amx | FileCheck %s --check-prefixes=CHECK,AMX
+// RUN: %xfc-opt %s --xfc-types="target=sm_90a wide-residual" | FileCheck %s --check-prefix=RESIDUAL
+// RUN: %xfc-opt %s --xfc-types="target=x86-64-v4+amx wide-residual" | FileCheck %s --check-prefix=RESIDUAL
+// RUN: %xfc-opt %s --xfc-types=target=sm_90a | FileCheck %s --check-prefix=NARROW
 // RUN: %xfc-opt %s --xfc-types=target=x86-64-v4+bf16 | FileCheck %s --check-prefix=WIDE
 // RUN: %xfc-opt %s --xfc-types=target=x86-64-v3 | FileCheck %s --check-prefix=WIDE
 // RUN: %xfc-opt %s --xfc-assign-types | FileCheck %s --check-prefix=WIDE
@@ -76,4 +79,36 @@ func.func @shared(%x: !rows {xfc.name = "x", xfc.role = "input"}, %w: tensor<64x
   %wk = xfc.linear_weight_grad %dk, %x in bf16 : (!half, !rows) -> tensor<32x64xf32>
   %wv = xfc.linear_weight_grad %dv, %x in bf16 : (!half, !rows) -> tensor<32x64xf32>
   return %wq, %wk, %wv : tensor<64x64xf32>, tensor<32x64xf32>, tensor<32x64xf32>
+}
+
+// The residual stream begins with a sum of rows, and goes on with the sums of add_norm; its gradient is what norm_grad adds to. What is not
+// part of it, norms' results and the rows of products, is narrow all the same.
+// RESIDUAL-LABEL: func.func @residual
+// RESIDUAL: xfc.linear {{.*}} -> !xfc.rows<source, 64xbf16>
+// RESIDUAL: xfc.add {{.*}} : !xfc.rows<source, 64xf32>
+// RESIDUAL: xfc.linear {{.*}} -> !xfc.rows<source, 64xbf16>
+// RESIDUAL: xfc.add_norm {{.*}} : (!xfc.rows<source, 64xbf16>, !xfc.rows<source, 64xf32>, tensor<64xf32>) -> (!xfc.rows<source, 64xbf16>, !xfc.rows<source, 64xf32>, !xfc.rows<source, 2xf32>)
+// RESIDUAL: xfc.linear_input_grad {{.*}} -> !xfc.rows<source, 64xbf16>
+// RESIDUAL: xfc.norm_grad {{.*}} : (!xfc.rows<source, 64xbf16>, !xfc.rows<source, 64xf32>, tensor<64xf32>, !xfc.rows<source, 2xf32>) -> !xfc.rows<source, 64xf32>
+// RESIDUAL: xfc.norm_grad {{.*}} : (!xfc.rows<source, 64xbf16>, !xfc.rows<source, 64xf32>, tensor<64xf32>, !xfc.rows<source, 2xf32>, !xfc.rows<source, 64xf32>) -> !xfc.rows<source, 64xf32>
+// NARROW-LABEL: func.func @residual
+// NARROW: xfc.add {{.*}} : !xfc.rows<source, 64xbf16>
+// NARROW: xfc.add_norm {{.*}} -> (!xfc.rows<source, 64xbf16>, !xfc.rows<source, 64xbf16>, !xfc.rows<source, 2xf32>)
+// NARROW: xfc.norm_grad {{.*}} -> !xfc.rows<source, 64xbf16>
+// NARROW: xfc.norm_grad {{.*}} -> !xfc.rows<source, 64xbf16>
+func.func @residual(%x: !rows {xfc.name = "x", xfc.role = "input"}, %n: tensor<64xf32> {xfc.name = "n", xfc.role = "parameter"},
+                    %o: tensor<64x64xf32> {xfc.name = "o", xfc.role = "parameter"}) -> !rows {
+  %y = xfc.linear %x, %o in bf16 : (!rows, tensor<64x64xf32>) -> !rows
+  %u = xfc.linear %x, %o in bf16 : (!rows, tensor<64x64xf32>) -> !rows
+  %e = xfc.dropout %u {id = 1 : i64, rate = 0.1 : f64} : !rows
+  %r = xfc.dropout %u {id = 2 : i64, rate = 0.1 : f64} : !rows
+  %a = xfc.add %e, %r : !rows
+  %z = xfc.linear %y, %o in bf16 : (!rows, tensor<64x64xf32>) -> !rows
+  %b, %sum, %s = xfc.add_norm %z, %a, %n {eps = 1.0e-5 : f64} : (!rows, !rows, tensor<64xf32>) -> (!rows, !rows, !stats)
+  %d = xfc.linear_input_grad %b, %o in bf16 : (!rows, tensor<64x64xf32>) -> !rows
+  %g = xfc.norm_grad %d, %sum, %n, %s {eps = 1.0e-5 : f64} : (!rows, !rows, tensor<64xf32>, !stats) -> !rows
+  %h = xfc.norm_grad %d, %sum, %n, %s, %g {eps = 1.0e-5 : f64} : (!rows, !rows, tensor<64xf32>, !stats, !rows) -> !rows
+  %l = xfc.dropout %h {id = 2 : i64, rate = 0.1 : f64} : !rows
+  %w = xfc.linear %l, %o in bf16 : (!rows, tensor<64x64xf32>) -> !rows
+  return %w : !rows
 }
