@@ -1,5 +1,6 @@
 // The optimizer's states in a training run: whole, or shared by ranks.
 #include "train/States.h"
+#include "support/Signals.h"
 #include <algorithm>
 #include <cstring>
 
@@ -102,42 +103,33 @@ void States::beginAverage() {
   engine.statesChanged();
 }
 
-// If states are shared, the parameters wait in the block of gradients while the average is gathered in their place.
+// If states are shared, each rank exchanges its share of the parameters, and gets those of the others.
 void States::swapAverage() {
-  const int64_t bytes = engine.module().parameterElements * element;
   auto *parameters = static_cast<char *>(engine.parameters());
   char *average = blockOf(averageState);
-  if (!sharing) {
-    std::swap_ranges(parameters, parameters + bytes, average);
-    engine.statesChanged();
-  } else {
-    std::memcpy(engine.gradients(), parameters, bytes);
-    for (const Range &range : engine.statesKept()) {
-      std::memcpy(parameters + range.begin * element, average, range.size() * element);
-      average += range.size() * element;
-    }
-    update->gather(parameters);
+  for (const Range &range : engine.statesKept()) {
+    const int64_t bytes = range.size() * element;
+    char *const begin = parameters + range.begin * element;
+    std::swap_ranges(begin, begin + bytes, average);
+    average += bytes;
   }
+  engine.statesChanged();
+  if (sharing)
+    update->gather(parameters);
   engine.parametersChanged();
 }
 
 void States::withAverage(const std::function<void()> &use) {
   if (!optimizer.averages)
     return use();
-  const auto restore = [&] {
-    if (!sharing)
-      return swapAverage();
-    std::memcpy(engine.parameters(), engine.gradients(), engine.module().parameterElements * element);
-    engine.parametersChanged();
-  };
   swapAverage();
   try {
     use();
-  } catch (...) {
-    restore();
+  } catch (const Interrupted &) { // on every rank; after any other error, the run ends
+    swapAverage();
     throw;
   }
-  restore();
+  swapAverage();
 }
 
 TensorViews weightsInState(Engine &engine) {

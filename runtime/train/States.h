@@ -17,7 +17,7 @@ namespace xfc {
 TensorViews weightsInState(Engine &engine);
 
 // All ranks call these functions in the same order, except where it says otherwise. Between the steps of training, the
-// block of gradients serves as room for what is put together from shares.
+// memory of the gradients serves as room for a state that is put together from shares.
 class States {
 public:
   // `update` says how ranks share the states; null: they do not.
@@ -47,7 +47,7 @@ public:
   // Begins the moving average with the parameters, if the optimizer keeps one.
   void beginAverage();
   // Calls `use` with the moving average, if the optimizer keeps one, in place of the parameters, which are restored bit
-  // for bit.
+  // for bit, also if it throws Interrupted. After other errors, parameters and average stay exchanged.
   void withAverage(const std::function<void()> &use);
   // Throws an Error that names the first parameter or state, of those that this rank keeps, that holds NaN or infinity:
   // a state that cannot be trained from must not be saved. Concerns one rank alone.
