@@ -50,10 +50,6 @@ void append(std::vector<Range> &ranges, const Range &range) {
 Sharding::Sharding(const Module &module, int ranks, int64_t bucketElements) : owned(ranks) {
   const Program &program = *module.find(programs::lossAndGradients);
   const std::vector<Touched> touched = gradientsOf(module, program);
-  first = static_cast<int64_t>(program.steps.size());
-  for (size_t step = 0; step < program.steps.size() && first == static_cast<int64_t>(program.steps.size()); ++step)
-    if (std::ranges::count(program.steps[step].buffers, Place::Kind::Gradients, &Place::kind))
-      first = static_cast<int64_t>(step);
 
   struct Part {
     Range range;

@@ -35,8 +35,6 @@ public:
   Sharding(const Module &module, int ranks, int64_t bucketElements = int64_t(1) << 20);
 
   const std::vector<Bucket> &buckets() const { return inOrder; } // in the order in which they are complete
-  // The first step of loss_and_gradients that touches a gradient.
-  int64_t firstStep() const { return first; }
   // All that a rank owns, ascending.
   const std::vector<Range> &rangesOf(int rank) const { return owned[rank]; }
   int64_t largestShare() const; // in elements
@@ -44,7 +42,6 @@ public:
 private:
   std::vector<Bucket> inOrder;
   std::vector<std::vector<Range>> owned;
-  int64_t first = 0;
 };
 
 } // namespace xfc

@@ -36,20 +36,19 @@ void DeviceSum::join() {
   peers = device.join(group, ranks.rank(), ranks.size());
 }
 
-void DeviceSum::begin(void *of, int batches, bool first) {
-  gradients = static_cast<char *>(of);
+void DeviceSum::begin(int batches, bool first) {
   count = batches;
   isFirst = first;
   sent = 0;
 }
 
-void DeviceSum::before(const ProgramRun &, int64_t step) {
+void DeviceSum::before(const ProgramRun &run, int64_t step) {
   while (sent < places.size() && sharding.buckets()[sent].step <= step)
-    send(sent++);
+    send(sent++, static_cast<char *>(run.address({Place::Kind::Gradients})));
 }
 
 // Every rank starts the exchange of each bucket in turn, also one that has no batch in this round.
-void DeviceSum::send(size_t bucket) {
+void DeviceSum::send(size_t bucket, char *gradients) {
   const std::vector<std::vector<Range>> &shares = sharding.buckets()[bucket].shares;
   sends.clear();
   receives.clear();
@@ -68,10 +67,11 @@ void DeviceSum::send(size_t bucket) {
   peers->start(sends, receives);
 }
 
-void DeviceSum::end() {
+void DeviceSum::end(void *of) {
   Device &device = engine.device();
+  char *const gradients = static_cast<char *>(of);
   while (sent < places.size())
-    send(sent++);
+    send(sent++, gradients);
   for (size_t bucket = 0; bucket < places.size() && ranks.rank() < count; ++bucket) {
     char *to = termOf(ranks.rank()) + places[bucket] * element;
     for (const Range &range : sharding.buckets()[bucket].shares[ranks.rank()]) {

@@ -19,10 +19,10 @@ public:
   // them use the same GPU.
   void join();
 
-  void begin(void *gradients, int count, bool first) override;
+  void begin(int count, bool first) override;
   void before(const ProgramRun &run, int64_t step) override;
   std::span<const int64_t> stops() const override { return steps; }
-  void end() override;
+  void end(void *gradients) override;
   void finish(void *gradients) override;
   void gather(void *block) override;
   void gatherParts(void *block, int64_t count) override;
@@ -32,7 +32,7 @@ public:
 private:
   // The program that adds the terms of `count` ranks to the sum, or, in the first round, makes the sum of them.
   const ProgramRun &additionOf(int count, bool first);
-  void send(size_t bucket);
+  void send(size_t bucket, char *gradients);
   void gather(const BlockOfElements &block);
   char *termOf(int rank) const { return static_cast<char *>(memory->data()) + (1 + rank) * share * element; }
 
@@ -51,7 +51,6 @@ private:
   };
   std::vector<std::unique_ptr<Addition>> additions; // by count, for the first round and for others
   xfc_shape shape{};                                // of no batch
-  char *gradients = nullptr;
   int count = 0;
   bool isFirst = false;
   size_t sent = 0; // buckets of the present round, in order

@@ -21,30 +21,13 @@ char *GradientSum::receivedFrom(int rank) {
   return received.data() + (rank < ranks.rank() ? rank : rank - 1) * static_cast<int64_t>(sum.size());
 }
 
-void GradientSum::begin(void *gradients, int count, bool first) {
-  announced = {static_cast<char *>(gradients), count, first};
-  hasAnnounced = true;
-}
-
-void GradientSum::before(const ProgramRun &, int64_t step) {
-  if (step == sharding.firstStep() && hasAnnounced)
-    start();
-  if (underWay && !hasAnnounced)
-    for (size_t bucket = 0; bucket < progress.size() && sharding.buckets()[bucket].step <= step; ++bucket)
-      send(bucket);
-  advance(false);
-}
-
-// The gradients of the round before are complete here, and are overwritten from now on.
-void GradientSum::start() {
-  advance(true);
-  round = announced;
-  hasAnnounced = false;
-  underWay = true;
+void GradientSum::begin(int batches, bool first) {
+  count = batches;
+  isFirst = first;
   progress.assign(progress.size(), {});
   for (size_t bucket = 0; bucket < progress.size(); ++bucket) {
     receives.clear();
-    for (int rank = 0; rank < round.count; ++rank) {
+    for (int rank = 0; rank < count; ++rank) {
       char *to = receivedFrom(rank) + places[bucket] * element;
       for (const Range &range : sharding.buckets()[bucket].shares[ranks.rank()]) {
         if (rank != ranks.rank())
@@ -56,31 +39,35 @@ void GradientSum::start() {
   }
 }
 
+void GradientSum::before(const ProgramRun &run, int64_t step) {
+  gradients = static_cast<char *>(run.address({Place::Kind::Gradients}));
+  for (size_t bucket = 0; bucket < progress.size() && sharding.buckets()[bucket].step <= step; ++bucket)
+    send(bucket);
+  advance(false);
+}
+
 void GradientSum::send(size_t bucket) {
   if (progress[bucket].sent)
     return;
   progress[bucket].sent = true;
-  if (!hasBatch(round))
+  if (ranks.rank() >= count) // it has no batch
     return;
   sends.clear();
   for (int rank = 0; rank < ranks.size(); ++rank)
     if (rank != ranks.rank())
       for (const Range &range : sharding.buckets()[bucket].shares[rank])
-        sends.push_back({rank, round.gradients + range.begin * element, range.size() * element});
+        sends.push_back({rank, gradients + range.begin * element, range.size() * element});
   progress[bucket].sending = ranks.start(sends, {});
 }
 
-void GradientSum::end() {
-  if (hasAnnounced)
-    start();
+void GradientSum::end(void *of) {
+  gradients = static_cast<char *>(of);
   for (size_t bucket = 0; bucket < progress.size(); ++bucket)
     send(bucket);
+  advance(true);
 }
 
 void GradientSum::advance(bool waits) {
-  if (!underWay)
-    return;
-  bool all = true;
   for (size_t bucket = 0; bucket < progress.size(); ++bucket) {
     Progress &of = progress[bucket];
     const auto completes = [&](int &exchange) {
@@ -94,9 +81,7 @@ void GradientSum::advance(bool waits) {
     completes(of.sending);
     if (of.sent && of.receiving < 0 && !of.added)
       add(bucket);
-    all &= of.added && of.sending < 0;
   }
-  underWay = !all;
 }
 
 void GradientSum::add(size_t bucket) {
@@ -111,7 +96,7 @@ template <typename T> void GradientSum::addTerms(T *sum, int64_t size) {
     std::span<const char *const> terms;
     int64_t size;
     bool first;
-  } work{sum, terms, size, round.first};
+  } work{sum, terms, size, isFirst};
   // Run in the pool, whose threads treat denormals as those that run programs do.
   pool.run(
       [](void *context, int64_t number, int) {
@@ -131,20 +116,18 @@ template <typename T> void GradientSum::addShares(size_t bucket) {
   int64_t place = places[bucket];
   for (const Range &range : sharding.buckets()[bucket].shares[ranks.rank()]) {
     terms.clear();
-    for (int rank = 0; rank < round.count; ++rank)
-      terms.push_back(rank == ranks.rank() ? round.gradients + range.begin * element
-                                           : receivedFrom(rank) + place * element);
+    for (int rank = 0; rank < count; ++rank)
+      terms.push_back(rank == ranks.rank() ? gradients + range.begin * element : receivedFrom(rank) + place * element);
     addTerms(reinterpret_cast<T *>(sum.data()) + place, range.size());
     place += range.size();
   }
 }
 
-void GradientSum::finish(void *gradients) {
-  advance(true);
+void GradientSum::finish(void *of) {
   for (size_t bucket = 0; bucket < progress.size(); ++bucket) {
     const char *from = sum.data() + places[bucket] * element;
     for (const Range &range : sharding.buckets()[bucket].shares[ranks.rank()]) {
-      std::memcpy(static_cast<char *>(gradients) + range.begin * element, from, range.size() * element);
+      std::memcpy(static_cast<char *>(of) + range.begin * element, from, range.size() * element);
       from += range.size() * element;
     }
   }

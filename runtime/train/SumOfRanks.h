@@ -45,12 +45,12 @@ void exchangeToGather(const Sharding &sharding, int rank, int ranks, const Block
 // bucket once it is complete.
 class SumOfRanks : public StepObserver {
 public:
-  // Begins the next round: a batch on each of the first `count` ranks, whose gradients will be in `gradients`, on the
-  // device. `first`: whether this is the first round of the step. Then, a rank with a batch runs loss_and_gradients
-  // with this observer.
-  virtual void begin(void *gradients, int count, bool first) = 0;
-  // Sends the rest of this round's gradients. They must not be written to before the next round's program, or finish().
-  virtual void end() = 0;
+  // Begins the next round: a batch on each of the first `count` ranks. `first`: whether this is the first round of the
+  // step. Then, a rank with a batch runs loss_and_gradients with this observer.
+  virtual void begin(int count, bool first) = 0;
+  // Sends the rest of this round's gradients, which the program has left in `gradients`, on the device. What the device
+  // is given later may overwrite them.
+  virtual void end(void *gradients) = 0;
   // Puts the sum of the step into this rank's share of the gradients; the others' shares are those of a batch.
   virtual void finish(void *gradients) = 0;
   // Gathers a block on the device, laid out like the parameters, of which each rank has its shares, on every rank.

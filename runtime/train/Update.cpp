@@ -290,7 +290,7 @@ void Update::collectLosses(size_t end) {
 // Begins a round of batches: one batch per rank, until none are left.
 void Update::beginRound(size_t round, size_t total) {
   const size_t ranksInRound = std::min<size_t>(rankCount(), total - round * rankCount());
-  sumOfRanks->begin(engine.gradientsOnDevice(), static_cast<int>(ranksInRound), round == 0);
+  sumOfRanks->begin(static_cast<int>(ranksInRound), round == 0);
 }
 
 // Adds in the order of the batches, independently of their ranks.
@@ -331,7 +331,7 @@ UpdateResult Update::run(std::span<const PairsOfCorpus> batches, int64_t step, c
     if (now.count > 1 && !sumOfRanks)
       addGradients(slot.batch.shape(), i == 0, i + 1 == now.count);
     if (sumOfRanks)
-      sumOfRanks->end();
+      sumOfRanks->end(engine.gradientsOnDevice());
     // The batches of all other slots are still to be run, or were run lately.
     if (i + 2 >= now.slots.size() && now.prepared < now.count)
       prepareNext();
@@ -340,7 +340,7 @@ UpdateResult Update::run(std::span<const PairsOfCorpus> batches, int64_t step, c
     const Span span(engine.trace(), "ranks", "add gradients");
     if (now.count * rankCount() < now.total) { // this rank has no batch in the last round
       beginRound(now.count, now.total);
-      sumOfRanks->end();
+      sumOfRanks->end(engine.gradientsOnDevice());
     }
     sumOfRanks->finish(engine.gradientsOnDevice());
     if (!share)
