@@ -45,11 +45,15 @@ Json memoryOf(const Module &module, const std::vector<std::string> &programs, co
   Memory memory = predictMemory(module, programs, counts, threads);
   memory.arena = product({workers, memory.arena});
   memory.held = product({workers, memory.held});
-  return {{"parameters_bytes", memory.parameters}, {"gradients_bytes", memory.gradients},
-          {"optimizer_bytes", memory.states},      {"packed_bytes", memory.packed},
-          {"tables_bytes", memory.tables},         {"arena_bytes", memory.arena},
-          {"scratch_bytes", memory.scratch},       {"held_bytes", memory.held},
-          {"batches_bytes", memory.batches},       {"total_bytes", memory.total()}};
+  return {{"parameters_bytes", memory.parameters},
+          {"optimizer_bytes", memory.states},
+          {"packed_bytes", memory.packed},
+          {"tables_bytes", memory.tables},
+          {"arena_bytes", memory.arena},
+          {"scratch_bytes", memory.scratch},
+          {"held_bytes", memory.held},
+          {"batches_bytes", memory.batches},
+          {"total_bytes", memory.total()}};
 }
 
 // The hashes of the vocabularies that the flags name or the executable carries.
@@ -237,7 +241,6 @@ void printText(const Json &info) {
       std::printf(", %lld threads", of("threads"));
     std::printf("\n");
     for (const auto &[label, key] : {std::pair("parameters", "parameters_bytes"),
-                                     {"gradients", "gradients_bytes"},
                                      {"optimizer", "optimizer_bytes"},
                                      {"packed weights", "packed_bytes"},
                                      {"tables", "tables_bytes"},

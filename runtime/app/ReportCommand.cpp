@@ -198,7 +198,6 @@ ReportedFigure memoryFigure(const Module &module, const StepMemory &step, const 
   const Memory memory = predictMemory(module, programs, counts, threads);
   std::string table = "<table>\n";
   for (const auto &[name, bytes] : {std::pair{"parameters", memory.parameters},
-                                    {"gradients", memory.gradients},
                                     {"optimizer", memory.states},
                                     {"packed weights", memory.packed},
                                     {"tables", memory.tables},
@@ -212,8 +211,9 @@ ReportedFigure memoryFigure(const Module &module, const StepMemory &step, const 
   return {heading,
           "The arena of a step with batches of " + std::to_string(step.batchTokens) + " tokens in sentences of " +
               std::to_string(length) +
-              ": each box is a buffer, from the launch that first uses it to the one that last does; the line is the "
-              "sum of those that are live. Programs run one after the other, and share the arena.",
+              ": each box is a buffer or a gradient, from the launch that first uses it to the one that last does; the "
+              "line is "
+              "the sum of those that are live. Programs run one after the other, and share the arena.",
           memoryMapSvg(map) + table + "</table>\n"};
 }
 

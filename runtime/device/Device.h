@@ -90,7 +90,7 @@ struct ProgramRun {
   Counts capacity;                  // the layout fits any batch within these
   const xfc_shape *shape = nullptr; // in host memory
   Counts counts;                    // of the batch
-  char *arena = nullptr, *parameters = nullptr, *gradients = nullptr;
+  char *arena = nullptr, *parameters = nullptr;
   char *const *states = nullptr; // of the optimizer
   void *const *packed = nullptr, *const *tables = nullptr;
   std::vector<BoundArgument> arguments;
@@ -107,7 +107,7 @@ inline void *ProgramRun::address(const Place &place) const {
   case Place::Kind::Parameters:
     return parameters + place.offset;
   case Place::Kind::Gradients:
-    return gradients + place.offset;
+    return arena + place.offset;
   case Place::Kind::State:
     return states[place.index] + place.offset;
   case Place::Kind::Packed:

@@ -25,8 +25,8 @@ static const Output &outputOf(const Program &program, std::string_view name) {
 
 namespace {
 
-// Parameters, gradients, or a state: on the device, with a copy on the host. If device memory is host memory, there is
-// only the latter. Each is brought up to date on request.
+// Parameters, or a state: on the device, with a copy on the host. If device memory is host memory, there is only the
+// latter. Each is brought up to date on request.
 struct Block {
   int64_t bytes = 0;
   HostMemory host;
@@ -61,12 +61,14 @@ struct Engine::State {
   ThreadPool pool;
   std::unique_ptr<Device> device;
   const std::shared_ptr<Weights> weights;
-  Block &parameters; // of the weights
-  Block gradients;
+  Block &parameters;         // of the weights
   std::vector<Block> states; // of the optimizer
   std::vector<Range> kept;   // of each state
   std::vector<char *> statePlaces;
   std::unique_ptr<DeviceMemory> arena;
+  bool hasGradients = false; // at the beginning of the arena: a program that uses them ran last, or they were asked for
+  HostMemory hostGradients;  // a copy of them, if device memory is not the host's
+  bool hostGradientsAreOld = true;
   std::vector<std::shared_ptr<DeviceMemory>> tableMemory; // that this engine reads
   std::vector<void *> tables;                             // the address of each
   std::vector<PackRun> packRuns;
@@ -85,8 +87,8 @@ struct Engine::State {
     ProgramRun run, next; // next: the run that was staged last
     bool planned = false;
     std::vector<int64_t> packed, tables, states; // that the program uses
-    bool gradients = false;
-    std::vector<Embedding> embeddings; // the large ones
+    std::vector<GradientPart> gradients;         // if it uses them
+    std::vector<Embedding> embeddings;           // the large ones
   };
   std::map<std::string, Prepared, std::less<>> programs;
 
@@ -102,7 +104,7 @@ struct Engine::State {
       throw Error("the plan inside this executable is damaged; compile the model again");
     device = std::move(opened);
     device->load(module, pool);
-    parameters.bytes = gradients.bytes = blockBytes();
+    parameters.bytes = blockBytes();
     keepStatesOf({{0, module.parameterElements}});
   }
 
@@ -158,8 +160,6 @@ struct Engine::State {
   void placeBlocks(Prepared &prepared) {
     ProgramRun &run = prepared.run;
     run.parameters = onDevice(parameters, "parameters");
-    if (prepared.gradients)
-      run.gradients = onDevice(gradients, "gradients");
     for (int64_t index : prepared.states)
       statePlaces[index] = onDevice(states[index], "the optimizer's state");
   }
@@ -182,9 +182,9 @@ struct Engine::State {
           tableSet.insert(place.index);
         else if (place.kind == Place::Kind::State)
           stateSet.insert(place.index);
-        prepared.gradients |= place.kind == Place::Kind::Gradients;
       }
     }
+    prepared.gradients = gradientsOf(module, *program);
     prepared.packed.assign(packs.begin(), packs.end());
     prepared.tables.assign(tableSet.begin(), tableSet.end());
     prepared.states.assign(stateSet.begin(), stateSet.end());
@@ -237,15 +237,70 @@ struct Engine::State {
     if (!prepared.planned || !within(counts, run.capacity)) {
       // A layout that the device keeps something of is replaced by one that fits the old batches as well.
       run.capacity = prepared.planned && device->traits().keepsLayouts ? larger(run.capacity, counts) : counts;
-      run.layout = plan(*run.program, run.capacity);
+      run.layout = plan(module, *run.program, run.capacity);
       ++placement;
-      if (run.layout.bytes > (arena ? arena->bytes() : 0)) {
-        arena.reset();
-        arena = allocate(run.layout.bytes, "the arena");
-      }
+      // What computes the gradients has no need of those that are there.
+      growArena(run.layout.bytes, hasGradients && !run.program->is(programs::lossAndGradients));
       prepared.planned = true;
     }
     run.arena = arena ? static_cast<char *>(arena->data()) : nullptr;
+  }
+
+  int64_t arenaBytes() const { return arena ? arena->bytes() : 0; }
+  void growArena(int64_t bytes, bool keepsGradients) {
+    if (bytes <= arenaBytes())
+      return;
+    const std::unique_ptr<DeviceMemory> kept = keepsGradients ? std::move(arena) : nullptr;
+    arena.reset();
+    arena = allocate(bytes, "the arena");
+    if (kept)
+      device->copyOnDevice(arena->data(), kept->data(), blockBytes());
+  }
+
+  char *gradientsOnDevice() {
+    growArena(blockBytes(), false);
+    hasGradients = true;
+    return arena ? static_cast<char *>(arena->data()) : nullptr; // a model may have no parameters
+  }
+  void *gradientsOnHost() {
+    char *const onDevice = gradientsOnDevice();
+    if (inHostMemory())
+      return onDevice;
+    if (!hostGradients.data())
+      hostGradients.allocate(blockBytes(), "gradients");
+    if (hostGradientsAreOld)
+      device->copyToHost(hostGradients.data(), onDevice, blockBytes());
+    hostGradientsAreOld = false;
+    return hostGradients.data();
+  }
+  // These bytes of the gradients.
+  void clearGradients(int64_t first, int64_t bytes) {
+    char *const begin = gradientsOnDevice() + first;
+    if (inHostMemory())
+      std::memset(begin, 0, static_cast<size_t>(bytes));
+    else
+      device->copyOnDevice(begin, rowsNamed("zeros", bytes), bytes); // these are never written to
+  }
+  // Gradients that the program does not compute, and the memory between those of two parameters, are 0.
+  void clearWhatIsNotComputed(const Prepared &prepared) {
+    for (const GradientPart &part : prepared.gradients)
+      if (part.first == GradientPart::never)
+        clearGradients(part.begin, part.end - part.begin);
+  }
+
+  std::unique_ptr<DeviceMemory> newRows(int64_t bytes) {
+    return allocate(bytes, "rows that steps hand on", /*sparse=*/true);
+  }
+  void *rowsNamed(std::string_view name, int64_t bytes) {
+    auto known = rows.find(name);
+    if (known == rows.end())
+      known = rows.emplace(name, nullptr).first;
+    std::unique_ptr<DeviceMemory> &memory = known->second;
+    if (!memory || memory->bytes() < bytes) {
+      memory.reset();
+      memory = newRows(bytes);
+    }
+    return memory->data();
   }
 
   void makeTables(const Prepared &prepared, int64_t longest) {
@@ -476,7 +531,7 @@ void Engine::parametersChanged() {
   ++state->weights->version;
   state->changedOnHost(state->parameters);
 }
-void *Engine::gradients() { return state->onHost(state->gradients, "gradients"); }
+void *Engine::gradients() { return state->gradientsOnHost(); }
 void *Engine::optimizerState(std::string_view name) {
   const OptimizerState *found = state->module.findState(name);
   if (!found)
@@ -509,9 +564,10 @@ void Engine::run(std::string_view program, const xfc_shape &shape, std::span<con
   State::Prepared &prepared = s.ready(program, shape, bindings);
   span.event.name = prepared.run.program->name;
   prepared.run.observer = observer;
+  s.clearWhatIsNotComputed(prepared);
   s.device->run(prepared.run);
-  if (prepared.gradients)
-    s.changedOnDevice(s.gradients);
+  s.hasGradients = !prepared.gradients.empty();
+  s.hostGradientsAreOld |= s.hasGradients;
   for (int64_t index : prepared.states)
     s.changedOnDevice(s.states[index]);
   if (prepared.run.program->is(programs::update)) {
@@ -534,21 +590,9 @@ void Engine::stage(std::string_view program, const xfc_shape &shape, std::span<c
   s.device->stage(prepared.next);
 }
 
-void *Engine::rows(std::string_view name, int64_t bytes) {
-  auto known = state->rows.find(name);
-  if (known == state->rows.end())
-    known = state->rows.emplace(name, nullptr).first;
-  std::unique_ptr<DeviceMemory> &memory = known->second;
-  if (!memory || memory->bytes() < bytes) {
-    memory.reset();
-    memory = newRows(bytes);
-  }
-  return memory->data();
-}
+void *Engine::rows(std::string_view name, int64_t bytes) { return state->rowsNamed(name, bytes); }
 
-std::unique_ptr<DeviceMemory> Engine::newRows(int64_t bytes) {
-  return state->allocate(bytes, "rows that steps hand on", /*sparse=*/true);
-}
+std::unique_ptr<DeviceMemory> Engine::newRows(int64_t bytes) { return state->newRows(bytes); }
 
 void Engine::copyRows(std::string_view program, std::string_view name, void *rows, std::span<const int32_t> to) {
   State::Prepared &prepared = state->prepare(program);
@@ -561,24 +605,18 @@ void *Engine::parametersOnDevice() {
   return place;
 }
 void *Engine::gradientsOnDevice() {
-  void *place = state->onDevice(state->gradients, "gradients");
-  state->changedOnDevice(state->gradients);
-  return place;
+  state->hostGradientsAreOld = true;
+  return state->gradientsOnDevice();
 }
 
 void Engine::copyGradients(void *to) {
   const Span span(state->trace, "copy", "copy gradients");
-  state->device->copyOnDevice(to, state->onDevice(state->gradients, "gradients"), state->blockBytes());
+  state->device->copyOnDevice(to, state->gradientsOnDevice(), state->blockBytes());
 }
 
 void Engine::clearGradients(int64_t first, int64_t count) {
-  State &s = *state;
-  const int64_t element = bytesOf(s.module.type), bytes = count * element;
-  char *begin = s.onDevice(s.gradients, "gradients") + first * element;
-  if (s.inHostMemory())
-    std::memset(begin, 0, static_cast<size_t>(bytes));
-  else
-    s.device->copyOnDevice(begin, rows("zeros", bytes), bytes); // these are never written to
+  const int64_t element = bytesOf(state->module.type);
+  state->clearGradients(first * element, count * element);
 }
 
 View Engine::output(std::string_view program, std::string_view name) const {
@@ -593,12 +631,12 @@ void Engine::fetch(std::string_view program, std::string_view name, std::unique_
 
 int Engine::computingThreads() const { return state->device->traits().hostThreads ? state->pool.threads() : 0; }
 
-int64_t Engine::arenaBytes() const { return state->arena ? state->arena->bytes() : 0; }
+int64_t Engine::arenaBytes() const { return state->arenaBytes(); }
 
 int64_t Engine::stateBytes() const {
   const State &s = *state;
   int64_t total = 0;
-  std::vector<const Block *> blocks = {&s.parameters, &s.gradients};
+  std::vector<const Block *> blocks = {&s.parameters};
   for (const Block &block : s.states)
     blocks.push_back(&block);
   for (const Block *block : blocks)

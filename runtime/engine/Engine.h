@@ -54,9 +54,10 @@ public:
   void takeParameters(MappedFile &&file, const char *begin);
   // Must be called after writing to the parameters from outside: the next run packs its weights again.
   void parametersChanged();
-  // The host's copies of other blocks, initially zero. Gradients are laid out like the parameters, and what is written
-  // to them on the host does not reach a GPU; Module::partsOf says where a state's tensors are.
+  // The host's copy of the gradients, laid out like the parameters. They lie in the arena: a program that does not use
+  // them overwrites them. What is written to them on the host does not reach a GPU.
   void *gradients();
+  // The host's copy of a state's block, initially zero; Module::partsOf says where its tensors are.
   void *optimizerState(std::string_view state); // one of module().states
   // From now on, the blocks of states that are laid out like the parameters hold only these ranges of that layout,
   // ascending, one after another. For programs made for that (inShare), before the states are used.
@@ -93,8 +94,8 @@ public:
   // memory.
   void copyRows(std::string_view program, std::string_view name, void *rows, std::span<const int32_t> to);
 
-  // Blocks in device memory, brought up to date, which the caller then changes there: the host's copies are out of
-  // date.
+  // Parameters and gradients in device memory, up to date, which the caller then changes there: the host's copies are
+  // out of date.
   void *parametersOnDevice();
   void *gradientsOnDevice();
   // Copies the gradients to such memory, which must have the size of the block.
@@ -103,8 +104,7 @@ public:
   void clearGradients(int64_t first, int64_t count);
 
   int64_t arenaBytes() const;
-  // Bytes of parameters, gradients, states, packed weights and tables that the device now holds, those that are shared
-  // included.
+  // Bytes of parameters, states, packed weights and tables that the device now holds, those that are shared included.
   int64_t stateBytes() const;
 
   // Bytes of what the engine holds on the device: the arena, stateBytes(), and memory of rows().

@@ -102,6 +102,7 @@ public:
     }
     for (const Output &output : program.outputs) {
       place(output.place, program);
+      require(!program.rowByRow || output.place.kind != Place::Kind::Gradients); // rows have an arena of their own
       type(output.type);
       within(output.set, -1, XFC_ROW_SETS - 1);
       within(output.keys, -1, XFC_KEY_STRUCTURES - 1);
@@ -114,8 +115,10 @@ public:
       within(step.keySet, 0, XFC_ROW_SETS - 1);
       within(step.keys, -1, XFC_KEY_STRUCTURES - 1);
       require(step.buffers.size() == step.strides.size());
-      for (const Place &each : step.buffers)
+      for (const Place &each : step.buffers) {
         place(each, program);
+        require(!program.rowByRow || each.kind != Place::Kind::Gradients);
+      }
       for (int64_t stride : step.strides)
         number(stride);
       for (const LaunchResult &result : step.results) {

@@ -70,8 +70,8 @@ int64_t tableRows(const Table &table, int64_t longest) {
 
 Memory larger(const Memory &a, const Memory &b) {
   Memory memory;
-  for (auto part : {&Memory::parameters, &Memory::gradients, &Memory::states, &Memory::packed, &Memory::tables,
-                    &Memory::arena, &Memory::scratch, &Memory::held, &Memory::batches})
+  for (auto part : {&Memory::parameters, &Memory::states, &Memory::packed, &Memory::tables, &Memory::arena,
+                    &Memory::scratch, &Memory::held, &Memory::batches})
     memory.*part = std::max(a.*part, b.*part);
   return memory;
 }
@@ -79,17 +79,16 @@ Memory larger(const Memory &a, const Memory &b) {
 Memory predictMemory(const Module &module, const std::vector<std::string> &programs, const Counts &counts,
                      int threads) {
   Memory memory;
-  const int64_t block = module.parameterElements * bytesOf(module.type);
-  memory.parameters = block;
+  memory.parameters = module.parameterElements * bytesOf(module.type);
   std::set<int64_t> packed, tables, states;
-  bool gradients = false;
   int64_t scratch = 0;
   for (const std::string &name : programs) {
     const Program *program = module.find(name);
     if (!program)
       throw Error("this executable has no program '" + name + "'");
     const bool encodes = program->is(programs::encode);
-    memory.arena = std::max(memory.arena, plan(*program, encodes ? encoderCounts(counts, threads > 0) : counts).bytes);
+    memory.arena =
+        std::max(memory.arena, plan(module, *program, encodes ? encoderCounts(counts, threads > 0) : counts).bytes);
     auto isState = [](const Argument &argument) { return argument.role == Argument::Role::State; };
     const bool hasState = std::any_of(program->arguments.begin(), program->arguments.end(), isState);
     std::vector<bool> onDevice;
@@ -112,11 +111,9 @@ Memory predictMemory(const Module &module, const std::vector<std::string> &progr
           tables.insert(place.index);
         else if (place.kind == Place::Kind::State)
           states.insert(place.index);
-        gradients |= place.kind == Place::Kind::Gradients;
       }
     }
   }
-  memory.gradients = gradients ? block : 0;
   for (int64_t index : states)
     memory.states += module.elementsOf(module.states[index]) * bytesOf(module.type);
   for (int64_t index : packed) {

@@ -8,13 +8,13 @@
 
 namespace xfc {
 
-// In bytes. Programs share one arena, so it is that of the one that needs most. `held` is what passes from run to run:
-// caches and the encoder's projected rows of a search, or the gradients of earlier batches in a training step that has
-// several, and the lists of their pairs. `batches` is what a GPU needs to receive a batch, including its calls.
+// In bytes. Programs share one arena, in which gradients lie as well, so it is that of the one that needs most. `held`
+// is what passes from run to run: caches and the encoder's projected rows of a search, or the gradients of earlier
+// batches in a training step that has several, and the lists of their pairs. `batches` is what a GPU needs to receive a
+// batch, including its calls.
 struct Memory {
-  int64_t parameters = 0, gradients = 0, states = 0, packed = 0, tables = 0, arena = 0, scratch = 0, held = 0,
-          batches = 0;
-  int64_t state() const { return parameters + gradients + states + packed + tables; }
+  int64_t parameters = 0, states = 0, packed = 0, tables = 0, arena = 0, scratch = 0, held = 0, batches = 0;
+  int64_t state() const { return parameters + states + packed + tables; }
   int64_t total() const { return state() + arena + scratch + held + batches; }
 };
 

@@ -19,7 +19,7 @@ struct Place {
   enum class Kind : uint8_t {
     Arena,      // program.buffers[index], plus offset bytes
     Parameters, // the parameter block, plus offset bytes
-    Gradients,  // a block laid out as the parameters
+    Gradients,  // a block laid out as the parameters, in the arena (plan/Layout.h), plus offset bytes
     State,      // the block of the optimizer's module.states[index], plus offset bytes
     Packed,     // module.packed[index]
     Table,      // module.tables[index]

@@ -16,24 +16,30 @@ MemoryMap memoryMap(const Module &module, const std::vector<std::string> &progra
     const Program *program = module.find(name);
     if (!program)
       throw Error("this executable has no program '" + name + "'");
-    const Layout layout = plan(*program, counts);
+    const Layout layout = plan(module, *program, counts);
     const auto begin = static_cast<int64_t>(map.live.size());
     map.programs.emplace_back(name, begin);
     map.live.resize(map.live.size() + program->steps.size(), 0);
     map.arena = std::max(map.arena, layout.bytes);
     const auto end = static_cast<int64_t>(program->steps.size()) - 1;
-    for (size_t i = 0; i < program->buffers.size() && end >= 0; ++i) {
-      const Buffer &buffer = program->buffers[i];
-      const int64_t bytes = evaluate(buffer.size, counts), first = std::min<int64_t>(buffer.first, end),
-                    last = std::min<int64_t>(buffer.last, end); // a result lives on after the last launch
+    const auto add = [&](int64_t offset, int64_t bytes, int64_t first, int64_t last) {
+      first = std::clamp<int64_t>(first, 0, end);
+      last = std::min<int64_t>(last, end); // a result lives on after the last launch
       if (bytes <= 0)
-        continue;
+        return;
       const Step &writer = program->steps[first];
       map.buffers.push_back(
-          {layout.offsets[i], bytes, begin + first, begin + last, module.kernels[writer.kernel].name, writer.location});
+          {offset, bytes, begin + first, begin + last, module.kernels[writer.kernel].name, writer.location});
       for (int64_t at = begin + first; at <= begin + last; ++at)
         map.live[at] += bytes;
+    };
+    for (size_t i = 0; i < program->buffers.size() && end >= 0; ++i) {
+      const Buffer &buffer = program->buffers[i];
+      add(layout.offsets[i], evaluate(buffer.size, counts), buffer.first, buffer.last);
     }
+    if (end >= 0)
+      for (const GradientPart &part : gradientsOf(module, *program))
+        add(part.begin, part.end - part.begin, part.first, end);
   }
   return map;
 }

@@ -1,4 +1,4 @@
-// Draws which buffers of a step lie where in the arena, and when, by the plan's own layout.
+// Draws which buffers and gradients of a step lie where in the arena, and when, by the plan's own layout.
 #pragma once
 
 #include "plan/Plan.h"
@@ -8,7 +8,7 @@
 
 namespace xfc {
 
-struct MappedBuffer {
+struct MappedBuffer { // or the gradients that one launch computes
   int64_t offset = 0, bytes = 0;
   int64_t first = 0, last = 0; // the launches between which it is live, these included
   std::string kernel, place;   // of the first of these

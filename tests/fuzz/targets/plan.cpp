@@ -37,7 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
       }
       if (!small)
         continue;
-      const Layout layout = plan(program, counts);
+      const Layout layout = plan(module, program, counts);
       for (size_t a = 0; a < program.buffers.size(); ++a)
         for (size_t b = 0; b < a; ++b) {
           const Buffer &one = program.buffers[a], &other = program.buffers[b];
@@ -48,6 +48,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
           const bool overlap = layout.offsets[a] < ends[1] && layout.offsets[b] < ends[0];
           fuzz::expect(!meet || !overlap || empty || one.first > one.last || other.first > other.last,
                        "buffers that live together lie apart");
+        }
+      for (const GradientPart &part : gradientsOf(module, program))
+        for (size_t i = 0; i < program.buffers.size(); ++i) {
+          const Buffer &buffer = program.buffers[i];
+          const int64_t begin = layout.offsets[i], end = begin + evaluate(buffer.size, counts);
+          const bool overlap = begin < std::min(end, part.end) && part.begin < end;
+          fuzz::expect(!overlap || buffer.last < part.first || buffer.first > buffer.last,
+                       "buffers lie apart from gradients that are there");
         }
     }
   });

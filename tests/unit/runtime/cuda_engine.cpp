@@ -454,14 +454,15 @@ TEST_F(CudaEngine, TheHostFollowsAnUpdate) {
   assign(2, 3);
   run();
   std::vector<float> before(static_cast<float *>(engine.parameters()), static_cast<float *>(engine.parameters()) + 32);
-  for (int i = 0; i < 3; ++i)
+  for (const float factor : {1, 2, 4}) {
     engine.run("update", batch.shape(), {});
+    for (int i = 16; i < 32; ++i)
+      EXPECT_EQ(static_cast<float *>(engine.gradients())[i], factor * before[i]);
+  }
   run();
   check(); // with the weight that the update packed
-  for (int i = 16; i < 32; ++i) {
+  for (int i = 16; i < 32; ++i)
     EXPECT_EQ(static_cast<float *>(engine.parameters())[i], 8 * before[i]);
-    EXPECT_EQ(static_cast<float *>(engine.gradients())[i], 4 * before[i]);
-  }
   EXPECT_EQ(static_cast<float *>(engine.parameters())[3], 1);
   static_cast<float *>(engine.parameters())[16] = -1; // and back to the device
   engine.parametersChanged();

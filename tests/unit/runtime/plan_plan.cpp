@@ -80,7 +80,7 @@ TEST(Plan, LivingBuffersNeverOverlap) {
       rows = random() % 100;
     for (int64_t &pairs : counts.pairs)
       pairs = random() % 100;
-    const Layout layout = plan(program, counts), again = plan(program, counts);
+    const Layout layout = plan({}, program, counts), again = plan({}, program, counts);
     EXPECT_EQ(layout.offsets, again.offsets);
     ASSERT_EQ(layout.offsets.size(), program.buffers.size());
     int64_t end = 0, sum = 0;
@@ -119,7 +119,88 @@ TEST(Plan, DeadBuffersGiveTheirPlaceAway) {
   }
   Counts counts;
   counts.rows[XFC_SOURCE] = 7;
-  EXPECT_EQ(plan(chain, counts).bytes, 2 * 640 * 7);
+  EXPECT_EQ(plan({}, chain, counts).bytes, 2 * 640 * 7);
+}
+
+// Every gradient has its place from the step that computes it on, and those that no step computes, always. Elements are
+// compared one by one.
+TEST(Plan, BuffersLieAroundGradients) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 300; ++round) {
+    Module module;
+    module.parameterElements = 16 * (1 + random() % 40);
+    const int64_t block = module.parameterElements * 4;
+    Program program = randomProgram(random);
+    program.name = "loss_and_gradients";
+    int32_t steps = 0;
+    for (const Buffer &buffer : program.buffers)
+      steps = std::max(steps, buffer.last + 1);
+    program.steps.resize(steps);
+    std::vector<int32_t> computedBy(module.parameterElements, GradientPart::never);
+    const int results = 1 + random() % 8;
+    for (int i = 0; i < results; ++i) { // those of merged weights may overlap
+      const auto step = static_cast<int32_t>(random() % steps);
+      const int64_t first = random() % module.parameterElements,
+                    count = 1 + random() % (module.parameterElements - first);
+      Step &computes = program.steps[step];
+      computes.buffers.push_back({Place::Kind::Gradients, 0, first * 4});
+      computes.results.push_back({static_cast<int32_t>(computes.buffers.size()) - 1, DType::F32, -1, -1, count});
+      for (int64_t at = first; at < first + count; ++at)
+        computedBy[at] = computedBy[at] < 0 ? step : std::min(computedBy[at], step);
+    }
+    Counts counts;
+    for (int64_t &rows : counts.rows)
+      rows = random() % 100;
+
+    const std::vector<GradientPart> parts = gradientsOf(module, program);
+    int64_t covered = 0;
+    for (const GradientPart &part : parts) {
+      EXPECT_EQ(part.begin, covered);
+      covered = part.end;
+      for (int64_t at = part.begin; at < part.end; at += 4)
+        EXPECT_EQ(part.first, computedBy[at / 4]);
+    }
+    EXPECT_EQ(covered, block);
+    const Layout layout = plan(module, program, counts);
+    EXPECT_GE(layout.bytes, block);
+    for (size_t i = 0; i < program.buffers.size(); ++i) {
+      const Buffer &buffer = program.buffers[i];
+      EXPECT_EQ(layout.offsets[i] % 64, 0);
+      const int64_t end = std::min(layout.offsets[i] + evaluate(buffer.size, counts), block);
+      for (int64_t at = layout.offsets[i]; at < end; at += 4)
+        EXPECT_GT(computedBy[at / 4], buffer.last) << "a gradient that is not computed yet";
+    }
+
+    program.name = "update"; // reads them from its first step on
+    EXPECT_EQ(gradientsOf(module, program).size(), 1u);
+    const Layout reading = plan(module, program, counts);
+    for (size_t i = 0; i < program.buffers.size(); ++i)
+      EXPECT_TRUE(reading.offsets[i] >= block || evaluate(program.buffers[i].size, counts) == 0);
+    EXPECT_LE(layout.bytes, reading.bytes);
+  }
+  EXPECT_TRUE(gradientsOf({}, randomProgram(random)).empty());
+}
+
+// A backward pass that reads activations in the reverse order of a forward pass, and computes a gradient of the same
+// size with each of them but the first: all but one of the gradients lie where activations were.
+TEST(Plan, GradientsTakeThePlacesOfActivations) {
+  constexpr int32_t layers = 10;
+  constexpr int64_t elements = 160;
+  Module module;
+  module.parameterElements = layers * elements;
+  Program program{.name = "loss_and_gradients"};
+  program.steps.resize(2 * layers);
+  for (int32_t layer = 0; layer < layers; ++layer) {
+    const int32_t backward = 2 * layers - 1 - layer;
+    Buffer activation;
+    activation.size.constant = elements * 4;
+    activation.first = layer;
+    activation.last = backward;
+    program.buffers.push_back(activation);
+    program.steps[backward].buffers = {{Place::Kind::Gradients, 0, layer * elements * 4}};
+    program.steps[backward].results = {{0, DType::F32, -1, -1, elements}};
+  }
+  EXPECT_EQ(plan(module, program, {}).bytes, (layers + 1) * elements * 4);
 }
 
 TEST(Plan, SharesOfRowsMeetNowhere) {
@@ -139,7 +220,7 @@ TEST(Plan, SharesOfRowsMeetNowhere) {
       program.outputs.push_back({"", {Place::Kind::Arena, result, 0}, DType::F32, XFC_TARGET, -1, {}, 1});
     Counts counts;
     counts.rows[XFC_TARGET] = random() % 100;
-    const Layout layout = plan(program, counts);
+    const Layout layout = plan({}, program, counts);
 
     struct Part {
       size_t buffer;
@@ -183,7 +264,7 @@ TEST(Plan, DeadBuffersOfRowsGiveTheirPlaceAway) {
   chain.outputs.push_back({"last", {Place::Kind::Arena, 49, 0}, DType::F32, XFC_TARGET, -1, {160}, 160});
   Counts counts;
   counts.rows[XFC_TARGET] = 7;
-  EXPECT_EQ(plan(chain, counts).bytes, (2 + 1) * 640 * 7);
+  EXPECT_EQ(plan({}, chain, counts).bytes, (2 + 1) * 640 * 7);
 }
 
 TEST(Plan, SizesAreSumsOverCounts) {
@@ -246,9 +327,9 @@ TEST(Plan, SizesBeyondAnyMachineAreErrors) {
   Program program;
   program.buffers = {{size, 0, 0}};
   counts.rows[XFC_SOURCE] = int64_t(1) << 48;
-  EXPECT_EQ(plan(program, counts).bytes, int64_t(1) << 50);
+  EXPECT_EQ(plan({}, program, counts).bytes, int64_t(1) << 50);
   counts.rows[XFC_SOURCE] = int64_t(1) << 58;
-  EXPECT_THROW(plan(program, counts), Error);
+  EXPECT_THROW(plan({}, program, counts), Error);
 }
 
 TEST(Plan, BytesAndBack) {

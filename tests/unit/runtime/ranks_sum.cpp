@@ -209,7 +209,7 @@ template <typename T> static void checkSums(DType type) {
           for (int step = 0; step < 2; ++step) {
             std::vector<T> block(elements);
             ProgramRun run;
-            run.gradients = reinterpret_cast<char *>(block.data());
+            run.arena = reinterpret_cast<char *>(block.data());
             for (int round = 0; round * size < batches; ++round) {
               std::ranges::fill(block, T(99)); // the forward pass writes to the same memory
               sum.begin(std::min(size, batches - round * size), round == 0);

@@ -140,7 +140,7 @@ TEST(MemoryMap, IsThePlansLayout) {
   Counts counts;
   counts.rows[XFC_SOURCE] = 10;
   const MemoryMap map = memoryMap(module, {"loss", "update"}, counts);
-  const Layout layout = plan(*module.find("loss"), counts);
+  const Layout layout = plan(module, *module.find("loss"), counts);
   EXPECT_EQ(map.programs, (std::vector<std::pair<std::string, int64_t>>{{"loss", 0}, {"update", 3}}));
   ASSERT_EQ(map.buffers.size(), 4U) << "the empty one is left out";
   for (auto [at, index] : {std::pair{0, 0}, {1, 1}, {2, 3}}) {
@@ -157,6 +157,28 @@ TEST(MemoryMap, IsThePlansLayout) {
   EXPECT_EQ(map.live, (std::vector<int64_t>{640, 740, 1380, 640}));
   EXPECT_EQ(map.arena, predictMemory(module, {"loss", "update"}, counts, 1).arena);
   EXPECT_THROW(memoryMap(module, {"none"}, counts), Error);
+}
+
+TEST(MemoryMap, HasGradientsFromTheLaunchThatComputesThem) {
+  Module module;
+  module.parameterElements = 64;
+  module.kernels = {{.name = "grad"}, {.name = "norm"}};
+  Program gradients{.name = "loss_and_gradients"}, update{.name = "update"};
+  gradients.steps.resize(2);
+  gradients.steps[1].location = "decoder";
+  gradients.steps[1].buffers = {{Place::Kind::Gradients, 0, 64}};
+  gradients.steps[1].results = {{0, DType::F32, -1, -1, 32}};
+  update.steps = {{.kernel = 1, .buffers = {{Place::Kind::Gradients, 0, 0}}}};
+  module.programs = {gradients, update};
+  const MemoryMap map = memoryMap(module, {"loss_and_gradients", "update"}, {});
+  ASSERT_EQ(map.buffers.size(), 4U);
+  EXPECT_EQ(map.buffers[1].offset, 64);
+  EXPECT_EQ(map.buffers[1].bytes, 128);
+  EXPECT_EQ(map.buffers[1].first, 1);
+  EXPECT_EQ(map.buffers[1].place, "decoder");
+  EXPECT_EQ(map.buffers[3].kernel, "norm");
+  EXPECT_EQ(map.live, (std::vector<int64_t>{128, 256, 256})) << "what is never computed is there always, as zeros";
+  EXPECT_EQ(map.arena, 256);
 }
 
 TEST(MemoryMap, BoxesLieWithinTheFigure) {

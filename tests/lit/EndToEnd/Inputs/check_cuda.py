@@ -99,7 +99,7 @@ predicted = json.loads(subprocess.run([translator, "info", "--json", "--batch-to
 
 
 def held(memory):
-    return memory["arena_bytes"], sum(memory[part + "_bytes"] for part in ("parameters", "gradients", "optimizer", "packed", "tables"))
+    return memory["arena_bytes"], sum(memory[part + "_bytes"] for part in ("parameters", "optimizer", "packed", "tables"))
 
 
 measured = json.loads(run("cuda", "bench", "train", "--batch-tokens", "64", "--length", "8", "--steps", "2", "--json", "--profile"))
