@@ -55,17 +55,15 @@ int64_t bytesOf(Value value) { return evaluated(sizeOf(value.getType())); }
 // Memory
 //===--------------------------------------------------------------------------------------------------------===//
 
-// The peak of live bytes of rows and pairs, as Schedule will place them. Tensors are not counted: they are parameters,
-// their gradients, views of these, or small.
+// The peak of live bytes, as Schedule will place them: rows and pairs from where they are computed to where they are
+// last read, and the gradients of parameters from where they are computed to the end.
 FailureOr<int64_t> livePeak(func::FuncOp function) {
   BufferAssignment assignment(function.getBody().front());
   if (failed(assignment.run()))
     return failure();
   SmallVector<int64_t> change(assignment.steps() + 2, 0);
   for (const Buffer &buffer : assignment.buffers()) {
-    Size size = buffer.size;
-    size.constant = 0;
-    const int64_t bytes = evaluated(size);
+    const int64_t bytes = evaluated(buffer.size);
     change[buffer.first] += bytes;
     change[buffer.last + 1] -= bytes;
   }
