@@ -60,7 +60,7 @@ std::string Module::variant(const std::string &program, const std::string &type)
   for (const std::string &other : types)
     known += (known.empty() ? "" : " or ") + other;
   const std::string near = nearest(type, types);
-  throw Error("--compute-type " + type + ": this executable decodes in " + known + " only; " +
+  throw Error("--compute-type " + type + ": model '" + model + "' decodes in " + known + " only; " +
               (near.empty() ? "" : "did you mean " + near + "? ") +
               (compute == "f32" ? "`xfc compile --compute-type` adds others"
                                 : "a model that is compiled with --dtype f32 has a choice"));

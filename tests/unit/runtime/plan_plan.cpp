@@ -288,6 +288,7 @@ TEST(Plan, SizesAreSumsOverCounts) {
 
 TEST(Plan, VariantsOfPrograms) {
   Module module;
+  module.model = "one";
   for (const char *name : {"encode", "decode_step", "encode.bf16", "encode.int8", "decode_step.bf16"})
     module.programs.push_back({.name = name});
   const std::vector<std::string> three = {"f32", "bf16", "int8"};
@@ -300,8 +301,7 @@ TEST(Plan, VariantsOfPrograms) {
     module.variant("decode_step", "int8");
     ADD_FAILURE() << "no error";
   } catch (const Error &error) {
-    EXPECT_TRUE(
-        std::string(error.what()).starts_with("--compute-type int8: this executable decodes in f32 or bf16 only"))
+    EXPECT_TRUE(std::string(error.what()).starts_with("--compute-type int8: model 'one' decodes in f32 or bf16 only"))
         << error.what();
   }
   module.compute = "bf16";
