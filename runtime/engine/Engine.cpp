@@ -58,6 +58,7 @@ struct Weights {
 
 struct Engine::State {
   Module module;
+  std::string library; // that the module is from; empty: this executable
   ThreadPool pool;
   std::unique_ptr<Device> device;
   const std::shared_ptr<Weights> weights;
@@ -477,10 +478,24 @@ struct Engine::State {
   }
 };
 
-Engine::Engine(int threads, const DeviceChoice &choice)
-    : Engine(openDevice(choice.device, choice.cudaImage, choice.ordinal,
-                        choice.library.empty() ? ownImages() : imagesOf(choice.library)),
-             threads) {}
+// Opens the device on which the choice's programs run.
+static std::unique_ptr<Device> open(const DeviceChoice &choice) {
+  const auto withImages = [&](const Images &images) {
+    return openDevice(choice.device, choice.cudaImage, choice.ordinal, images);
+  };
+  if (choice.library.empty())
+    return withImages(ownImages());
+  const Images images = imagesOf(choice.library);
+  try {
+    return withImages(images);
+  } catch (const Error &error) { // what is missing in the code
+    throw Error(choice.library + ": " + error.what());
+  }
+}
+
+Engine::Engine(int threads, const DeviceChoice &choice) : Engine(open(choice), threads) {
+  state->library = choice.library;
+}
 Engine::Engine(std::unique_ptr<Device> device, int threads) {
   const ImagePlan plan = device->plan();
   state = std::make_unique<State>(std::move(device), plan, threads, nullptr);
@@ -498,6 +513,7 @@ std::unique_ptr<Engine> Engine::sharing(int threads) const {
 }
 
 const Module &Engine::module() const { return state->module; }
+const std::string &Engine::library() const { return state->library; }
 const Device &Engine::device() const { return *state->device; }
 Device &Engine::device() { return *state->device; }
 ThreadPool &Engine::pool() { return state->pool; }

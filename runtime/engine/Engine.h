@@ -41,6 +41,7 @@ public:
   std::unique_ptr<Engine> sharing(int threads) const;
 
   const Module &module() const;
+  const std::string &library() const; // DeviceChoice::library
   const Device &device() const;
   Device &device();
   ThreadPool &pool();

@@ -9,7 +9,7 @@ Metadata identityOf(const Module &module) { return identityOf(module.model, modu
 
 bool namesModel(const Metadata &metadata) { return metadata.contains(modelHashKey); }
 
-void checkModel(const Metadata &metadata, const Module &module, const std::string &file) {
+void checkModel(const Metadata &metadata, const Module &module, const std::string &file, const std::string &library) {
   auto text = [&](const char *key) {
     auto found = metadata.find(key);
     return found == metadata.end() ? std::string() : found->second;
@@ -19,10 +19,11 @@ void checkModel(const Metadata &metadata, const Module &module, const std::strin
   const std::string what = differenceOfModels(text("description"), module.description);
   if (what.empty())
     return;
-  throw Error(file + ": these are weights of the model " + inQuotes(text("model")) + " (hash " +
-              escaped(text(modelHashKey), 12) + "), but this executable is of '" + module.model + "' (hash " +
-              module.hash.substr(0, 12) + "): " + what +
-              "; use the executable they were trained with, or --force-model to load them anyway");
+  throw OtherModel(file + ": these are weights of the model " + inQuotes(text("model")) + " (hash " +
+                   escaped(text(modelHashKey), 12) + "), but " + (library.empty() ? "this executable" : library) +
+                   " is of '" + module.model + "' (hash " + module.hash.substr(0, 12) + "): " + what + "; use the " +
+                   (library.empty() ? "executable they were trained with" : "library of their model") +
+                   ", or --force-model to load them anyway");
 }
 
 } // namespace xfc

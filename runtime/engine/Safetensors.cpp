@@ -115,9 +115,9 @@ Metadata loadWeights(Engine &engine, const std::string &file, bool anyModel) {
 Metadata loadWeights(Engine &engine, MappedFile contents, const std::string &file, bool anyModel) {
   Metadata metadata;
   const TensorViews tensors = parseSafetensors(contents.contents(), file, &metadata);
+  if (!anyModel) // before the tensors, whose shapes differ, too
+    checkModel(metadata, engine.module(), file, engine.library());
   const std::vector<const TensorView *> stored = parametersAmong(engine, tensors, file, metadata, &contents);
-  if (!anyModel)
-    checkModel(metadata, engine.module(), file);
   if (const char *block = blockOf(engine.module(), stored, contents.contents()))
     engine.takeParameters(std::move(contents), block);
   else

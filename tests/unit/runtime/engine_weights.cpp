@@ -465,6 +465,10 @@ TEST_F(Safetensors, WeightsOfAnotherModelAreRefused) {
                    "head[0].op is \"relu\" there and \"gelu\" here"),
       std::string::npos)
       << message;
+  EXPECT_NE(errorOf([&] { checkModel(identityOf(relu), gelu, "w", "libtwo.so"); })
+                .find("but libtwo.so is of 'two' (hash bbbb): head[0].op is \"relu\" there and \"gelu\" here; use the "
+                      "library of their model, or --force-model"),
+            std::string::npos);
   // With another name, dropout or search settings, the weights still mean the same.
   gelu.description =
       R"({"format":"xfc-model/1","name":"two","params":{"dropout":0.2},"generation":{"beam":4},"head":[{"op":"relu"},{"op":"dropout","rate":0.2}]})";
