@@ -48,6 +48,7 @@ void addServe(Command app) {
                  "ensemble")
       .valueName("[FROM-TO=]PATH")
       .subject("Model");
+  serving.model.addLibrariesTo(command, "--model that is not the first of its direction").subject("Model");
   command
       .addOption("--direction", serving.direction,
                  "languages of the one model, such as en-fr; without it, any are taken for its languages")

@@ -83,7 +83,7 @@ public:
       throw Error("--draft drafts a single hypothesis; it needs --beam 1, or --sample, without --n-best, --mbr and "
                   "--beam-groups");
     if (!options.attentionSvg.empty())
-      requireCrossAttention(model.engine->module(), "--attention-svg");
+      requireCrossAttention(model.models(), "--attention-svg");
     if (options.document)
       requireDocument();
   }

@@ -40,7 +40,7 @@ void open(const char *path, const char *const *words, OpenModel &opened) {
   const SignalsBlocked blocked;
   TranslationModel model;
   if (options.model.empty() && options.weights.empty() && options.packed.empty()) {
-    for (const char *beside : {"--ensemble-weights", "--draft", "--rescore", "--shortlist"})
+    for (const char *beside : {"--ensemble-weights", "--ensemble-library", "--draft", "--rescore", "--shortlist"})
       if (app.given(beside))
         throw Error(std::string(beside) +
                     " goes with a trained model, but neither a path nor --model nor --weights is given; without them, "

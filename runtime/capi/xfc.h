@@ -52,9 +52,10 @@ XFC_API const char *xfc_version(void); /* of xfc: "0.1.0" */
  * weights either, the model has the random weights that `train` starts from. The file stays memory-mapped while the
  * model is open: replace it by renaming another file over it, and never write into it. Options: --vocab,
  * --target-vocab, --format, --threads, --device, and others of `translate`, but not those of the search. With --model,
- * once or several times, further models of the same description decode together with the one at `path`, as an ensemble,
- * which cannot be trained, saved, or given to xfc_forward(). --draft, --rescore and --shortlist need weights. On
- * failure, *model is a handle that can only be passed to xfc_message() and xfc_close(), or null if there is no memory.
+ * once or several times, further models decode together with the one at `path`, as an ensemble, which cannot be
+ * trained, saved, or given to xfc_forward(); --ensemble-library names the libraries of those that are of another
+ * description. --draft, --rescore and --shortlist need weights. On failure, *model is a handle that can only be passed
+ * to xfc_message() and xfc_close(), or null if there is no memory.
  */
 XFC_API xfc_status xfc_open(const char *path, const char *const *options, xfc_model **model);
 /* Null is allowed. Searches and trainings of the model stay usable until they are closed themselves. */

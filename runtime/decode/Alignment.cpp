@@ -56,7 +56,10 @@ CrossAttention attentionOf(Engine &engine, std::span<const int32_t> source, std:
 
 } // namespace
 
-void requireCrossAttention(const Module &module, const std::string &wanted) { lastCrossAttention(module, wanted); }
+void requireCrossAttention(const Ensemble &models, const std::string &wanted) {
+  for (const Engine *engine : models.members())
+    lastCrossAttention(engine->module(), wanted);
+}
 
 CrossAttention crossAttention(const Ensemble &models, std::span<const int32_t> source, std::span<const int32_t> target,
                               bool eos) {

@@ -18,8 +18,8 @@ struct CrossAttention {
   double at(int64_t target, int64_t source) const { return weights[target * sources + source]; }
 };
 
-// Throws Error for a model without cross-attention, which says that what is wanted needs it: an option.
-void requireCrossAttention(const Module &module, const std::string &wanted);
+// Throws Error if one of the models is without cross-attention, which says that what is wanted needs it: an option.
+void requireCrossAttention(const Ensemble &models, const std::string &wanted);
 
 // `source` as the encoder reads it (eos included), `target` without start and eos, which follows if `eos`. Throws Error
 // for a model without cross-attention.

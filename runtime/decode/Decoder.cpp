@@ -2,6 +2,7 @@
 #include "decode/Decoder.h"
 #include "decode/Drafter.h"
 #include "decode/Shortlist.h"
+#include "plan/Memory.h"
 #include "support/Error.h"
 #include <algorithm>
 #include <cmath>
@@ -86,7 +87,7 @@ int64_t draftsOf(const SearchOptions &options, int64_t tokens) { return searchWi
 Counts roomFor(const SearchSentence &sentence, const SearchOptions &options, int64_t sourceLength, bool readsHistory,
                int64_t drafts) {
   const int64_t width = searchWidth(options), steps = searchSteps(sentence, options), rows = width * (1 + drafts);
-  const int64_t cached = readsHistory ? steps : std::min<int64_t>(steps, 2);
+  const int64_t cached = rowsOfHypothesis(readsHistory, steps);
   Counts counts;
   counts.rows[XFC_SOURCE] = sourceLength;
   counts.sequences[XFC_SOURCE] = 1;

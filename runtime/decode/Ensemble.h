@@ -9,6 +9,7 @@
 
 #include "engine/Engine.h"
 #include <span>
+#include <string>
 #include <vector>
 
 namespace xfc {
@@ -21,8 +22,9 @@ struct DraftingModel {
 
 class Shortlist;
 
-// The models that a search, a score or an attention asks; all are of this executable. A single engine is the ensemble
-// whose means are what it says itself. The engines must outlive it.
+// The models that a search, a score or an attention asks. They have the same vocabularies and tokens, and none takes
+// shorter sentences than the first, but each may be of another architecture, and of the code of another library. A
+// single engine is the ensemble whose means are what it says itself. The engines must outlive it.
 class Ensemble {
 public:
   Ensemble(Engine &engine) : engines{&engine}, shares{1} {} // NOLINT(google-explicit-constructor)
@@ -34,9 +36,11 @@ public:
   void add(Ensemble worker) { others.push_back(std::move(worker)); }
 
   Engine &first() const { return *engines.front(); }
-  const Module &module() const { return first().module(); }
+  const Module &module() const { return first().module(); } // of the first
   std::span<Engine *const> members() const { return engines; }
   const std::vector<double> &weights() const { return shares; }
+  // Whether a step of any of them reads the cache rows of all tokens before it (Module::readsHistory).
+  bool readsHistory() const;
   const DraftingModel &draft() const { return drafting; }
   // What a search with them may write for a source (decode/Shortlist.h); null: all tokens.
   const Shortlist *shortlist() const { return list; }
@@ -50,6 +54,10 @@ private:
   const Shortlist *list = nullptr;
   std::vector<Ensemble> others;
 };
+
+// Throws Error, which begins with the model's `name`, unless `other` can decode beside `first`: it maps tokens to
+// tokens, has the same vocabularies and special tokens, and takes sentences that are no shorter.
+void requireFits(const Module &first, const Module &other, const std::string &name);
 
 // log(sum w exp(x) / sum w), from x, a log-probability of each member, and w, their weights. It is never above the
 // largest x, and -inf if all are -inf. NaN if one is NaN.

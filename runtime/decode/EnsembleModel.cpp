@@ -79,7 +79,9 @@ public:
 
   SearchVocabulary vocabulary() const override { return members.front()->vocabulary(); }
   int64_t longestTarget() const override { return members.front()->longestTarget(); }
-  bool readsHistory() const override { return members.front()->readsHistory(); }
+  bool readsHistory() const override {
+    return std::ranges::any_of(members, [](const auto &member) { return member->readsHistory(); });
+  }
   int64_t fewestRows() const override { return members.front()->fewestRows(); }
 
   size_t groupOf(const SearchOptions &options, bool constrained) override {

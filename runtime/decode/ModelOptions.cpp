@@ -46,19 +46,19 @@ template <typename Check> void unlessForced(bool forced, const char *flag, const
   }
 }
 
-std::unique_ptr<Engine> loadEngine(const ModelOptions &options, std::optional<PackedModel> &packed,
-                                   Metadata &metadata) {
-  std::unique_ptr<Engine> engine = makeEngine(options.threads, options.device);
+// Loads the weights that the options name, or the packed ones. Returns what their file records.
+Metadata loadInto(Engine &engine, const ModelOptions &options, std::optional<PackedModel> &packed) {
   const std::string file = packed ? "the packed weights" : modelFiles(options).weights;
-  metadata = packed ? loadWeights(*engine, std::move(packed->weights), file, options.forceModel)
-                    : loadWeights(*engine, file, options.forceModel);
+  Metadata metadata = packed ? loadWeights(engine, std::move(packed->weights), file, options.forceModel)
+                             : loadWeights(engine, file, options.forceModel);
   if (options.forceModel)
-    unlessForced(true, "--force-model", options.warn, [&] { checkModel(metadata, engine->module(), file); });
+    unlessForced(true, "--force-model", options.warn,
+                 [&] { checkModel(metadata, engine.module(), file, engine.library()); });
   if (!namesModel(metadata) && !options.quiet)
     std::fprintf(stderr,
                  "%s: %s does not record which model its weights belong to; they are assumed to be those of '%s'\n",
-                 nameOf(MessageKind::Note), file.c_str(), engine->module().model.c_str());
-  return engine;
+                 nameOf(MessageKind::Note), file.c_str(), engine.module().model.c_str());
+  return metadata;
 }
 
 // Keeps at most `most` ids (0: all), with a warning if any are cut.
@@ -169,8 +169,27 @@ void ModelOptions::addEnsembleTo(Command command) {
       .addOption("--ensemble-weights", ensembleWeights,
                  "the weight of each --model in the mean of their probabilities (default: equal weights)")
       .above(0, 1e6);
+  const CommandOption libraries = addLibrariesTo(command, "--model after the first");
   addWeightsTo(command, folder);
-  command.option("--weights").excludes("--ensemble-weights");
+  command.option("--weights").excludes("--ensemble-weights").excludes(libraries);
+}
+
+CommandOption ModelOptions::addLibrariesTo(Command command, const std::string &which) {
+  return command
+      .addOption(
+          "--ensemble-library", ensembleLibraries,
+          "the code of each " + which +
+              ", in their order, for models of other architectures: libNAME.so of `xfc compile --emit lib`, or " +
+              thisExecutable + " for this executable's, which all of them have without this option")
+      .valueName("FILE");
+}
+
+void ModelOptions::checkLibraries(size_t others) const {
+  if (ensembleLibraries.empty() || ensembleLibraries.size() == others)
+    return;
+  throw Error("--ensemble-library: expected one library for each further --model of an ensemble, of which there are " +
+              std::to_string(others) + ", but " + std::to_string(ensembleLibraries.size()) + " were given; \"" +
+              thisExecutable + "\" stands for the code of this executable");
 }
 
 void ModelOptions::addDraftTo(Command command) {
@@ -266,8 +285,9 @@ ModelFiles modelFiles(const ModelOptions &options) {
 
 std::unique_ptr<Engine> loadEngine(const ModelOptions &options) {
   std::optional<PackedModel> packed = carried(options);
-  Metadata metadata;
-  return loadEngine(options, packed, metadata);
+  std::unique_ptr<Engine> engine = makeEngine(options.threads, options.device);
+  loadInto(*engine, options, packed);
+  return engine;
 }
 
 Ensemble TranslationModel::models() const {
@@ -298,37 +318,64 @@ void TranslationModel::addWorkers(int threads, int count) {
   }
 }
 
-// Throws Error unless the model can read several tokens in a step, and the draft knows the same tokens.
-static void checkDraft(const Module &module, const Module &draft, const std::string &name) {
-  const auto require = [&](bool holds, const std::string &message) {
-    if (!holds)
-      throw Error("--draft " + name + ": " + message);
-  };
-  draft.requireTranslator();
-  require(module.readsSeveral(), "model '" + module.model +
-                                     "' keeps a state from token to token, so that a step cannot read several; leave "
-                                     "out --draft");
-  const auto tokensOf = [](const Module &one) {
-    return std::tuple(one.sourceVocab, one.targetVocab, one.pad, one.start, one.eos, one.sourceEos);
-  };
-  require(tokensOf(module) == tokensOf(draft), "model '" + draft.model + "' has other tokens than model '" +
-                                                   module.model + "'; expected the same vocabularies");
-  const auto holds = [](int64_t most, int64_t needed) { return most == 0 || (needed > 0 && most >= needed); };
-  require(holds(draft.maxLength, module.maxLength) && holds(draft.maxTargetLength, module.maxTargetLength),
-          "model '" + draft.model + "' takes shorter sentences than model '" + module.model +
-              "'; expected at least its max_length");
+namespace {
+
+// A model beside the first, as `flag` takes it: where it is, and the library that has its code, which the option
+// `libraryFlag` gives. Empty: this executable, and the option if there is none.
+struct ModelBeside {
+  std::string flag, path, library, libraryFlag;
+};
+
+// Throws Error if `beside` is to decode together with `module`, and does not fit it (null: it need not).
+std::unique_ptr<Engine> loadBeside(const ModelOptions &first, const Module *module, const ModelBeside &beside,
+                                   Metadata &metadata) {
+  ModelOptions options = first;
+  options.model = options.weights = options.packed = {};
+  options.takePath(beside.path);
+  options.device.library = beside.library;
+  std::unique_ptr<Engine> engine = makeEngine(options.threads, options.device);
+  if (module)
+    requireFits(*module, engine->module(), beside.flag + " " + beside.path);
+  std::optional<PackedModel> packed = carried(options);
+  try {
+    metadata = loadInto(*engine, options, packed);
+  } catch (const OtherModel &other) {
+    if (!beside.library.empty() || beside.libraryFlag.empty())
+      throw;
+    throw Error(other.what() + std::string("; a library of their model goes beside this executable with ") +
+                beside.libraryFlag);
+  }
+  generationOf(engine->module(), options.model); // fails if the folder contradicts the code
+  return engine;
 }
+
+// The models that decode together with the first.
+std::vector<ModelBeside> membersOf(const ModelOptions &options) {
+  options.checkLibraries(options.others.size());
+  const std::vector<std::string> &libraries = options.ensembleLibraries;
+  std::vector<ModelBeside> members;
+  members.reserve(options.others.size());
+  for (size_t i = 0; i < options.others.size(); ++i)
+    members.push_back({"--model", options.others[i],
+                       libraries.empty() || libraries[i] == thisExecutable ? "" : libraries[i], "--ensemble-library"});
+  return members;
+}
+
+// Throws Error unless each of the models can read several tokens in a step, as a draft has them.
+void requireSeveral(const Ensemble &models, const std::string &draft) {
+  for (const Engine *engine : models.members())
+    if (const Module &module = engine->module(); !module.readsSeveral())
+      throw Error("--draft " + draft + ": model '" + module.model +
+                  "' keeps a state from token to token, so that a step cannot read several; leave out --draft");
+}
+
+} // namespace
 
 // Loads the model that rescores. Its weights say by the hash of their vocabulary whether it reads targets from their
 // end; `searched` is the metadata of those that search.
 static void loadRescorer(const ModelOptions &options, const Metadata &searched, TranslationModel &model) {
-  ModelOptions other = options;
-  other.model = other.weights = other.packed = {};
-  other.others.clear();
-  other.takePath(options.rescorer);
-  std::optional<PackedModel> packed = carried(other);
   Metadata metadata;
-  model.rescorer = loadEngine(other, packed, metadata);
+  model.rescorer = loadBeside(options, nullptr, {"--rescore", options.rescorer, "", ""}, metadata);
   for (const auto &[key, vocabulary, fromEnd] : {std::tuple{sourceVocabularyKey, &model.source, &model.sourceFromEnd},
                                                  {targetVocabularyKey, &model.target, &model.targetFromEnd}}) {
     const std::string &bytes = (*vocabulary)->bytes();
@@ -355,31 +402,22 @@ TranslationModel loadModel(const ModelOptions &given) {
   if (!options.ensembleWeights.empty() && options.ensembleWeights.size() != count)
     throw Error("--ensemble-weights: expected one number for each --model, of which there are " +
                 std::to_string(count) + ", but " + std::to_string(options.ensembleWeights.size()) + " were given");
+  const std::vector<ModelBeside> members = membersOf(options);
   std::optional<PackedModel> packed = carried(options);
-  std::vector<Metadata> metadata(count);
-  TranslationModel model{loadEngine(options, packed, metadata[0]), nullptr, nullptr, options.warn};
+  TranslationModel model{makeEngine(options.threads, options.device), nullptr, nullptr, options.warn};
+  std::vector<Metadata> metadata = {loadInto(*model.engine, options, packed)};
   const Module &module = model.engine->module();
   module.requireTranslator();
   generationOf(module, options.model); // fails if the folder contradicts this executable
-  for (size_t i = 1; i < count; ++i) {
-    ModelOptions other = options;
-    other.model = other.weights = other.packed = {};
-    other.takePath(options.others[i - 1]);
-    std::optional<PackedModel> itsPacked = carried(other);
-    model.others.push_back(loadEngine(other, itsPacked, metadata[i]));
-    generationOf(module, other.model);
-  }
-  if (!options.draft.empty()) {
-    ModelOptions drafting = options;
-    drafting.model = drafting.weights = drafting.packed = {};
-    drafting.takePath(options.draft);
-    drafting.device.library = options.draftLibrary;
-    std::optional<PackedModel> itsPacked = carried(drafting);
-    model.draft = loadEngine(drafting, itsPacked, metadata.emplace_back());
-    model.draftTokens = options.draftTokens;
-    checkDraft(module, model.draft->module(), options.draft);
-  }
   model.weights = options.ensembleWeights.empty() ? std::vector<double>(count, 1) : options.ensembleWeights;
+  for (const ModelBeside &member : members)
+    model.others.push_back(loadBeside(options, &module, member, metadata.emplace_back()));
+  if (!options.draft.empty()) {
+    const ModelBeside drafting{"--draft", options.draft, options.draftLibrary, "--draft-library"};
+    model.draft = loadBeside(options, &module, drafting, metadata.emplace_back());
+    model.draftTokens = options.draftTokens;
+    requireSeveral(model.models(), options.draft);
+  }
 
   LoadedVocabularies vocabularies = vocabulariesOf(options, packed, module);
   model.source = std::move(vocabularies.source);

@@ -20,12 +20,15 @@ namespace xfc {
 using Warn = std::function<void(const std::string &)>;
 void printWarning(const std::string &warning); // on standard error
 
+inline constexpr const char *thisExecutable = "self"; // in place of a library: the code of this executable
+
 struct ModelOptions {
   std::string model;   // a folder that train or `xfc import` made
   std::string weights; // or a file of weights
   std::string packed;  // or an executable that `pack` wrote; if none is given, this one
-  // Further models, as --model takes them, and the weights of all (empty: equal ones): they decode together.
-  std::vector<std::string> others;
+  // Further models, as --model takes them, the libraries with their programs (thisExecutable: its own; empty: all of
+  // them have those), and the weights of all (empty: equal ones): they decode together.
+  std::vector<std::string> others, ensembleLibraries;
   std::vector<double> ensembleWeights;
   // A smaller model that drafts (decode/Drafter.h), as --model takes one, the library with its programs (empty: this
   // executable's own), and how many tokens it drafts at a time.
@@ -48,8 +51,12 @@ struct ModelOptions {
   CommandOption addPathTo(Command command, const std::string &description);
   // --model, --weights, and what addEngineTo() adds
   void addTo(Command command);
-  // The same, but --model may be given several times; and --ensemble-weights
+  // The same, but --model may be given several times; and --ensemble-weights, --ensemble-library
   void addEnsembleTo(Command command);
+  // --ensemble-library, of which each `which` has one
+  CommandOption addLibrariesTo(Command command, const std::string &which);
+  // Throws Error unless there are libraries for so many further models, or none at all.
+  void checkLibraries(size_t others) const;
   // --draft, --draft-library, --draft-tokens
   void addDraftTo(Command command);
   // --rescore

@@ -59,7 +59,7 @@ std::vector<size_t> joiningOrder(const std::vector<std::vector<int32_t>> &source
 // The room to reserve: that of the largest batch, if the sentences were decoded in this order, in consecutive batches
 // of at most batchTokens source tokens and hypotheses, and batchSentences sentences. Running sentences stay within it,
 // whenever they end.
-Counts capacityFor(const Module &module, const std::vector<std::vector<int32_t>> &sources,
+Counts capacityFor(const Module &module, bool readsHistory, const std::vector<std::vector<int32_t>> &sources,
                    const std::vector<size_t> &order, const SearchOptions &options,
                    const std::vector<std::vector<int32_t>> &prefixes,
                    const std::vector<std::vector<Constraint>> &constraints, int64_t drafts) {
@@ -71,7 +71,7 @@ Counts capacityFor(const Module &module, const std::vector<std::vector<int32_t>>
         constraints.empty() ? nullptr : constraintsFor(options, constraints[index]);
     const Counts room =
         roomFor(sentenceFor(options, index, length, prefix, module.maxTargetLength, itsConstraints.get()), options,
-                length, module.readsHistory(), drafts);
+                length, readsHistory, drafts);
     Counts more = batch;
     add(more, room);
     const bool full = std::max(more.rows[XFC_SOURCE], more.rows[XFC_TARGET]) > options.batchTokens ||
@@ -263,7 +263,9 @@ struct SentenceSet {
     const Module &module = models.module();
     check(options, module);
     const int64_t drafts = draftsOf(options, models.draft().tokens);
-    workers = makeWorkers(models, capacityFor(module, sources, order, options, prefixes, constraints, drafts), ownRows);
+    const Counts capacity =
+        capacityFor(module, models.readsHistory(), sources, order, options, prefixes, constraints, drafts);
+    workers = makeWorkers(models, capacity, ownRows);
     workers->prepare(options);
     const auto shared = std::make_shared<const SearchOptions>(options);
     for (size_t sentence : order)
@@ -326,7 +328,7 @@ std::unique_ptr<Workers> makeWorkers(const Ensemble &models, const Counts &capac
 Counts searchCounts(const Module &module, const std::vector<std::vector<int32_t>> &sources,
                     const SearchOptions &options) {
   check(options, module);
-  return capacityFor(module, sources, joiningOrder(sources), options, {}, {}, 0);
+  return capacityFor(module, module.readsHistory(), sources, joiningOrder(sources), options, {}, {}, 0);
 }
 
 Counts decoderCounts(const Ensemble &models, const SearchOptions &options) {
@@ -334,6 +336,7 @@ Counts decoderCounts(const Ensemble &models, const SearchOptions &options) {
   check(options, module);
   const int64_t tokens = options.batchTokens, width = searchWidth(options);
   const int64_t rowsEach = 1 + draftsOf(options, models.draft().tokens); // of a hypothesis in a step
+  const bool readsHistory = models.readsHistory();
   const auto stepsOf = [&](int64_t length) {
     return searchSteps(sentenceFor(options, 0, length, {}, module.maxTargetLength), options);
   };
@@ -344,8 +347,8 @@ Counts decoderCounts(const Ensemble &models, const SearchOptions &options) {
   const int64_t sentences = options.batchSentences > 0 ? std::min(options.batchSentences, tokens) : tokens;
   Counts counts = decodeCounts(module, sentences, 1, std::max(tokens, width * rowsEach), 1);
   counts.rows[XFC_SOURCE] = tokens;
-  counts.rows[XFC_CACHE] = std::max(product({together, width, rowsOfHypothesis(module, stepsOf(usual))}),
-                                    product({width, rowsOfHypothesis(module, stepsOf(longestSource))}));
+  counts.rows[XFC_CACHE] = std::max(product({together, width, rowsOfHypothesis(readsHistory, stepsOf(usual))}),
+                                    product({width, rowsOfHypothesis(readsHistory, stepsOf(longestSource))}));
   for (int kind = 0; kind < 4; ++kind) {
     counts.pairs[XFC_SOURCE_SOURCE * 4 + kind] = product({tokens, longestSource});
     counts.pairs[XFC_TARGET_SOURCE * 4 + kind] = product({counts.rows[XFC_TARGET], longestSource});

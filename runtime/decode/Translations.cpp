@@ -86,11 +86,11 @@ void requireDetails(const TranslationModel &model, const SearchOptions &options,
   if (details.replaceUnknowns && format == Format::Ids)
     throw Error("--replace-unknowns excludes --format ids: the lines have no words that could be written");
   if (details.alignments != Details::Alignments::None)
-    requireCrossAttention(model.engine->module(), "--alignments");
+    requireCrossAttention(model.models(), "--alignments");
   if (details.replaceUnknowns)
-    requireCrossAttention(model.engine->module(), "--replace-unknowns");
+    requireCrossAttention(model.models(), "--replace-unknowns");
   if (options.generation.coveragePenalty > 0)
-    requireCrossAttention(model.engine->module(), "--coverage-penalty");
+    requireCrossAttention(model.models(), "--coverage-penalty");
 }
 
 TranslatedLine translatedLine(const TranslationModel &model, const SourceLine &source,

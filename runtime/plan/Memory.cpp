@@ -33,8 +33,8 @@ Counts batchCounts(int64_t tokens, int64_t length) {
   return counts;
 }
 
-int64_t rowsOfHypothesis(const Module &module, int64_t longest) {
-  return module.readsHistory() ? longest : std::min<int64_t>(longest, 2);
+int64_t rowsOfHypothesis(bool readsHistory, int64_t longest) {
+  return readsHistory ? longest : std::min<int64_t>(longest, 2);
 }
 
 Counts decodeCounts(const Module &module, int64_t sentences, int64_t length, int64_t hypotheses, int64_t longest) {
@@ -42,7 +42,7 @@ Counts decodeCounts(const Module &module, int64_t sentences, int64_t length, int
   counts.rows[XFC_SOURCE] = product({sentences, length});
   counts.sequences[XFC_SOURCE] = sentences;
   counts.rows[XFC_TARGET] = counts.sequences[XFC_TARGET] = hypotheses;
-  const int64_t cached = product({hypotheses, rowsOfHypothesis(module, longest)});
+  const int64_t cached = product({hypotheses, rowsOfHypothesis(module.readsHistory(), longest)});
   counts.rows[XFC_CACHE] = cached;
   for (int kind = 0; kind < 4; ++kind) {
     counts.pairs[XFC_SOURCE_SOURCE * 4 + kind] = product({sentences, length, length});

@@ -31,8 +31,9 @@ Counts decodeCounts(const Module &module, int64_t sentences, int64_t length, int
 // Of these counts of decoding, those that the encoder runs with. On the host, it takes a few hundred source tokens at a
 // time: more are no faster, and a row takes more memory while it is encoded than afterwards.
 Counts encoderCounts(const Counts &decoding, bool host);
-// The cache rows that a hypothesis of up to `longest` tokens sees in a step.
-int64_t rowsOfHypothesis(const Module &module, int64_t longest);
+// The cache rows that a hypothesis of up to `longest` tokens sees in a step, which may read those of all its tokens
+// (Module::readsHistory).
+int64_t rowsOfHypothesis(bool readsHistory, int64_t longest);
 
 // The rows of a position table once sequences of `longest` rows have been seen: the next power of two, at least 64, so
 // that it rarely grows, but at most the table's own rows.

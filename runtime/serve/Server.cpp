@@ -85,9 +85,12 @@ private:
     std::vector<std::string> given = options.models;
     if (given.empty())
       given.emplace_back(); // the packed one
+    const std::vector<std::string> &libraries = options.model.ensembleLibraries;
+    size_t others = 0; // that are not the first of their direction
     for (const std::string &entry : given) {
       auto served = std::make_unique<Served>();
       served->options = options.model;
+      served->options.ensembleLibraries.clear();
       std::string path = entry;
       if (const size_t equals = entry.find('='); equals != std::string::npos && !exists(entry)) {
         served->direction = directionOf(entry.substr(0, equals));
@@ -101,12 +104,17 @@ private:
       const auto same =
           std::ranges::find_if(models, [&](const auto &other) { return other->direction == served->direction; });
       if (same != models.end()) {
-        (*same)->options.others.push_back(std::move(path));
+        ModelOptions &first = (*same)->options;
+        first.others.push_back(std::move(path));
+        if (others < libraries.size())
+          first.ensembleLibraries.push_back(libraries[others]);
+        ++others;
         continue;
       }
       served->options.takePath(path);
       models.push_back(std::move(served));
     }
+    options.model.checkLibraries(others);
     for (const auto &[flag, other] : {std::pair{"--draft", options.model.draft}, {"--rescore", options.model.rescorer}})
       if (!other.empty() && models.size() > 1)
         throw Error(std::string(flag) +

@@ -13,8 +13,10 @@ struct ServeOptions {
   int port = 5000;
   // [FROM-TO=]PATH each; none: the model of a packed executable. Those of the same direction are an ensemble.
   std::vector<std::string> models;
-  std::string direction;           // FROM-TO, of a model for which `models` names none; empty: any
-  ModelOptions model;              // without the folder: what all models share
+  std::string direction; // FROM-TO, of a model for which `models` names none; empty: any
+  // Without the folder: what all models share. It has a library for each of `models` that is not the first of its
+  // direction, or none.
+  ModelOptions model;
   std::vector<std::string> search; // words: the server's settings of the search
   std::string apiKeys;             // a file with one key on each line; empty: everybody may ask
   int64_t mostWaiting = 1024;      // lines that are not translated yet; a request for more is told to come again

@@ -525,6 +525,15 @@ TEST(Details, WithoutCrossAttentionTheOptionIsNamed) {
   EXPECT_EQ(said({.tokenScores = true}), "");
   EXPECT_EQ(said({.alignments = Details::Alignments::Hard}), without + "--alignments needs");
   EXPECT_EQ(said({.replaceUnknowns = true}), without + "--replace-unknowns needs");
+
+  // So it is if only another member of the ensemble is without.
+  model.others.push_back(std::move(model.engine));
+  model.engine = std::make_unique<Engine>(cpuDevice(image), 1);
+  model.weights = {1, 1};
+  EXPECT_EQ(said({.alignments = Details::Alignments::Soft}), without + "--alignments needs");
+  EXPECT_EQ(said({.replaceUnknowns = true}), without + "--replace-unknowns needs");
+  model.others.clear();
+  EXPECT_EQ(said({.alignments = Details::Alignments::Soft}), "");
 }
 
 TEST_F(DecodeCommands, LinesInTheirOrderEmptyOnesEmpty) {

@@ -1,7 +1,9 @@
 // Tests how an ensemble averages, and that a search over it is a search over the averaged distribution.
 #include "decode/Ensemble.h"
 #include "decode/EnsembleModel.h"
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <gtest/gtest.h>
 #include <limits>
 #include <map>
@@ -69,6 +71,29 @@ struct RandomModel : SearchedModel {
   std::map<int32_t, int32_t> keys, cache;
   std::vector<double> wide;
   std::vector<float> narrow;
+};
+
+// The same, from the state that the step of the token before has left in its cache row, as recurrences have it.
+struct RecurrentModel : RandomModel {
+  using RandomModel::RandomModel;
+  bool readsHistory() const override { return false; }
+  StepResult step(size_t, const StepRequest &request) override {
+    std::map<int32_t, Ids> after = states;
+    wide.clear(), narrow.clear();
+    for (size_t h = 0; h < request.ids.size(); ++h) {
+      const std::span<const int32_t> rows = request.history[h];
+      Ids read = rows.size() > 1 ? states.at(rows[rows.size() - 2]) : Ids();
+      read.push_back(request.ids[h]);
+      for (const double x : row(keys.at(request.placeOf[h]), read)) {
+        wide.push_back(x);
+        narrow.push_back(static_cast<float>(x));
+      }
+      after[request.slots[h]] = std::move(read);
+    }
+    states = std::move(after);
+    return {.all = {isDouble ? static_cast<const void *>(wide.data()) : narrow.data(), isDouble, words.size}};
+  }
+  std::map<int32_t, Ids> states; // by cache row
 };
 
 Counts plentyOfRoom() {
@@ -207,6 +232,76 @@ TEST(Ensemble, SearchesTheAveragedDistribution) {
       ThreadPool pool(3);
       expectNear(searchWith(ensembleOf(members, weights, &pool), options, &pool), found, 0);
     }
+}
+
+TEST(Ensemble, MembersMayReadEarlierTokensInOtherWays) {
+  for (const bool recurrentFirst : {false, true})
+    for (const int beam : {1, 5}) {
+      SCOPED_TRACE(testing::Message() << recurrentFirst << beam);
+      const SearchOptions options{.generation = {.beam = beam, .maxLength = 6}, .nBest = std::min(beam, 4)};
+      std::vector<std::unique_ptr<SearchedModel>> models;
+      models.push_back(std::make_unique<RandomModel>(1, false));
+      models.push_back(std::make_unique<RecurrentModel>(2, false));
+      std::vector<MemberOf> members = {{1}, {2}};
+      if (recurrentFirst) {
+        std::ranges::reverse(models);
+        std::ranges::reverse(members);
+      }
+      const std::vector<double> weights = {1, 2.5};
+      expectNear(searchWith(ensembleModel(std::move(models), weights, nullptr), options),
+                 searchWith(std::make_unique<AveragedModel>(members, weights), options), 1e-12);
+    }
+}
+
+TEST(Ensemble, ModelsThatDoNotFitAreRefused) {
+  Module first;
+  first.model = "first";
+  first.hasDecoder = true;
+  first.sourceVocab = first.targetVocab = 9;
+  const auto problemOf = [&](const std::function<void(Module &)> &change) {
+    Module other = first;
+    other.model = "other";
+    change(other);
+    try {
+      requireFits(first, other, "--model run");
+      return std::string();
+    } catch (const Error &error) {
+      return std::string(error.what());
+    }
+  };
+  EXPECT_EQ(problemOf([](Module &other) {
+              other.parameterElements = 5;
+              other.type = DType::F64;
+              other.compute = "f64";
+            }),
+            "");
+  const std::string expected = "; expected a model with the same vocabularies and special tokens";
+  const std::string begin = "--model run: model 'other' ", but = ", but model 'first' ";
+  EXPECT_EQ(problemOf([](Module &other) { other.sourceVocab = 8; }),
+            begin + "has 8 source tokens" + but + "has 9" + expected);
+  EXPECT_EQ(problemOf([](Module &other) { other.targetVocab = 10; }),
+            begin + "has 10 target tokens" + but + "has 9" + expected);
+  EXPECT_EQ(problemOf([](Module &other) { other.pad = -1; }), begin + "has -1 as pad" + but + "has 0" + expected);
+  EXPECT_EQ(problemOf([](Module &other) { other.start = 0; }), begin + "has 0 as start" + but + "has 2" + expected);
+  EXPECT_EQ(problemOf([](Module &other) { other.eos = 1; }), begin + "has 1 as eos" + but + "has 3" + expected);
+  EXPECT_EQ(problemOf([](Module &other) { other.sourceEos = false; }),
+            begin + "reads lines without eos at their end" + but +
+                "with it; expected a model with the same source_eos");
+  EXPECT_NE(problemOf([](Module &other) { other.hasDecoder = false; }).find("has no decoder"), std::string::npos);
+
+  // The first takes any number of tokens, and then 40.
+  EXPECT_NE(problemOf([](Module &other) {
+              other.maxLength = 40;
+            }).find(begin + "takes sentences of 40 source tokens" + but + "takes any number; expected one that takes"),
+            std::string::npos);
+  first.maxLength = first.maxTargetLength = 40;
+  EXPECT_EQ(problemOf([](Module &) {}), "");
+  EXPECT_EQ(problemOf([](Module &other) { other.maxLength = other.maxTargetLength = 41; }), "");
+  EXPECT_EQ(problemOf([](Module &other) { other.maxLength = other.maxTargetLength = 0; }), "");
+  EXPECT_NE(problemOf([](Module &other) {
+              other.maxTargetLength = 39;
+            }).find(begin + "takes sentences of 39 target tokens" + but + "takes 40; expected one that takes as many"),
+            std::string::npos);
 }
 
 TEST(Ensemble, OfOneModelWithItselfIsTheModel) {

@@ -41,7 +41,7 @@ gpu = [[one["ids"] for one in json.loads(line)["hypotheses"]] for line in run(*T
 assert gpu == [[one["ids"] for one in json.loads(line)["hypotheses"]] for line in run(*TOLD, "--device", "cuda").splitlines()]
 
 for arguments, said in (((*DRAFTS["smaller"],), "--draft drafts a single hypothesis; it needs --beam 1, or --sample, without --n-best, --mbr and --beam-groups"), ((*DRAFTS["smaller"], "--sample", "--n-best", 2), "--n-best"),
-                        ((*DRAFTS["smaller"], "--mbr", "chrf"), "--mbr"), (("--beam", 1, "--draft", "run-smaller"), "these are weights of the model 'tiny'"),
+                        ((*DRAFTS["smaller"], "--mbr", "chrf"), "--mbr"), (("--beam", 1, "--draft", "run-smaller"), "load them anyway; a library of their model goes beside this executable with --draft-library"),
                         (("--beam", 1, "--draft", "nothing"), "nothing: no such folder"), (("--beam", 1, "--draft", "run", "--draft-library", "few"), "few: cannot be loaded"),
                         (("--beam", 1, "--draft", "run", "--draft-library", "none.so"), "none.so: cannot be loaded")):
     assert said in run(*arguments, status=1), (arguments, run(*arguments, status=1))

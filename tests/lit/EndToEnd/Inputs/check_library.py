@@ -167,6 +167,10 @@ with xfc.Model(library, "run", "--model", "second", "--ensemble-weights", "2", "
             pass
         assert printed_as([search.hypotheses(i)[1] for i in range(len(lines))]) == expected
     assert [f"{score:.9g}" for score in both.score(lines[:-1], references[:-1])] == run("score", *models, "--source", "sa", "--target", "sb").splitlines()
+    with xfc.Model(library, "run", "--model", "second", "--ensemble-weights", "2", "1", "--ensemble-library", "./libtiny.so") as loaded:  # code of its own
+        assert loaded.translate(lines, *options) == both.translate(lines, *options) and loaded.score(lines[:-1], references[:-1]) == both.score(lines[:-1], references[:-1])
+    fails(1, "--model second: model 'tiny' has 30 source tokens, but model 'tiny' has 60; expected a model with the same vocabularies", xfc.Model, library, "run",
+          "--model", "second", "--force-model", "--ensemble-library", "./libother.so")
     fails(1, "xfc_forward: the model is an ensemble of 2; open one of them alone", both.forward, source, target)
     fails(1, "xfc_training_start: the model is an ensemble of 2", both.train)
     fails(1, "xfc_save: the model is an ensemble of 2", both.save, "ensemble.safetensors")
@@ -256,7 +260,7 @@ fails(1, "no vocabulary: give --vocab FILE", xfc.Model, library, "run/last.safet
 fails(1, "did you mean '--threads'?", xfc.Model, library, "run", "--thread", "1")
 fails(1, "--threads", xfc.Model, library, "run", "--threads", "many")
 fails(1, "these are weights of the model 'tiny'", xfc.Model, other, "run")
-for beside in (["--draft", "run"], ["--rescore", "run"], ["--shortlist", "lexicon"], ["--ensemble-weights", "2"]):  # weights that are random
+for beside in (["--draft", "run"], ["--rescore", "run"], ["--shortlist", "lexicon"], ["--ensemble-weights", "2"], ["--ensemble-library", "self"]):  # weights that are random
     fails(1, f"{beside[0]} goes with a trained model, but neither a path nor --model nor --weights is given", xfc.Model, library, None, "--format", "ids", *beside)
 fails(1, "line 2: byte 3 is not valid UTF-8", model.translate, ["a", b"bc\xff"])
 fails(1, "line 1: contains a newline", model.translate, ["a\nb"])

@@ -1,5 +1,6 @@
 """Checks every option of the search, and every pair of them, against an enumeration: check_options.py TRANSLATOR WORK_FOLDER WEIGHTS
-[OTHER_WEIGHTS WEIGHT OTHER_WEIGHT]. With other weights, of an ensemble of the two models.
+[OTHER_WEIGHTS WEIGHT OTHER_WEIGHT OTHER_TRANSLATOR OTHER_LIBRARY]. With other weights, of an ensemble of two models, the other of which has an
+executable and a library of its own.
 
 The vocabulary has seven tokens. The probability of each token after each beginning of up to LONGEST tokens is asked for once, with
 forced beginnings; what the options make of them is computed here, by the rules in BeamSearch.h, Constraints.h and Candidates.h. Plain Python.
@@ -17,7 +18,9 @@ import id_lines
 
 translator, work, *given = sys.argv[1:]
 models = given[:2]
-shares = list(map(float, given[2:]))
+shares = list(map(float, given[2:4]))
+executables = [translator, *given[4:5]]  # of each model
+libraries = given[5:]
 PAD, START, EOS = 0, 2, 3
 TOKENS = (1, 4, 5, 6)
 LONGEST = 4
@@ -26,32 +29,29 @@ NEAR = 1e-4
 failures = []
 
 
-def run(*arguments):
-    return subprocess.run([translator, *map(str, arguments)], capture_output=True, text=True)
+def run(executable, *arguments):
+    return subprocess.run([executable, *map(str, arguments)], capture_output=True, text=True)
 
 
 def translate(sources, *arguments):
     """The hypotheses of each source, and what an error says."""
-    return translate_with(ensemble(models), sources, *arguments)
+    together = ["--ensemble-weights", *shares, "--ensemble-library", *libraries] if len(models) > 1 else []
+    return translate_with(translator, [*(word for file in models for word in ("--model", file)), *together], sources, *arguments)
 
 
-def ensemble(files):
-    return [word for file in files for word in ("--model", file)] + (["--ensemble-weights", *shares] if len(files) > 1 else [])
-
-
-def translate_with(model, sources, *arguments):
-    done = run("translate", *model, "--format", "ids", "--input", id_lines.write(work, "asked", sources), "--json", "--quiet", *arguments)
+def translate_with(executable, model, sources, *arguments):
+    done = run(executable, "translate", *model, "--format", "ids", "--input", id_lines.write(work, "asked", sources), "--json", "--quiet", *arguments)
     return [json.loads(line)["hypotheses"] for line in done.stdout.splitlines()], done.stderr if done.returncode else ""
 
 
-def logarithms(file, sources):
-    """For each source and beginning, {token: log-probability}, by one model."""
+def logarithms(executable, file, sources):
+    """For each source and beginning, {token: log-probability}, by one model alone."""
     tables = [{(): {}} for _ in sources]
     sums = [{(): 0.0} for _ in sources]
     for length in range(LONGEST + 1):
         beginnings = list(itertools.product(TOKENS, repeat=length))
         asked = [(i, beginning) for i in range(len(sources)) for beginning in beginnings]
-        found, error = translate_with(["--weights", file], [sources[i] for i, _ in asked], "--prefix", id_lines.write(work, "beginnings", [beginning for _, beginning in asked]), "--beam", 8,
+        found, error = translate_with(executable, ["--weights", file], [sources[i] for i, _ in asked], "--prefix", id_lines.write(work, "beginnings", [beginning for _, beginning in asked]), "--beam", 8,
                                  "--n-best", 8, "--max-length", length + 1, "--at-max-length", "cut", "--length-penalty", 0)
         assert not error, error
         for (i, beginning), hypotheses in zip(asked, found, strict=True):
@@ -457,7 +457,7 @@ def compare_draws(settings, tables):
             failures.append(f"{settings}: {source}: drew {counts}, expected {expected}")
 
 
-tables = [logarithms(file, SOURCES) for file in models]
+tables = [logarithms(executable, file, SOURCES) for executable, file in zip(executables, models, strict=True)]
 tables = averaged(tables) if len(models) > 1 else tables[0]
 attended = attentions(SOURCES)
 single = [{name: value} for name, values in VALUES.items() for value in values]

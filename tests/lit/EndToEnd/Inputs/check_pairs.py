@@ -17,7 +17,7 @@ lines = open("lines").read().splitlines()
 # What is no number, and has no list of choices.
 VALUES = {"--model": "run", "--weights": "weights", "--vocab": "vocabulary", "--target-vocab": "vocabulary", "--input": "fewer", "--output": "written",
           "--prefix": "beginnings", "--constraints": "wanted", "--attention-svg": "drawn", "--cuda-image": "ptx", "--forced-first": "5", "--suppress": "6",
-          "--bad-sequences": "7 8", "--ensemble-weights": "2", "--compute-type": "int8", "--draft": "run", "--draft-library": "library", "--shortlist": "lexicon", "--protect": "[5-7]+", "--rescore": "run", "--document-separator": " | "}
+          "--bad-sequences": "7 8", "--ensemble-weights": "2", "--ensemble-library": "self", "--compute-type": "int8", "--draft": "run", "--draft-library": "library", "--shortlist": "lexicon", "--protect": "[5-7]+", "--rescore": "run", "--document-separator": " | "}
 USUAL = {"--weights": "weights", "--vocab": "vocabulary", "--input": "lines"}
 # What an option cannot do without, unless it is given.
 NEEDS = {"--draft": {"--beam": "1"}, "--shortlist-first": {"--shortlist": "lexicon"}, "--shortlist-best": {"--shortlist": "lexicon"},
@@ -53,8 +53,8 @@ def options():
 def run(pair):
     """What is wrong with the answer to these options, and what it says."""
     given = dict(pair)
-    several = ["--ensemble-weights=1", *["--model=run"] * (1 + ("--model" not in given))]  # an ensemble has a weight for each of its models
-    several = several if "--ensemble-weights" in given and "--weights" not in given else []
+    several = ["--model=run"] * (1 + ("--model" not in given)) + ["--ensemble-weights=1"] * ("--ensemble-weights" in given)  # a weight for each model
+    several = several if not {"--ensemble-weights", "--ensemble-library"}.isdisjoint(given) and "--weights" not in given else []
     needed = {flag: value for option in given for flag, value in NEEDS.get(option, {}).items()}
     arguments = {**({} if several or "--model" in given else USUAL), "--input": "lines", **needed, **given}
     if "--model" in given and "--weights" in given:

@@ -1,6 +1,6 @@
 """check_serve.py EXECUTABLE FOLDER: `serve` answers what `translate` answers, to the byte, whatever else it is asked meanwhile.
 
-FOLDER holds a trained model (run), another one of the same shape (run2), lines (a), and a packed executable (packed). The requests of Mastodon
+FOLDER holds a trained model (run), another one of the same shape (run2), one of another (run-narrow, libnarrow.so), lines (a), and a packed executable (packed). The requests of Mastodon
 and Weblate are those that their sources build (app/lib/translation_service/libre_translate.rb, weblate/machinery/libretranslate.py)."""
 import atexit
 import concurrent.futures
@@ -562,16 +562,24 @@ def check_end(server):
 
 
 def check_several():
-    """Two directions of one executable, one of them of an ensemble, and a packed executable."""
-    server = Server("--model", f"en-fr={folder / 'run'}", f"en-de={folder / 'run2'}", f"en-it={folder / 'packed'}", f"en-it={folder / 'run2'}", "--threads", 1)
+    """Directions of one executable, some of them of ensembles, one of which has a model of another architecture; and a packed executable."""
+    library = folder / "libnarrow.so"
+    server = Server("--model", f"en-fr={folder / 'run'}", f"en-de={folder / 'run2'}", f"en-it={folder / 'packed'}", f"en-it={folder / 'run2'}", f"en-de={folder / 'run-narrow'}",
+                    "--ensemble-library", "self", library, "--threads", 1)
     try:
         assert json.loads(server.ask("GET", "/languages")[1]) == [{"code": "en", "name": "English", "targets": ["fr", "de", "it"]}]
-        for target, *members in (("fr", "run"), ("de", "run2"), ("it", "run", "run2")):  # packed has the weights of run
+        for target, given, *members in (("fr", [], "run"), ("de", ["--ensemble-library", library], "run2", "run-narrow"), ("it", [], "run", "run2")):  # packed has the weights of run
             found = server.post("/translate", {"q": lines[:20], "source": "en", "target": target})["translatedText"]
-            assert found == [one["translation"] for one in translate(lines[:20], model=members[0], others=members[1:])]
+            assert found == [one["translation"] for one in translate(lines[:20], *given, model=members[0], others=members[1:])]
+            assert len(members) == 1 or found != [one["translation"] for one in translate(lines[:20], model=members[0])], members
+        server.process.send_signal(signal.SIGHUP)  # loads the models again, by the code that is there
+        server.until("all are loaded again", lambda: sum(" again" in line for line in server.said) == 3)
+        assert server.post("/translate", {"q": lines[:20], "source": "en", "target": "it"})["translatedText"] == found
         assert "missing source" in server.post("/v1/translate", {"q": "x"}, 400)["error"]
     finally:
         server.end(signal.SIGINT)
+    refused = subprocess.run([executable, "serve", "--model", f"en-fr={folder / 'run'}", f"en-de={folder / 'run2'}", "--ensemble-library", library], capture_output=True, text=True)
+    assert refused.returncode == 1 and "expected one library for each further --model of an ensemble, of which there are 0, but 1 were given" in refused.stderr, refused
     server = Server("--direction", "en-fr", program=folder / "packed")
     try:
         found = server.post("/translate", {"q": lines[:20], "source": "en", "target": "fr"})["translatedText"]
