@@ -27,9 +27,11 @@ std::vector<Hypothesis> chosen(const TranslationModel &model, std::span<const in
   const double factor = options.generation.coveragePenalty;
   if (factor == 0)
     return found;
-  for (Hypothesis &hypothesis : found)
+  for (Hypothesis &hypothesis : found) {
+    model.beforePass();
     hypothesis.score += factor * coverage(crossAttention(model.models(), source, hypothesis.ids, hypothesis.byEos),
                                           hypothesis.ids.size());
+  }
   keepBest(found, options);
   return found;
 }

@@ -98,6 +98,9 @@ struct TranslationModel {
   std::unique_ptr<Engine> engine;
   std::shared_ptr<const Vocabulary> source, target;
   Warn warn = printWarning;
+  // Is called before each pass over translations that are found: for their attention, or to rescore them. What it
+  // throws ends what asks for the pass, so that nobody waits for translations that are wanted no more.
+  std::function<void()> beforePass = [] {};
   // Of an ensemble: the other engines, and the weights of all.
   std::vector<std::unique_ptr<Engine>> others = {};
   std::vector<double> weights = {};

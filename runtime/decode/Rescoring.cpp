@@ -36,7 +36,7 @@ void rescore(const TranslationModel &model, std::span<const std::vector<int32_t>
         reverse(target, generation.forcedFirst.size(), 0);
     }
   const std::vector<std::vector<double>> scores =
-      tokenScores(*model.rescorer, itsSources, targets, options.batchTokens);
+      tokenScores(*model.rescorer, itsSources, targets, options.batchTokens, model.beforePass);
   size_t next = 0;
   for (std::vector<Hypothesis> &ofSentence : found) {
     for (Hypothesis &hypothesis : ofSentence) {

@@ -10,7 +10,8 @@ namespace {
 
 // The scores of tokens by one model.
 std::vector<std::vector<double>> scoresOf(Engine &engine, const std::vector<std::vector<int32_t>> &sources,
-                                          const std::vector<std::vector<int32_t>> &targets, int64_t batchTokens) {
+                                          const std::vector<std::vector<int32_t>> &targets, int64_t batchTokens,
+                                          const std::function<void()> &beforePass) {
   const Module &module = engine.module();
   if (!engine.has(programs::score))
     throw Error("model '" + module.model + "' has no program 'score': it needs a decoder and a head");
@@ -22,6 +23,8 @@ std::vector<std::vector<double>> scoresOf(Engine &engine, const std::vector<std:
   }
   std::vector<std::vector<double>> results(sources.size());
   inBatches(sources, inputs, batchTokens, module.pad, [&](std::span<const size_t> pairs, Batch &batch) {
+    if (beforePass)
+      beforePass();
     std::vector<int32_t> labels; // what it should predict: the target, then eos
     for (size_t pair : pairs) {
       labels.insert(labels.end(), targets[pair].begin(), targets[pair].end());
@@ -45,10 +48,11 @@ std::vector<std::vector<double>> scoresOf(Engine &engine, const std::vector<std:
 } // namespace
 
 std::vector<std::vector<double>> tokenScores(const Ensemble &models, const std::vector<std::vector<int32_t>> &sources,
-                                             const std::vector<std::vector<int32_t>> &targets, int64_t batchTokens) {
+                                             const std::vector<std::vector<int32_t>> &targets, int64_t batchTokens,
+                                             const std::function<void()> &beforePass) {
   std::vector<std::vector<std::vector<double>>> ofMembers;
   for (Engine *engine : models.members())
-    ofMembers.push_back(scoresOf(*engine, sources, targets, batchTokens));
+    ofMembers.push_back(scoresOf(*engine, sources, targets, batchTokens, beforePass));
   std::vector<std::vector<double>> results = std::move(ofMembers.front());
   if (ofMembers.size() == 1)
     return results;

@@ -116,9 +116,11 @@ TranslatedLine translatedLine(const TranslationModel &model, const SourceLine &s
     const bool replaces =
         details.replaceUnknowns && hasUnknown(model, hypothesis.ids) &&
         (details.alignments != None || (longest <= limits.tokens && line.found.size() < limits.translations));
-    if (replaces || details.alignments != None)
+    if (replaces || details.alignments != None) {
+      model.beforePass();
       translation.attention = withoutContext(crossAttention(model.models(), source.ids, written, hypothesis.byEos),
                                              static_cast<int64_t>(forced), first, source.context);
+    }
     if (replaces || details.alignments == Hard)
       translation.links =
           hardAlignment(translation.attention, static_cast<int64_t>(hypothesis.ids.size()), count, first);

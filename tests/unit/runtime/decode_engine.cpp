@@ -2,7 +2,9 @@
 // sources and histories only through encoded rows, the cache and the key lists of the batch.
 #include "app/Commands.h"
 #include "decode/Alignment.h"
+#include "decode/Choice.h"
 #include "decode/Defaults.h"
+#include "decode/Rescoring.h"
 #include "decode/Score.h"
 #include "decode/Search.h"
 #include "decode/Translations.h"
@@ -534,6 +536,57 @@ TEST(Details, WithoutCrossAttentionTheOptionIsNamed) {
   EXPECT_EQ(said({.replaceUnknowns = true}), without + "--replace-unknowns needs");
   model.others.clear();
   EXPECT_EQ(said({.alignments = Details::Alignments::Soft}), "");
+}
+
+// Whoever has gone waits for no pass: not for one of the coverage, of the attention, or of what rescores.
+TEST(Details, EachPassCanBeTheLast) {
+  TranslationModel model{std::make_unique<Engine>(cpuDevice(image), 1),
+                         std::make_shared<Vocabulary>(vocabularySize),
+                         std::make_shared<Vocabulary>(vocabularySize),
+                         {}};
+  struct Enough {};
+  int passes = 0, most = 0;
+  model.beforePass = [&] {
+    if (++passes > most)
+      throw Enough();
+  };
+  const Ids source = {4, 5, 4, 3};
+  std::vector<Hypothesis> found(3);
+  for (Hypothesis &hypothesis : found)
+    hypothesis = {.ids = {5, 4}, .byEos = true};
+  SearchOptions options{.nBest = 3};
+  const auto all = [&](int limit, const auto &work) { // whether all passes were taken
+    most = limit;
+    passes = 0;
+    try {
+      work();
+      return true;
+    } catch (const Enough &) {
+      return false;
+    }
+  };
+  const auto tell = [&] { translatedLine(model, {"", source, {}, ""}, found, options, Format::Ids); };
+  EXPECT_TRUE(all(0, tell));
+  options.details.alignments = Details::Alignments::Soft;
+  EXPECT_TRUE(all(3, tell));
+  EXPECT_EQ(passes, 3);
+  EXPECT_FALSE(all(1, tell));
+  EXPECT_EQ(passes, 2);
+
+  const auto choose = [&] { (void)chosen(model, source, found, options, Format::Ids); };
+  EXPECT_TRUE(all(0, choose));
+  options.generation.coveragePenalty = 1;
+  EXPECT_TRUE(all(3, choose));
+  EXPECT_EQ(passes, 3);
+  EXPECT_FALSE(all(2, choose));
+
+  model.rescorer = std::make_unique<Engine>(cpuDevice(image), 1);
+  options.batchTokens = 4; // a pass for each
+  std::vector<std::vector<Hypothesis>> ofSentences = {found};
+  const auto order = [&] { rescore(model, std::vector<Ids>{source}, options, Format::Ids, ofSentences); };
+  EXPECT_TRUE(all(3, order));
+  EXPECT_EQ(passes, 3);
+  EXPECT_FALSE(all(2, order));
 }
 
 TEST_F(DecodeCommands, LinesInTheirOrderEmptyOnesEmpty) {
