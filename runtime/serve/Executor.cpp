@@ -36,6 +36,9 @@ constexpr size_t mostPairs = size_t(1) << 20, leastPairs = 1024;
 // The most samples for minimum Bayes risk: all pairs of them are compared, and other requests wait meanwhile.
 constexpr int mostCompared = 256;
 
+// Is thrown by what works for a job that nobody wants any more.
+struct Unwanted {};
+
 } // namespace
 
 struct Executor::State {
@@ -82,7 +85,8 @@ struct Executor::State {
   TranslationModel model;
   SearchOptions defaults;
   std::unique_ptr<Workers> workers;
-  std::vector<std::string> warnings; // about the line that was read last
+  std::vector<std::string> warnings;         // about the line that was read last
+  const TranslationJob *finishing = nullptr; // whose lines are told
   std::map<const TranslationJob *, std::unique_ptr<Active>> jobs;
   std::map<RequestId, Active *> owners;
   std::pair<int64_t, int64_t> counted; // sentences that waited and ran when they were counted last
@@ -133,6 +137,18 @@ struct Executor::State {
       longestSentence = std::min(longestSentence, documentTokens);
     startWorkers(room);
     model.warn = [this](const std::string &warning) { warnings.push_back(warning); };
+    model.beforePass = [this] {
+      if (!wanted(finishing))
+        throw Unwanted();
+    };
+  }
+
+  // Whether nobody has cancelled the job, also since the commands were heeded last.
+  bool wanted(const TranslationJob *job) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    return !ending && std::ranges::none_of(commands, [&](const Command &command) {
+      return command.cancels && command.job.get() == job;
+    });
   }
 
   void startWorkers(const Counts &room) {
@@ -335,6 +351,7 @@ struct Executor::State {
     const std::vector<int32_t> &source = active.lines[number].source;
     TranslationUpdate::Kind kind = TranslationUpdate::Kind::Refused;
     std::string what;
+    finishing = active.job.get();
     try {
       // A coverage penalty needs the attention of all that was found.
       const bool covers = active.options->generation.coveragePenalty > 0;
@@ -347,6 +364,9 @@ struct Executor::State {
         what = excess(active, number, found);
       if (what.empty())
         tellLine(active, number, std::move(found));
+    } catch (const Unwanted &) {
+      remove(finishing);
+      return false;
     } catch (const std::exception &error) { // there is no memory for its attention
       kind = TranslationUpdate::Kind::Failed;
       what = error.what();
