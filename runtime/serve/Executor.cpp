@@ -362,6 +362,10 @@ struct Executor::State {
       }
       if (!covers)
         what = excess(active, number, found);
+      if (what.empty() && !holdAlignments(active, number, found)) {
+        kind = TranslationUpdate::Kind::Busy;
+        what = "there is no room for more alignments before others are read; come again later";
+      }
       if (what.empty())
         tellLine(active, number, std::move(found));
     } catch (const Unwanted &) {
@@ -418,6 +422,17 @@ struct Executor::State {
     return active.pairs <= mostPairs ? ""
                                      : option + " takes fewer translations at a time; give fewer lines, or a smaller " +
                                            (covers ? "--beam" : "--n-best");
+  }
+
+  // Takes the room for the soft alignments of these translations, if the line is told with them; false if there is
+  // none.
+  static bool holdAlignments(const Active &active, size_t line, const std::vector<Hypothesis> &hypotheses) {
+    if (active.options->details.alignments != Details::Alignments::Soft)
+      return true;
+    int64_t pairs = 0;
+    for (const Hypothesis &hypothesis : hypotheses)
+      pairs += std::ssize(active.lines[line].source) * (std::ssize(hypothesis.ids) + hypothesis.byEos);
+    return active.job->held->take(pairs);
   }
 
   void tellLine(Active &active, size_t number, std::vector<Hypothesis> hypotheses) {

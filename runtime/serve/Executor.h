@@ -3,6 +3,7 @@
 
 #include "decode/ModelOptions.h"
 #include "decode/Translations.h"
+#include "serve/AlignmentRoom.h"
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -17,12 +18,13 @@ struct TranslationUpdate {
     Line,    // a line is translated
     Done,    // and it was the last one
     Refused, // the options or the lines are wrong, or no translation is as they want it
+    Busy,    // there is no room for the answer, as long as others are not read
     Failed,  // there is no translation, or there is none any more
   };
   Kind kind;
   size_t line = 0;
   std::vector<int32_t> ids;          // of Tokens: those that are new
-  std::string text;                  // of Tokens: what they add to the text; of Refused and Failed: why
+  std::string text;                  // of Tokens: what they add to the text; of Refused, Busy and Failed: why
   TranslatedLine found;              // of Line
   std::vector<std::string> warnings; // of Done
 };
@@ -37,7 +39,8 @@ struct TranslationJob {
   std::vector<std::string> options; // words, in place of the server's
   int alternatives = 0;             // more translations of each line; widens the beam, if it is too narrow for them
   bool stream = false;
-  // Is called on the executor's thread. Nothing follows Done, Refused and Failed.
+  std::shared_ptr<HeldAlignments> held; // the room that its soft alignments take
+  // Is called on the executor's thread. Nothing follows Done, Refused, Busy and Failed.
   std::function<void(TranslationUpdate)> tell;
 };
 

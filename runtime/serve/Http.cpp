@@ -117,6 +117,7 @@ public:
       evhttp_send_reply_end(toSend());
   }
   bool answered() const override { return !request; }
+  void keep(std::shared_ptr<const void> something) override { held = std::move(something); }
 
   void onLeaving(std::function<void()> callback) override {
     if (!request)
@@ -196,6 +197,7 @@ private:
   std::function<void()> left, late;
   Event gone, timer;
   std::shared_ptr<Exchange> self; // while the answer is being sent
+  std::shared_ptr<const void> held;
 };
 
 // Connections take descriptors; the default limit is 1,024, of which a process may make use of more.

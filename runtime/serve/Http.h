@@ -33,6 +33,8 @@ public:
   virtual void send(std::string_view part) = 0;
   virtual void end() = 0;
   virtual bool answered() const = 0; // wholly, or the client has gone
+  // Keeps something until the last byte of the answer is sent, or the client has gone.
+  virtual void keep(std::shared_ptr<const void> something) = 0;
 
   // `left` is called if the client goes before the answer is complete, and `late` if that takes longer than these
   // seconds.

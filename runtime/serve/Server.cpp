@@ -24,6 +24,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
+// The pairs of tokens whose attention all answers together may hold that are not read yet: four answers of the largest
+// size. A number takes 8 bytes, and about 20 as text.
+constexpr int64_t mostHeldPairs = int64_t(1) << 22;
+
 constexpr const char *jsonType = "application/json";
 
 std::string dumped(const Json &json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
@@ -329,6 +333,8 @@ private:
       return;
     }
     TranslationJob &job = *work->job;
+    job.held = std::make_shared<HeldAlignments>(alignmentRoom);
+    exchange->keep(job.held);
     queued += job.lines.size();
     works[work.get()] = work;
     job.tell = [this, weak = std::weak_ptr(work)](TranslationUpdate update) {
@@ -457,6 +463,9 @@ private:
     case TranslationUpdate::Kind::Refused:
       fail(work, 400, inTermsOfRequests(update.text));
       break;
+    case TranslationUpdate::Kind::Busy:
+      fail(work, 503, update.text);
+      break;
     case TranslationUpdate::Kind::Failed:
       fail(work, 500, inTermsOfRequests(update.text));
       break;
@@ -574,6 +583,7 @@ private:
   std::vector<std::string> keys;
   Metrics metrics;
   size_t queued = 0; // lines that were accepted and are not answered
+  const std::shared_ptr<AlignmentRoom> alignmentRoom = std::make_shared<AlignmentRoom>(mostHeldPairs);
   bool ending = false;
   std::string failure, listening;
   HttpServer http;

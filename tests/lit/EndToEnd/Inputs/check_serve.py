@@ -491,6 +491,58 @@ def check_leaving(server):
     print("those who leave free their places")
 
 
+def attended(server):
+    """A request for about a million pairs of tokens, whose lines all end in the same step."""
+    fields = {"q": " ".join(" ".join(lines).split()[:30]), "alignments": "soft", "beam": 1, "min_length": 60, "max_length": 60, "at_max_length": "cut"}
+    (one,) = server.post("/v1/translate", fields)["translations"]
+    (hypothesis,) = one["hypotheses"]
+    assert len(hypothesis["attention"]) == 60, len(hypothesis["attention"])
+    return fields | {"q": [fields["q"]] * (1000000 // (60 * len(one["source_tokens"])))}
+
+
+def check_unread():
+    """Whoever goes waits for no more attention, and takes no more from others; nor can answers that nobody reads take any amount of memory."""
+    server, unread = Server("--model", folder / "run", "--batch-tokens", 20000, "--timeout", 300), []
+    try:
+        fields = attended(server)
+        count = len(fields["q"])
+
+        def send(fields):
+            body = json.dumps(fields).encode()
+            stream = socket.socket()
+            stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # or the system would take in what nobody reads
+            stream.connect(("127.0.0.1", server.port))
+            stream.sendall(b"POST /v1/translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            stream.settimeout(4 * PATIENCE)
+            return stream
+
+        before = server.metric("xfc_sentences_total")
+        with send(fields | {"stream": True}) as stream:
+            said = b""
+            while b'"translation"' not in said:
+                said += stream.recv(4096)
+        server.until("the lines of who left are forgotten", lambda: server.metric("xfc_queued_lines") == 0)
+        server.until("nothing runs", lambda: server.metric("xfc_running_sentences") + server.metric("xfc_waiting_sentences") == 0)
+        time.sleep(0.5)
+        told = server.metric("xfc_sentences_total") - before
+        assert 0 < told < count, (told, count)
+
+        for _ in range(4):
+            unread.append(send(fields))
+            assert unread[-1].recv(12) == b"HTTP/1.1 200"  # it is answered
+        answer, text = server.ask("POST", "/v1/translate", json.dumps(fields), {"Content-Type": "application/json"})
+        assert answer.status == 503 and answer.headers["Retry-After"] == "1" and "no room for more alignments" in text, (answer.status, text[:200])
+        assert len(server.post("/v1/translate", fields | {"alignments": "hard"})["translations"]) == count  # links take no room
+        for stream in unread:
+            stream.close()
+        server.until("there is room again", lambda: server.ask("POST", "/v1/translate", json.dumps(fields), {"Content-Type": "application/json"})[0].status == 200)
+    finally:
+        for stream in unread:
+            stream.close()
+        server.end()
+    print("alignments that nobody reads are bounded")
+
+
 def check_reload():
     """SIGHUP: no request is lost, and answers change from the old model's to the new one's."""
     live = folder / "live"
@@ -599,7 +651,7 @@ for check in (check_answers, check_leaving, check_end):
     begin = time.monotonic()
     check(server)
     print(f"  {check.__name__} with 3 workers: {time.monotonic() - begin:.1f} s", file=sys.stderr)
-for check in (check_details, check_limits, check_idle, check_reload, check_several):
+for check in (check_details, check_limits, check_idle, check_unread, check_reload, check_several):
     begin = time.monotonic()
     check()
     print(f"  {check.__name__}: {time.monotonic() - begin:.1f} s", file=sys.stderr)
