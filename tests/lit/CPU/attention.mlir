@@ -77,7 +77,7 @@
 // CHECK-COUNT-2: vector.extract
 // Sixteen counters of seven rounds drop 64 keys, as in unfused attention.
 // CHECK:       scf.for {{.*}} step %c64_i64
-// CHECK-COUNT-26: arith.muli {{.*}} : vector<8xi64>
+// CHECK-COUNT-24: arith.muli {{.*}} : vector<8xi64>
 // CHECK-NOT:   {{arith.muli .* : vector}}
 // CHECK-COUNT-4: arith.cmpi uge, {{.*}} : vector<16xi32>
 // CHECK:       func.call @product_n({{.*}}, %true)
