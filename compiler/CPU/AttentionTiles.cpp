@@ -483,7 +483,7 @@ void AttentionTiles::keepFactors(const View &factors, HeadOfSequence &at, Value 
           Value counter = k.broadcast(k.truncated(k.div(k.add(first, j), 4)));
           for (int64_t i = 0; i < 16; i += lanes) {
             Value counters = k.add(counter, k.add(k.iota(lanes), i));
-            for (auto [word, numbers] : llvm::enumerate(k.philox(k.roundKeys(), key, counters))) {
+            for (auto [word, numbers] : llvm::enumerate(k.philox(key, counters))) {
               View place = factors + j + (word * 16 + i);
               k.store(k.keepFactor(numbers, rate), place);
             }
@@ -494,7 +494,7 @@ void AttentionTiles::keepFactors(const View &factors, HeadOfSequence &at, Value 
         k.loop(0, count, 1, [&](Value j) {
           Value f = positionOf(j), within = k.rem(f, 16);
           Value counter = k.add(k.mul(k.div(f, 64), 16), within), word = k.div(k.rem(f, 64), 16);
-          auto numbers = k.philox(k.roundKeys(), key, k.broadcast(k.truncated(counter)));
+          auto numbers = k.philox(key, k.broadcast(k.truncated(counter)));
           Value number = numbers[3];
           for (int64_t w = 2; w >= 0; --w)
             number = k.select(k.equal(word, w), numbers[w], number);

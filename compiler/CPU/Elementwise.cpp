@@ -20,7 +20,7 @@ static KernelInfo dropRows(KernelBuilder &k, DropoutOp op, int64_t width, double
   Value sequenceOf = k.field(k.rows(), offsetof(xfc_rows, sequence_of), k.ptr);
   auto group = [&](const KernelBuilder::DropoutRow &key, const View &from, const View &to, Value f, int64_t used) {
     for (int64_t i = 0; i < std::min<int64_t>(16, used); i += lanes) {
-      for (auto [word, numbers] : llvm::enumerate(k.philox(k.roundKeys(), key, k.counters(f, i)))) {
+      for (auto [word, numbers] : llvm::enumerate(k.philox(key, k.counters(f, i)))) {
         const int64_t at = word * 16 + i;
         if (at >= used)
           continue;

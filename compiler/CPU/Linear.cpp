@@ -43,7 +43,7 @@ struct Dropout {
     k.when(k.equal(second, 0), [&] {
       Value word;
       const KernelBuilder::DropoutRow ofRow = key(row);
-      for (auto [i, numbers] : llvm::enumerate(k.philox(k.roundKeys(), ofRow, k.counters(feature, 0)))) {
+      for (auto [i, numbers] : llvm::enumerate(k.philox(ofRow, k.counters(feature, 0)))) {
         Value mask = k.notLess(numbers, threshold);
         Value sixteen = vector::ExtractOp::create(
             k.b, vector::BitCastOp::create(k.b, VectorType::get({1}, k.b.getI16Type()), mask), 0);
@@ -70,7 +70,7 @@ struct Dropout {
   SmallVector<Value> factors(const KernelBuilder::DropoutRow &key, Value feature, int64_t used) {
     SmallVector<Value> result((used + k.lanes() - 1) / k.lanes(), factor);
     for (int64_t i = 0; !kept && i < std::min<int64_t>(16, used); i += k.lanes())
-      for (auto [word, numbers] : llvm::enumerate(k.philox(k.roundKeys(), key, k.counters(feature, i))))
+      for (auto [word, numbers] : llvm::enumerate(k.philox(key, k.counters(feature, i))))
         if (int64_t at = (static_cast<int64_t>(word) * 16 + i) / k.lanes(); at < static_cast<int64_t>(result.size()))
           result[at] = k.select(k.notLess(numbers, threshold), factor, 0);
     return result;

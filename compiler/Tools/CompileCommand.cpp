@@ -16,13 +16,9 @@
 namespace xfc {
 namespace {
 
-struct CompileOptions {
+struct CompileOptions : CompilationArguments {
   ModelArguments model;
-  TargetArguments targets;
-  std::string output, dtype = "f32", residual, mode = "train,decode", emit = "exe";
-  ComputeTypeArguments computeTypes;
-  FusionArguments noFuse;
-  RecomputeArgument recompute;
+  std::string output, mode = "train,decode", emit = "exe";
   PipelineOptions pipeline;
   int64_t distillation = 0, guidedAlignment = 0;
   std::string guidedLayer = "last", guidedHead = "mean";
@@ -31,15 +27,7 @@ struct CompileOptions {
 
 PipelineOptions pipelineOptions(const CompileOptions &options) {
   PipelineOptions pipeline = options.pipeline;
-  pipeline.targets = options.targets.chosen();
-  check("--dtype", options.dtype, dtypes());
-  pipeline.dtype = options.dtype;
-  if (!options.residual.empty())
-    check("--residual", options.residual, residualTypes());
-  pipeline.residual = options.residual;
-  pipeline.computeTypes = options.computeTypes.types();
-  pipeline.disabled = options.noFuse.disabled();
-  pipeline.recompute = options.recompute.level();
+  options.applyTo(pipeline);
   return pipeline;
 }
 

@@ -21,13 +21,9 @@
 namespace xfc {
 namespace {
 
-struct InspectOptions {
+struct InspectOptions : CompilationArguments {
   ModelArguments model;
-  ComputeTypeArguments computeTypes;
-  FusionArguments noFuse;
-  RecomputeArgument recompute;
-  TargetArguments targets;
-  std::string svg, html, dtype = "f32", residual;
+  std::string svg, html;
   int64_t batchTokens = 4096, length = 32, sentences = 64, beam = 5;
   int threads = 2;
   bool json = false, plan = false;
@@ -112,15 +108,7 @@ void inspect(const InspectOptions &options) {
     if (!output.empty())
       checkWritable(output);
   PipelineOptions pipeline;
-  pipeline.targets = options.targets.chosen();
-  check("--dtype", options.dtype, dtypes());
-  pipeline.dtype = options.dtype;
-  if (!options.residual.empty())
-    check("--residual", options.residual, residualTypes());
-  pipeline.residual = options.residual;
-  pipeline.computeTypes = options.computeTypes.types();
-  pipeline.disabled = options.noFuse.disabled();
-  pipeline.recompute = options.recompute.level();
+  options.applyTo(pipeline);
   PassHistory history;
   if (!options.html.empty())
     pipeline.history = &history;

@@ -131,6 +131,7 @@ void check(const std::string &flag, const std::string &value, const std::vector<
 
 std::vector<PlatformTargets> TargetArguments::chosen() const {
   std::vector<std::string> known;
+  known.reserve(std::size(platforms));
   for (const PlatformInfo &info : platforms)
     known.emplace_back(info.name);
   std::vector<PlatformTargets> targets;
@@ -172,6 +173,18 @@ const std::string &RecomputeArgument::level() const {
   if (!name.empty())
     check("--recompute", name, recomputeLevels());
   return name;
+}
+
+void CompilationArguments::applyTo(PipelineOptions &pipeline) const {
+  pipeline.targets = targets.chosen();
+  check("--dtype", dtype, dtypes());
+  pipeline.dtype = dtype;
+  if (!residual.empty())
+    check("--residual", residual, residualTypes());
+  pipeline.residual = residual;
+  pipeline.computeTypes = computeTypes.types();
+  pipeline.disabled = noFuse.disabled();
+  pipeline.recompute = recompute.level();
 }
 
 std::set<std::string> FusionArguments::disabled() const {

@@ -64,6 +64,18 @@ private:
   std::string name;
 };
 
+// What a model is compiled for, and how: these options, --dtype and --residual.
+struct CompilationArguments {
+  TargetArguments targets;
+  std::string dtype = "f32", residual;
+  ComputeTypeArguments computeTypes;
+  FusionArguments noFuse;
+  RecomputeArgument recompute;
+
+  // Sets what they say. Throws a command-line error for an unknown value.
+  void applyTo(PipelineOptions &pipeline) const;
+};
+
 // "a,b" as a list without empty parts.
 std::vector<std::string> splitList(const std::string &text);
 // Throws a command-line error that lists `known` if `value` is not among them.

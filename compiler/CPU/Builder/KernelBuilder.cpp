@@ -287,7 +287,8 @@ View KernelBuilder::roundKeys() {
   DropoutKey key = dropoutKey(op, none, none, 0);
   for (int64_t round = 0; round < philoxRounds; ++round) {
     auto store = [&](Value word, int64_t i) {
-      LLVM::StoreOp::create(b, arith::ExtUIOp::create(b, i64, word), (keysOfRounds + (2 * round + i)).data);
+      Value wide = arith::ExtUIOp::create(b, i64, word);
+      LLVM::StoreOp::create(b, wide, (keysOfRounds + (2 * round + i)).data);
     };
     store(key.key0, 0);
     store(key.key1, 1);
@@ -297,10 +298,11 @@ View KernelBuilder::roundKeys() {
   return keysOfRounds;
 }
 
-std::array<Value, 4> KernelBuilder::philox(const View &keys, const DropoutRow &row, Value counters) {
+std::array<Value, 4> KernelBuilder::philox(const DropoutRow &row, Value counters) {
   // Even and odd counters are processed separately, each in the low half of 64 bits. Both halves of a product are then
   // in one lane, and the next product ignores the upper half. Only the first of a counter's four words differs between
   // lanes, so half of the products of the first two rounds are of scalars.
+  const View keys = roundKeys();
   const int64_t n = cast<VectorType>(counters.getType()).getNumElements();
   auto wide = VectorType::get({n / 2}, i64);
   auto isWide = [&](Value x) { return x.getType() == wide; };

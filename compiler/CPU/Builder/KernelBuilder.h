@@ -98,10 +98,8 @@ public:
     mlir::Value head = index(headPlusOne);
     return {truncated(position), truncated(sentence), truncated(head)};
   }
-  // The keys of Philox's rounds for this op, two words of 64 bits each, which the kernel computes at its beginning.
-  View roundKeys();
   // Philox: four vectors of `lanes` random words for the given counters (abi.h).
-  std::array<mlir::Value, 4> philox(const View &keys, const DropoutRow &row, mlir::Value counters);
+  std::array<mlir::Value, 4> philox(const DropoutRow &row, mlir::Value counters);
   // The counters of the features first + i, first + i + 1, .. of the 64 from `first` on.
   mlir::Value counters(mlir::Value first, int64_t i);
   // The dropout factors, 0 or 1/(1-rate), for random words.
@@ -111,7 +109,9 @@ private:
   int64_t vectorBytes, scratchElements = 0;
   mlir::Block *entry = nullptr; // of the kernel
   std::vector<std::function<void()>> atEndOfKernel;
-  View keysOfRounds; // of the kernel, once it is asked for them
+  // The keys of Philox's rounds for this op, two words of 64 bits each, which the kernel computes at its beginning.
+  View roundKeys();
+  View keysOfRounds; // null before they are needed
 };
 
 } // namespace xfc
