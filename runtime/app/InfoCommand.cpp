@@ -45,15 +45,11 @@ Json memoryOf(const Module &module, const std::vector<std::string> &programs, co
   Memory memory = predictMemory(module, programs, counts, threads);
   memory.arena = product({workers, memory.arena});
   memory.held = product({workers, memory.held});
-  return {{"parameters_bytes", memory.parameters},
-          {"optimizer_bytes", memory.states},
-          {"packed_bytes", memory.packed},
-          {"tables_bytes", memory.tables},
-          {"arena_bytes", memory.arena},
-          {"scratch_bytes", memory.scratch},
-          {"held_bytes", memory.held},
-          {"batches_bytes", memory.batches},
-          {"total_bytes", memory.total()}};
+  Json json;
+  for (const MemoryPart &part : memoryParts)
+    json[part.key] = memory.*part.bytes;
+  json["total_bytes"] = memory.total();
+  return json;
 }
 
 // The hashes of the vocabularies that the flags name or the executable carries.
@@ -240,16 +236,9 @@ void printText(const Json &info) {
     if (memory["batches_bytes"].get<int64_t>() == 0) // memory of the host
       std::printf(", %lld threads", of("threads"));
     std::printf("\n");
-    for (const auto &[label, key] : {std::pair("parameters", "parameters_bytes"),
-                                     {"optimizer", "optimizer_bytes"},
-                                     {"packed weights", "packed_bytes"},
-                                     {"tables", "tables_bytes"},
-                                     {"arena", "arena_bytes"},
-                                     {"scratch", "scratch_bytes"},
-                                     {"kept by steps", "held_bytes"},
-                                     {"batches", "batches_bytes"}})
-      if (memory[key].get<int64_t>() > 0)
-        std::printf("  %-15s %10.1f MB\n", label, megabytes(key));
+    for (const MemoryPart &part : memoryParts)
+      if (memory[part.key].get<int64_t>() > 0)
+        std::printf("  %-15s %10.1f MB\n", part.name, megabytes(part.key));
   }
 }
 

@@ -197,23 +197,18 @@ ReportedFigure memoryFigure(const Module &module, const StepMemory &step, const 
   const MemoryMap map = memoryMap(module, programs, counts);
   const Memory memory = predictMemory(module, programs, counts, threads);
   std::string table = "<table>\n";
-  for (const auto &[name, bytes] : {std::pair{"parameters", memory.parameters},
-                                    {"optimizer", memory.states},
-                                    {"packed weights", memory.packed},
-                                    {"tables", memory.tables},
-                                    {"arena", memory.arena},
-                                    {"scratch", memory.scratch},
-                                    {"kept by steps", memory.held},
-                                    {"batches", memory.batches},
-                                    {"all of a step", memory.total()}})
+  const auto addRow = [&](const char *name, int64_t bytes) {
     if (bytes > 0)
       table += "<tr><th>" + escapeMarkup(name) + "</th><td>" + shownMegabytes(bytes) + "</td></tr>\n";
+  };
+  for (const MemoryPart &part : memoryParts)
+    addRow(part.name, memory.*part.bytes);
+  addRow("all of a step", memory.total());
   return {heading,
           "The arena of a step with batches of " + std::to_string(step.batchTokens) + " tokens in sentences of " +
               std::to_string(length) +
               ": each box is a buffer or a gradient, from the launch that first uses it to the one that last does; the "
-              "line is "
-              "the sum of those that are live. Programs run one after the other, and share the arena.",
+              "line is the sum of those that are live. Programs run one after the other, and share the arena.",
           memoryMapSvg(map) + table + "</table>\n"};
 }
 

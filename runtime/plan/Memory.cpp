@@ -70,9 +70,8 @@ int64_t tableRows(const Table &table, int64_t longest) {
 
 Memory larger(const Memory &a, const Memory &b) {
   Memory memory;
-  for (auto part : {&Memory::parameters, &Memory::states, &Memory::packed, &Memory::tables, &Memory::arena,
-                    &Memory::scratch, &Memory::held, &Memory::batches})
-    memory.*part = std::max(a.*part, b.*part);
+  for (const MemoryPart &part : memoryParts)
+    memory.*part.bytes = std::max(a.*part.bytes, b.*part.bytes);
   return memory;
 }
 

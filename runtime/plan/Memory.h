@@ -18,6 +18,22 @@ struct Memory {
   int64_t total() const { return state() + arena + scratch + held + batches; }
 };
 
+// The parts in the order in which they are shown, with what they are called in text and in JSON.
+struct MemoryPart {
+  const char *name, *key;
+  int64_t Memory::*bytes;
+};
+inline constexpr MemoryPart memoryParts[] = {
+    {"parameters", "parameters_bytes", &Memory::parameters},
+    {"optimizer", "optimizer_bytes", &Memory::states},
+    {"packed weights", "packed_bytes", &Memory::packed},
+    {"tables", "tables_bytes", &Memory::tables},
+    {"arena", "arena_bytes", &Memory::arena},
+    {"scratch", "scratch_bytes", &Memory::scratch},
+    {"kept by steps", "held_bytes", &Memory::held},
+    {"batches", "batches_bytes", &Memory::batches},
+};
+
 // A bound on sizes and counts that no machine reaches, so that sums of a few of them do not overflow.
 constexpr int64_t largestSize = int64_t(1) << 50;
 [[noreturn]] void tooLarge();                          // throws Error
