@@ -21,7 +21,7 @@ struct Touched {
   int64_t last; // the last step that touches them
 };
 
-std::vector<Touched> gradientsOf(const Module &module, const Program &program) {
+std::vector<Touched> gradientsTouched(const Module &module, const Program &program) {
   const int64_t element = bytesOf(module.type);
   std::map<int64_t, int64_t> lasts; // by the first element
   for (size_t step = 0; step < program.steps.size(); ++step)
@@ -49,7 +49,7 @@ void append(std::vector<Range> &ranges, const Range &range) {
 
 Sharding::Sharding(const Module &module, int ranks, int64_t bucketElements) : owned(ranks) {
   const Program &program = *module.find(programs::lossAndGradients);
-  const std::vector<Touched> touched = gradientsOf(module, program);
+  const std::vector<Touched> touched = gradientsTouched(module, program);
 
   struct Part {
     Range range;
