@@ -406,6 +406,14 @@ def XFC_AddNormOp : XFC_Op<"add_norm", [Differentiable, Kernel, Fused]> {
   }];
 }
 
+// The gradient of a norm that reads the residual stream. The addend is the gradient of the stream from all that reads it
+// after the norm, and the result is its gradient before the norm.
+defvar gradientOfResidual = [{
+    bool carriesResidual(unsigned buffer) {
+      return getAddend() && (buffer + 1 == (*this)->getNumOperands() || buffer == (*this)->getNumOperands());
+    }
+}];
+
 def XFC_NormGradOp : XFC_Op<"norm_grad", [NoGradient, Kernel]> {
   let summary = "dx of a norm, plus `addend` if given";
   let description = [{
@@ -415,12 +423,7 @@ def XFC_NormGradOp : XFC_Op<"norm_grad", [NoGradient, Kernel]> {
   let arguments = !con((ins XFC_FloatRows:$dy, XFC_FloatRows:$x, XFC_Tensor:$weight, XFC_FloatRows:$stats, Optional<XFC_FloatRows>:$addend), NormAttributes);
   let results = (outs XFC_FloatRows:$result);
   let hasVerifier = 1;
-  let extraClassDeclaration = [{
-    // The addend is the stream's gradient behind the norm, and the result the one before it.
-    bool carriesResidual(unsigned buffer) {
-      return getAddend() && (buffer + 1 == (*this)->getNumOperands() || buffer == (*this)->getNumOperands());
-    }
-  }];
+  let extraClassDeclaration = gradientOfResidual;
 }
 
 def XFC_NormWeightGradOp : XFC_Op<"norm_weight_grad", [NoGradient, Kernel]> {
@@ -439,12 +442,7 @@ def XFC_NormGradWithPartsOp : XFC_Op<"norm_grad_with_parts", [NoGradient, Kernel
   let arguments = !con((ins XFC_FloatRows:$dy, XFC_FloatRows:$x, XFC_Tensor:$weight, XFC_FloatRows:$stats, Optional<XFC_FloatRows>:$addend), NormAttributes);
   let results = (outs XFC_FloatRows:$result, XFC_Tensor:$dweights, Optional<XFC_Tensor>:$dbiases);
   let hasVerifier = 1;
-  let extraClassDeclaration = [{
-    // The addend is the stream's gradient behind the norm, and the result the one before it.
-    bool carriesResidual(unsigned buffer) {
-      return getAddend() && (buffer + 1 == (*this)->getNumOperands() || buffer == (*this)->getNumOperands());
-    }
-  }];
+  let extraClassDeclaration = gradientOfResidual;
 }
 
 def XFC_SumPartsOp : XFC_Op<"sum_parts", [NoGradient, Kernel, Fused]> {
