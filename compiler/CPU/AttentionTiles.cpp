@@ -472,7 +472,7 @@ void AttentionTiles::keepFactors(const View &factors, HeadOfSequence &at, Value 
   Value position = k.loadI32(k.field(k.rows(), offsetof(xfc_rows, positions), k.ptr), queryRow);
   Value sentence = k.loadI32(k.field(k.rows(), offsetof(xfc_rows, sentences), k.ptr), at.sequence);
   Value keyPositions = k.field(k.keyRows(), offsetof(xfc_rows, positions), k.ptr), headPlusOne = k.add(at.head, 1);
-  KernelBuilder::DropoutRow key = k.dropoutRow(position, sentence, headPlusOne);
+  KernelBuilder::DropoutRow ofQuery = k.dropoutRow(position, sentence, headPlusOne);
   auto positionOf = [&](Value j) { return k.loadI32(keyPositions, k.loadIndex(at.keyList + k.add(start, j))); };
   Value last = k.sub(count, 1), first = positionOf(k.index(0)), aligned = k.equal(k.rem(first, 64), 0);
   Value consecutive = k.both(k.equal(k.sub(positionOf(last), first), last), aligned);
@@ -483,7 +483,7 @@ void AttentionTiles::keepFactors(const View &factors, HeadOfSequence &at, Value 
           Value counter = k.broadcast(k.truncated(k.div(k.add(first, j), 4)));
           for (int64_t i = 0; i < 16; i += lanes) {
             Value counters = k.add(counter, k.add(k.iota(lanes), i));
-            for (auto [word, numbers] : llvm::enumerate(k.philox(key, counters))) {
+            for (auto [word, numbers] : llvm::enumerate(k.philox(ofQuery, counters))) {
               View place = factors + j + (word * 16 + i);
               k.store(k.keepFactor(numbers, rate), place);
             }
@@ -494,7 +494,7 @@ void AttentionTiles::keepFactors(const View &factors, HeadOfSequence &at, Value 
         k.loop(0, count, 1, [&](Value j) {
           Value f = positionOf(j), within = k.rem(f, 16);
           Value counter = k.add(k.mul(k.div(f, 64), 16), within), word = k.div(k.rem(f, 64), 16);
-          auto numbers = k.philox(key, k.broadcast(k.truncated(counter)));
+          auto numbers = k.philox(ofQuery, k.broadcast(k.truncated(counter)));
           Value number = numbers[3];
           for (int64_t w = 2; w >= 0; --w)
             number = k.select(k.equal(word, w), numbers[w], number);

@@ -45,9 +45,10 @@ struct HeadOfSequence {
   // from `start` on.
   RowAt rows(KernelBuilder &k, BufferIndex buffer, int64_t width, mlir::Value first);
   RowAt listedRows(KernelBuilder &k, BufferIndex buffer, int64_t width, mlir::Value start);
-  // Prefetches what the next head reads of the rows of a query and of the key with the same number, or the last one: in
-  // each row, it lies behind this head's features, where the hardware, which looks for neighboring lines, does not
-  // expect it. Each buffer comes with the features of a head.
+  // Prefetches the features of the next head in the row of a query, and in that of the key with the same number (or of
+  // the last key). They follow this head's features in each row. The hardware does not prefetch them, since it follows
+  // lines that are adjacent, and a kernel reads only a few lines of each row. A buffer is given with the number of
+  // features of a head.
   using Features = std::pair<BufferIndex, int64_t>;
   void fetchNextHead(KernelBuilder &k, llvm::ArrayRef<Features> ofQueries, llvm::ArrayRef<Features> ofKeys,
                      mlir::Value query);

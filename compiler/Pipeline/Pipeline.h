@@ -42,8 +42,8 @@ struct PipelineOptions {
   // Types that decoding in f32 can choose besides (Transforms/ComputeTypes.h); empty: defaultComputeTypes(), as far as
   // the targets have them.
   std::vector<std::string> computeTypes;
-  // What the residual stream is stored in with the dtype bf16, on targets that store rows in it: one of
-  // residualTypes(); empty: bf16.
+  // The type in which the residual stream is stored if the dtype is bf16 and the target stores rows in bf16: one of
+  // residualTypes(), or empty for bf16.
   std::string residual;
   std::set<std::string> disabled; // names from fusions()
   std::string recompute;          // one of recomputeLevels(); empty: every value is kept for the gradients

@@ -64,7 +64,7 @@ private:
   std::string name;
 };
 
-// What a model is compiled for, and how: these options, --dtype and --residual.
+// The options that say what a model is compiled for, and how: those above, --dtype and --residual.
 struct CompilationArguments {
   TargetArguments targets;
   std::string dtype = "f32", residual;

@@ -318,17 +318,17 @@ std::array<Value, 4> KernelBuilder::philox(const DropoutRow &row, Value counters
     Value low = lowOf(x);
     return arith::MulIOp::create(b, number(factor, x), low);
   };
+  auto combined = [&](Value x, Value y) -> Value {
+    if (isWide(x) || isWide(y)) {
+      x = widened(x);
+      y = widened(y);
+    }
+    return arith::XOrIOp::create(b, x, y);
+  };
   // Scalars are combined before they become vectors.
   auto mix = [&](Value product, Value counter, int64_t key) -> Value {
-    Value high = highOf(product), keyed = LLVM::LoadOp::create(b, i64, (keys + key).data);
-    if (isWide(counter))
-      keyed = widened(keyed);
-    keyed = arith::XOrIOp::create(b, counter, keyed);
-    if (isWide(high) || isWide(keyed)) {
-      high = widened(high);
-      keyed = widened(keyed);
-    }
-    return arith::XOrIOp::create(b, high, keyed);
+    Value high = highOf(product), keyOfRound = LLVM::LoadOp::create(b, i64, (keys + key).data);
+    return combined(high, combined(counter, keyOfRound));
   };
   auto extended = [&](Value word) -> Value { return arith::ExtUIOp::create(b, i64, word); };
   Value pairs = vector::BitCastOp::create(b, wide, counters);

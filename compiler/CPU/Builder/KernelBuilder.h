@@ -90,9 +90,10 @@ public:
   using Machine::eachRow;
   void eachRow(int64_t per, const std::function<void(mlir::Value)> &body);
 
-  // What a row's random numbers are drawn with besides its counters, or those of a head of it (abi.h): i32.
+  // Identifies the random numbers of a row, or of one head in a row: three of the four words of a Philox counter
+  // (abi.h), as i32. `head` is the number of the head plus one, or 0 if the numbers are of the whole row.
   struct DropoutRow {
-    mlir::Value position, sentence, head; // the head plus one, or 0
+    mlir::Value position, sentence, head;
   };
   DropoutRow dropoutRow(mlir::Value position, mlir::Value sentence, const Term &headPlusOne) {
     mlir::Value head = index(headPlusOne);
