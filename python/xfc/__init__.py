@@ -20,11 +20,11 @@ T = TypeVar("T")
 
 
 class Translator:
-    """A model that is open for translating, in as many copies as there are `workers`.
+    """A model that is open for translating, by as many `workers`.
 
     The workers translate parts of a list at the same time, each with the `--threads` of `options`, and calls from several
-    threads of Python run on different workers. Weights are mapped files, of which copies share the memory. The result is
-    the same to the byte for any number of workers and threads.
+    threads of Python run on different workers. The weights are in memory once; on a GPU, each worker has a copy. The result
+    is the same to the byte for any number of workers and threads.
 
     `library` is a library that `xfc compile --emit lib` made of this model. Without one, xfc compiles the model for this
     machine once, which takes some seconds, and keeps the library in ~/.cache/xfc (or $XDG_CACHE_HOME/xfc).
@@ -36,8 +36,13 @@ class Translator:
         functions = load(library or library_of(model))
         self._models: List[Model] = []
         try:
-            for _ in range(workers):
-                self._models.append(Model(functions, model, *options))
+            self._models.append(Model(functions, model, *options))
+            for _ in range(1, workers):
+                try:
+                    other = self._models[0].share()
+                except Error:  # on a GPU; if there is another reason, opening the model finds it, too
+                    other = Model(functions, model, *options)
+                self._models.append(other)
         except Error:
             self.close()
             raise

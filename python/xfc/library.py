@@ -53,6 +53,7 @@ class Info(ctypes.Structure):
 TEXTS = POINTER(c_char_p)
 SIGNATURES = {
     "xfc_open": [c_char_p, TEXTS, POINTER(c_void_p)],
+    "xfc_share": [c_void_p, POINTER(c_void_p)],
     "xfc_describe": [c_void_p, POINTER(Info)],
     "xfc_encode": [c_void_p, c_int, c_char_p, POINTER(c_int32), c_size_t, POINTER(c_size_t)],
     "xfc_decode": [c_void_p, c_int, POINTER(c_int32), c_size_t, c_char_p, c_size_t, POINTER(c_size_t)],
@@ -183,6 +184,13 @@ class Model(Handle):
         except Error:
             self.close()
             raise
+
+    def share(self) -> "Model":
+        """Another handle with the same weights, on which calls run at the same time. Not on a GPU, nor while the model is trained."""
+        other = Model.__new__(Model)
+        Handle.__init__(other, self.library)
+        self.call("xfc_share", self.handle, byref(other.handle))
+        return other
 
     def warnings(self) -> List[str]:
         warnings: bytes = self.library.xfc_warnings(self.handle)

@@ -20,6 +20,8 @@ struct OpenModel {
   Format format = Format::Text;
   bool training = false; // a training owns the optimizer's states
   int64_t steps = 0;     // taken by trainings so far
+  // One for all handles that share their weights (xfc_share), each of which has a reference to it.
+  std::shared_ptr<const int> shared = std::make_shared<int>();
   std::string message;
   std::string warnings; // about the lines read last
   const Module &module() const { return model.engine->module(); }

@@ -109,6 +109,27 @@ xfc_status xfc_open(const char *path, const char *const *options, xfc_model **mo
   return guarded(opened, [&] { open(path, options, opened); });
 }
 
+xfc_status xfc_share(xfc_model *model, xfc_model **other) {
+  if (!model || !other)
+    return XFC_MISUSE;
+  *other = nullptr;
+  return guardedOpen(*model->open, [&] {
+    const OpenModel &opened = *model->open;
+    if (opened.training)
+      throw Error("the model is being trained, so it cannot be shared; close the training first");
+    const SignalsBlocked blocked;
+    auto shared = std::make_unique<xfc_model>(std::make_shared<OpenModel>());
+    OpenModel &its = *shared->open;
+    its.model = opened.model.sharing();
+    its.model.warn = [&its](const std::string &warning) { its.warnings += warning + "\n"; };
+    its.generation = opened.generation;
+    its.format = opened.format;
+    its.steps = opened.steps;
+    its.shared = opened.shared;
+    *other = shared.release();
+  });
+}
+
 void xfc_close(xfc_model *model) { delete model; }
 
 const char *xfc_message(const xfc_model *model) { return model ? model->open->message.c_str() : ""; }

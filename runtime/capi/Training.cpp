@@ -60,6 +60,9 @@ xfc_status xfc_training_start(xfc_model *model, const char *const *options, xfc_
     flags.resolve([&](const std::string &flag) { return app.given(flag); });
     if (model->open->training)
       throw Error("the model is being trained already; close that training first");
+    if (model->open->shared.use_count() > 1)
+      throw Error("the model's weights are shared with other handles (xfc_share), which read them while they are "
+                  "trained; close those, and their searches, first");
     *training = new xfc_training(model->open, flags.options);
   });
 }

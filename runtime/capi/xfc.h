@@ -5,8 +5,9 @@
  * where, and what to do. The library prints nothing, handles no signals, and never ends the process.
  *
  * Threads. Models are independent: any number of them may be open and in use at the same time. Calls on one model, and
- * on its searches and trainings, may come from any thread; they are serialized. The work of a call is done by the
- * calling thread and the model's own threads. After fork(), the child must not use any handle.
+ * on its searches and trainings, may come from any thread; they are serialized. xfc_share() gives models that share
+ * their weights, for calls that run at the same time. The work of a call is done by the calling thread and the model's
+ * own threads. After fork(), the child must not use any handle.
  *
  * Options are words as on the executable's command line, in an array that ends with a null pointer; a null array means
  * no options: (const char *const[]){"--beam", "4", NULL}. `translator VERB --help` lists them.
@@ -58,6 +59,11 @@ XFC_API const char *xfc_version(void); /* of xfc: "0.1.0" */
  * to xfc_message() and xfc_close(), or null if there is no memory.
  */
 XFC_API xfc_status xfc_open(const char *path, const char *const *options, xfc_model **model);
+/* Opens another handle on a model, with the same options. Both have the same weights, which are in memory once, and the
+ * packed forms of these too; each has threads, memory for its calls, and messages of its own, so calls on the two run
+ * at the same time. On a CPU only. As long as there are several, none can be trained. Each is closed by itself, in any
+ * order. If the call fails, the message is that of `model`. */
+XFC_API xfc_status xfc_share(xfc_model *model, xfc_model **other);
 /* Null is allowed. Searches and trainings of the model stay usable until they are closed themselves. */
 XFC_API void xfc_close(xfc_model *model);
 

@@ -318,6 +318,31 @@ void TranslationModel::addWorkers(int threads, int count) {
   }
 }
 
+TranslationModel TranslationModel::sharing() const {
+  const auto shared = [](const std::unique_ptr<Engine> &of) {
+    return of ? of->sharing(of->pool().threads()) : nullptr;
+  };
+  const auto allShared = [&](const std::vector<std::unique_ptr<Engine>> &of) {
+    std::vector<std::unique_ptr<Engine>> engines(of.size());
+    std::ranges::transform(of, engines.begin(), shared);
+    return engines;
+  };
+  TranslationModel model = {.engine = shared(engine),
+                            .source = source,
+                            .target = target,
+                            .others = allShared(others),
+                            .weights = weights,
+                            .draft = shared(draft),
+                            .draftTokens = draftTokens,
+                            .shortlist = shortlist,
+                            .rescorer = shared(rescorer),
+                            .sourceFromEnd = sourceFromEnd,
+                            .targetFromEnd = targetFromEnd};
+  for (const WorkerEngines &worker : workers)
+    model.workers.push_back({allShared(worker.members), shared(worker.draft)});
+  return model;
+}
+
 namespace {
 
 // A model beside the first, as `flag` takes it: where it is, and the library that has its code, which the option

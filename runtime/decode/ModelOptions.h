@@ -106,7 +106,7 @@ struct TranslationModel {
   std::vector<double> weights = {};
   std::unique_ptr<Engine> draft = {}; // or null
   int64_t draftTokens = 0;
-  std::unique_ptr<const Shortlist> shortlist = {};   // or null
+  std::shared_ptr<const Shortlist> shortlist = {};   // or null
   std::unique_ptr<Engine> rescorer = nullptr;        // or null
   bool sourceFromEnd = false, targetFromEnd = false; // whether it reads lines in the opposite order
   std::vector<WorkerEngines> workers = {};
@@ -114,6 +114,9 @@ struct TranslationModel {
   Ensemble models() const;
   // Adds workers, so that there are this many, with this many threads in all (0: one for each processor).
   void addWorkers(int threads, int count);
+  // The same models with engines of their own, as many and with as many threads, that share the weights: what the two
+  // do may run at the same time. Warnings are printed. Throws Error if the device's memory is not the host's.
+  TranslationModel sharing() const;
 };
 
 // Throw Error if no model is given, files are missing or do not fit, or there is no such device. loadEngine() loads one

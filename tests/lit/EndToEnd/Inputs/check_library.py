@@ -156,6 +156,34 @@ with xfc.Model(library, "run", "--threads", "1") as again:
         thread.join()
     assert all(found[i] == whole for i in range(4))
 
+# Handles that share their weights: what is called on one does not wait for the others, and each has messages of its own.
+other_handle = model.share()
+during, together = [], {}
+long = threading.Thread(target=lambda: together.update({"long": model.translate(lines * 60, *beam)}))
+long.start()
+while long.is_alive():
+    found = other_handle.translate(lines[:1], *beam)
+    during.append((long.is_alive(), found))
+long.join()
+assert all(found == whole[:1] for _, found in during) and together["long"] == whole * 60
+assert sum(alive for alive, _ in during) > 3, f"{len(during)} calls in the time of a long one"
+fails(1, "--n-best is larger than --beam", other_handle.translate, ["a"], "--beam", "1", "--n-best", "2")
+fails(1, "line 2: byte 3 is not valid UTF-8", model.translate, ["a", b"bc\xff"])
+assert "--n-best" in library.xfc_message(other_handle.handle).decode()
+other_handle.translate(["a " * 2000], "--beam", "1", "--max-length", "5")
+assert len(other_handle.warnings()) == 1 and not model.warnings()
+fails(1, "weights are shared with other handles", model.train)
+with model.share() as third, third.search(lines, *beam) as search:
+    other_handle.close()
+    fails(1, "weights are shared with other handles", third.train)
+    third.close()
+    fails(1, "weights are shared with other handles", model.train)  # the search has the handle still
+    while search.advance():
+        pass
+    assert [search.hypotheses(i)[1] for i in range(len(lines))] == whole
+with model.train("--optimizer", "sgd"):
+    fails(1, "the model is being trained, so it cannot be shared", model.share)
+
 # An ensemble: the model at the path and those of --model.
 run("train", "--source", "a", "--target", "b", "--vocab", "spm.model", "--out", "second", "--steps", "4", "--batch-tokens", "512", "--warmup", "2", "--quiet")
 with xfc.Model(library, "run", "--model", "second", "--ensemble-weights", "2", "1") as both:
@@ -166,6 +194,8 @@ with xfc.Model(library, "run", "--model", "second", "--ensemble-weights", "2", "
         while search.advance():
             pass
         assert printed_as([search.hypotheses(i)[1] for i in range(len(lines))]) == expected
+    with both.share() as shared:
+        assert printed_as(shared.translate(lines, *options)) == expected
     assert [f"{score:.9g}" for score in both.score(lines[:-1], references[:-1])] == run("score", *models, "--source", "sa", "--target", "sb").splitlines()
     with xfc.Model(library, "run", "--model", "second", "--ensemble-weights", "2", "1", "--ensemble-library", "./libtiny.so") as loaded:  # code of its own
         assert loaded.translate(lines, *options) == both.translate(lines, *options) and loaded.score(lines[:-1], references[:-1]) == both.score(lines[:-1], references[:-1])
@@ -177,8 +207,10 @@ with xfc.Model(library, "run", "--model", "second", "--ensemble-weights", "2", "
 fails(1, "the model is given twice: as a path, and by --weights", xfc.Model, library, "run", "--weights", "run/last.safetensors")
 
 # What a smaller model drafts changes nothing; here it is another run, by the code of the library itself.
-with xfc.Model(library, "run", "--draft", "second", "--draft-library", "./libtiny.so", "--draft-tokens", "3") as drafted:
+with xfc.Model(library, "run", "--draft", "second", "--draft-library", "./libtiny.so", "--draft-tokens", "3", "--threads", "2", "--workers", "2") as drafted:
     assert drafted.translate(lines, "--beam", "1") == model.translate(lines, "--beam", "1")
+    with drafted.share() as shared:
+        assert shared.translate(lines, "--beam", "1") == model.translate(lines, "--beam", "1")
     with drafted.search(lines, "--beam", "1") as search:
         while search.advance():
             pass
@@ -189,6 +221,8 @@ run("shortlist", "--model", "run", "--source", "a", "--target", "b", "--best", "
 with xfc.Model(library, "run", "--shortlist", "lexicon", "--shortlist-first", "4") as listed:
     expected = run("translate", "--model", "run", "--shortlist", "lexicon", "--shortlist-first", "4", "--input", "va", "--scores", *options).splitlines()
     assert printed_as(listed.translate(lines, *options)) == expected != printed_as(model.translate(lines, *options))
+    with listed.share() as shared:
+        assert printed_as(shared.translate(lines, *options)) == expected
 
 # A library of another model in this process, and training, which takes the steps of `train`, to the byte. The run has only one pair, so
 # the order of its batches does not matter.
@@ -271,6 +305,7 @@ fails(1, "'ids': number 1 is 60, but the vocabulary has the ids 0 to 59", model.
 fails(1, "'target': number 0 is -1, but the vocabulary has the ids 0 to 59", model.forward, [[5, 3]], [[-1]])
 fails(1, "source 1: the line is empty", model.score, [""], ["a"])
 fails(1, "No such file or directory", model.save, "nowhere/file")
+assert library.xfc_share(None, ctypes.byref(ctypes.c_void_p())) == 2 == library.xfc_share(model.handle, None)
 assert library.xfc_translate(None, None, None, 0, None, None) == 2 and library.xfc_close(None) is None
 assert library.xfc_message(None) == b"" and library.xfc_message(model.handle).decode().endswith("No such file or directory")
 one = (ctypes.c_char_p * 1)(b"a")
