@@ -47,6 +47,38 @@ bool addLists(const Config &config, const Json &tokens, int64_t vocabulary, Json
   return suppressesPad;
 }
 
+// The constraints of force_words_ids, which has a phrase or a list of phrases for each.
+Json requiredPhrases(const Config &config, const Json &tokens, int64_t vocabulary) {
+  Json constraints = Json::array();
+  const auto phraseOf = [&](const std::vector<JsonValue> &ids) {
+    Json phrase = Json::array();
+    for (const JsonValue &value : ids) {
+      const int64_t id = value.integer(0, vocabulary - 1);
+      for (const char *special : {"pad", "start", "eos"})
+        if (id == tokens[special])
+          value.fail(std::string("is ") + special + ", which no translation contains; expected other tokens");
+      phrase.push_back(id);
+    }
+    return phrase;
+  };
+  for (const JsonValue &value : config.at("force_words_ids", "").elements()) {
+    const std::vector<JsonValue> elements = value.elements();
+    if (elements.empty())
+      value.fail("is empty; expected token ids, or lists of them");
+    Json &constraint = constraints.emplace_back(Json::array());
+    if (!elements.front().value().is_array()) {
+      constraint.push_back(phraseOf(elements));
+      continue;
+    }
+    for (const JsonValue &phrase : elements) {
+      if (phrase.elements().empty())
+        phrase.fail("is empty; expected token ids");
+      constraint.push_back(phraseOf(phrase.elements()));
+    }
+  }
+  return constraints;
+}
+
 } // namespace
 
 const std::set<std::string> &harmlessInSearch() {
@@ -80,7 +112,6 @@ const nlohmann::json &neutralInSearch() {
                                         {"token_healing", false},
                                         {"max_time", nullptr},
                                         {"stop_strings", nullptr},
-                                        {"force_words_ids", nullptr},
                                         {"constraints", nullptr},
                                         {"dola_layers", nullptr},
                                         {"watermarking_config", nullptr}};
@@ -148,6 +179,13 @@ Json generationOf(const Config &config, const Json &description, std::vector<std
   if (!addLists(config, tokens, vocabulary, json))
     notes.push_back(config.file() + ": neither suppress_tokens nor bad_words_ids names pad, " + tokens["pad"].dump() +
                     ", so `generate` may write it within a translation; the search here never does");
+  if (config.has("force_words_ids"))
+    if (Json constraints = requiredPhrases(config, tokens, vocabulary); !constraints.empty()) {
+      json["required_phrases"] = std::move(constraints);
+      notes.push_back(config.file() +
+                      ": force_words_ids: the beam is shared otherwise here than in `generate`: all translations "
+                      "contain the phrases, but may be others");
+    }
   if (const int64_t n = config.integer("no_repeat_ngram_size", 0, mostTokens, 0); n > 0)
     json["no_repeat_ngram"] = n;
   if (const double penalty = config.number("repetition_penalty", 0, mostRepetitionPenalty, false, 1); penalty != 1) {
@@ -206,6 +244,15 @@ Json generationConfig(const Generation &generation, const Description &model, st
   json["suppress_tokens"] = suppress;
   if (!generation.badSequences.empty())
     json["bad_words_ids"] = generation.badSequences;
+  for (const Constraint &constraint : generation.requiredPhrases) // a phrase by itself, or a list of several
+    if (constraint.size() == 1)
+      json["force_words_ids"].push_back(constraint.front());
+    else
+      json["force_words_ids"].push_back(constraint);
+  if (!generation.requiredPhrases.empty())
+    notes.push_back("generation.required_phrases: `generate` meets constraints with num_beams of 2 or more, up to "
+                    "version 4 of transformers, and later as "
+                    "custom_generate=\"transformers-community/constrained-beam-search\"");
   if (generation.noRepeatNgram)
     json["no_repeat_ngram_size"] = generation.noRepeatNgram;
   if (generation.repetitionPenalty != 1)

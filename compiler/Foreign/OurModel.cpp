@@ -106,9 +106,9 @@ OurModel readOurModel(const std::string &folder) {
   model.description = parseDescription(own.text, own.file);
   const nlohmann::json canonical = parseJson(model.description.canonical, model.describedBy);
   if (canonical.contains("generation"))
-    model.generation =
-        readGeneration(JsonValue(canonical["generation"], model.describedBy, "generation"),
-                       model.description.targetVocab, model.description.tokens.pad, model.description.tokens.eos);
+    model.generation = readGeneration(JsonValue(canonical["generation"], model.describedBy, "generation"),
+                                      model.description.targetVocab, model.description.tokens.pad,
+                                      model.description.tokens.start, model.description.tokens.eos);
   model.tensors = tensorsOf(model.description, views, metadata, file);
   checkIdentity(model, folder, metadata);
   return model;

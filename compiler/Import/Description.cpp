@@ -66,7 +66,8 @@ public:
     if (std::optional<JsonValue> generation = top.find("generation")) {
       if (!model.targetVocab)
         generation->fail("needs a decoder that generates tokens");
-      model.generation = readGeneration(*generation, model.targetVocab, model.tokens.pad, model.tokens.eos);
+      model.generation =
+          readGeneration(*generation, model.targetVocab, model.tokens.pad, model.tokens.start, model.tokens.eos);
     }
     if (std::optional<JsonValue> training = top.find("training")) {
       if (!model.targetVocab)

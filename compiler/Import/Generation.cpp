@@ -4,7 +4,7 @@
 
 namespace xfc {
 
-Generation readGeneration(const JsonValue &json, int64_t vocabulary, int32_t pad, int32_t eos) {
+Generation readGeneration(const JsonValue &json, int64_t vocabulary, int32_t pad, int32_t start, int32_t eos) {
   Generation generation;
   std::vector<std::string> names;
   for (const GenerationSetting &setting : generationSettings())
@@ -17,7 +17,7 @@ Generation readGeneration(const JsonValue &json, int64_t vocabulary, int32_t pad
   for (const GenerationSetting &setting : generationSettings())
     if (const std::optional<JsonValue> value = json.find(setting.name))
       fail(readSetting(setting, value->value(), generation));
-  fail(findProblem(generation, vocabulary, pad, eos));
+  fail(findProblem(generation, vocabulary, pad, start, eos));
   return generation;
 }
 

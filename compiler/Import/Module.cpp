@@ -72,7 +72,7 @@ private:
     try {
       if (description.contains("generation"))
         readGeneration(JsonValue(description["generation"], "description", "generation"), model.getTargetVocab(),
-                       model.getPad(), model.getEos());
+                       model.getPad(), model.getStart(), model.getEos());
       if (description.contains("training"))
         readTraining(JsonValue(description["training"], "description", "training"));
     } catch (const Error &error) {

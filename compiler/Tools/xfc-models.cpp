@@ -189,6 +189,10 @@ Json definition(const GenerationSetting &setting) {
     Json operator()(const GenerationSetting::Sequences &) const {
       return {{"type", "array"}, {"items", {{"type", "array"}, {"minItems", 1}, {"items", token}}}};
     }
+    Json operator()(const GenerationSetting::Constraints &) const {
+      const Json phrase = {{"type", "array"}, {"minItems", 1}, {"items", token}};
+      return {{"type", "array"}, {"items", {{"type", "array"}, {"minItems", 1}, {"items", phrase}}}};
+    }
   } schema{token};
   Json property = std::visit(schema, setting.value);
   property["default"] = defaultOf(setting);

@@ -26,7 +26,8 @@ bool forbidsLast(const Generation &generation, std::span<const int32_t> tokens) 
 
 } // namespace
 
-Constraints::Constraints(std::span<const Constraint> constraints, const Generation &generation) : nodes(1) {
+Constraints::Constraints(std::span<const Constraint> constraints, const Generation &generation)
+    : given(constraints.size()), nodes(1) {
   std::map<Constraint, int32_t> known;
   for (size_t number = 0; number < constraints.size(); ++number) {
     Constraint phrases = constraints[number];

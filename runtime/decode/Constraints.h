@@ -40,11 +40,6 @@
 
 namespace xfc {
 
-// The phrases of a constraint, each with at least one token. None has pad, start or eos.
-using Constraint = std::vector<std::vector<int32_t>>;
-
-inline constexpr size_t mostConstraintTokens = 4096; // in all phrases of a sentence
-
 class Constraints {
 public:
   struct Way {
@@ -60,6 +55,8 @@ public:
   // The settings forbid some phrases in themselves: those with a token of `suppress` or one of `badSequences` in them,
   // or with the same noRepeatNgram tokens twice. What is forbidden counts only where tokens are forced.
   Constraints(std::span<const Constraint> constraints, const Generation &generation);
+
+  size_t count() const { return given; } // of the constraints that the constructor was given
 
   State start() const;
   State advance(const State &state, int32_t token) const;
@@ -97,6 +94,7 @@ private:
   bool isAsFar(const Way &way, const Way &other) const;
   void addPhrase(const std::vector<int32_t> &phrase, int32_t constraint, const Generation &generation);
 
+  size_t given;
   // The constraints that differ, each with its first number among the given ones.
   std::vector<size_t> numbers;
   std::vector<int32_t> times;    // how often each of these was given

@@ -30,6 +30,13 @@ const char *widthOption(const SearchOptions &options) {
   return options.utility ? "--samples" : options.sample ? "--n-best" : "--beam";
 }
 
+// What a message calls a constraint of constraintsFor(): those of the settings come last.
+std::string nameOf(size_t number, const Constraints &constraints, const SearchOptions &options) {
+  const size_t own = constraints.count() - options.generation.requiredPhrases.size();
+  return number < own ? "constraint " + std::to_string(number + 1)
+                      : "--required-phrases " + std::to_string(number - own + 1);
+}
+
 } // namespace
 
 void checkConstraints(const SearchSentence &sentence, const SearchOptions &options) {
@@ -42,7 +49,7 @@ void checkConstraints(const SearchSentence &sentence, const SearchOptions &optio
   const int64_t needed = constraints.needed(state);
   const size_t given = std::min(options.generation.forcedFirst.size() + sentence.prefix.size(), most);
   if (needed >= Constraints::never)
-    throw Error(which + "constraint " + std::to_string(constraints.impossible(state) + 1) +
+    throw Error(which + nameOf(constraints.impossible(state), constraints, options) +
                 " cannot be met: --suppress, --bad-sequences or --no-repeat-ngram forbids each of its "
                 "phrases");
   if (const auto left = static_cast<int64_t>(most - given); needed > left)
@@ -54,7 +61,9 @@ void checkConstraints(const SearchSentence &sentence, const SearchOptions &optio
 
 std::unique_ptr<const Constraints> constraintsFor(const SearchOptions &options,
                                                   std::span<const Constraint> constraints) {
-  return constraints.empty() ? nullptr : std::make_unique<const Constraints>(constraints, options.generation);
+  std::vector<Constraint> all(constraints.begin(), constraints.end());
+  all.insert(all.end(), options.generation.requiredPhrases.begin(), options.generation.requiredPhrases.end());
+  return all.empty() ? nullptr : std::make_unique<const Constraints>(all, options.generation);
 }
 
 SearchSentence sentenceFor(const SearchOptions &options, size_t number, int64_t sourceLength,
@@ -188,8 +197,7 @@ RequestId Decoder::submit(DecoderRequest request) {
   sentence->limits = sentenceFor(*options, number, length, prefix, model->longestTarget(), sentence->constraints.get());
   sentence->limits.where = where;
   if (shortlist) {
-    sentence->listed =
-        shortlist->tokensFor(source, options->generation.forcedFirst, prefix, constraints, vocabulary.eos);
+    sentence->listed = shortlist->tokensFor(source, options->generation, prefix, constraints, vocabulary.eos);
     sentence->limits.listed = sentence->listed;
   }
   if (sentence->constraints)

@@ -62,7 +62,7 @@ public:
 SearchSentence sentenceFor(const SearchOptions &options, size_t number, int64_t sourceLength,
                            std::span<const int32_t> prefix, int64_t longestTarget,
                            const Constraints *constraints = nullptr);
-// The constraints of a sentence under these options; null: there are none.
+// The given constraints of a sentence, and after them those of the settings; null: there are none.
 std::unique_ptr<const Constraints> constraintsFor(const SearchOptions &options,
                                                   std::span<const Constraint> constraints);
 // Throws Error if no translation of the sentence can meet its constraints, of which there are some.

@@ -31,7 +31,7 @@ Generation generationOf(const Module &module, const std::string &folder) {
   try {
     const Generation generation = generationIn(settings);
     const std::optional<GenerationProblem> problem =
-        findProblem(generation, module.targetVocab, module.pad, module.eos);
+        findProblem(generation, module.targetVocab, module.pad, module.start, module.eos);
     if (!problem)
       return generation;
     what = problem->where + ": " + problem->what;

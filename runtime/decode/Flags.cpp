@@ -249,9 +249,11 @@ CommandOption SearchFlags::add(Command command, const GenerationSetting &setting
     return command.addOption(flag, text, meaning + "; ids, or pieces of the target vocabulary, separated by blanks")
         .showDefault();
   }
+  const char *const between =
+      std::holds_alternative<GenerationSetting::Constraints>(setting.value) ? ", with || between phrases" : "";
   return command
       .addOption(flag, lists[flag],
-                 meaning + "; each given by ids, or pieces of the target vocabulary, separated by blanks")
+                 meaning + "; each given by ids, or pieces of the target vocabulary, separated by blanks" + between)
       .valueName("TOKENS");
 }
 
@@ -387,6 +389,20 @@ static std::vector<int32_t> tokensOf(const std::string &text, const Vocabulary &
   return ids;
 }
 
+// The phrases of a constraint, without those that are empty.
+static Constraint constraintOf(const std::string &text, const Vocabulary &target, const std::string &flag) {
+  Constraint constraint;
+  std::istringstream words(text + " ||");
+  std::string phrase;
+  for (std::string word; words >> word;) {
+    if (word != "||")
+      phrase += word + " ";
+    else if (std::vector<int32_t> ids = tokensOf(std::exchange(phrase, {}), target, flag); !ids.empty())
+      constraint.push_back(std::move(ids));
+  }
+  return constraint;
+}
+
 void SearchFlags::resolve(const Generation &own, const Vocabulary &target) {
   if (samples && samples->count() > 0 && !options.utility)
     throw Error("--samples is the number of translations that --mbr compares; give --mbr chrf or bleu, or --sample and "
@@ -411,6 +427,11 @@ void SearchFlags::resolve(const Generation &own, const Vocabulary &target) {
       for (const std::string &text : lists.at(flag))
         if (std::vector<int32_t> tokens = tokensOf(text, target, flag); !tokens.empty()) // an empty text: none
           (generation.*sequences->member).push_back(std::move(tokens));
+    } else if (const auto *constraints = std::get_if<GenerationSetting::Constraints>(&setting->value)) {
+      (generation.*constraints->member).clear();
+      for (const std::string &text : lists.at(flag))
+        if (Constraint constraint = constraintOf(text, target, flag); !constraint.empty()) // an empty text: none
+          (generation.*constraints->member).push_back(std::move(constraint));
     }
   }
   // Groups that come with the model are for its own beam; another one need not be a multiple of them.

@@ -18,7 +18,7 @@ namespace {
 
 void check(const SearchOptions &options, const Module &module) {
   if (std::optional<GenerationProblem> problem =
-          findProblem(options.generation, module.targetVocab, module.pad, module.eos)) {
+          findProblem(options.generation, module.targetVocab, module.pad, module.start, module.eos)) {
     std::replace(problem->where.begin(), problem->where.end(), '_', '-'); // from model.json's spelling to the option's
     throw Error("--" + problem->where + ": " + problem->what);
   }
@@ -26,6 +26,8 @@ void check(const SearchOptions &options, const Module &module) {
     if (!holds)
       throw Error(message);
   };
+  if (options.draws() && !options.generation.requiredPhrases.empty())
+    refuseConstraints(options, "--required-phrases: ");
   require(options.nBest >= 1, "--n-best: expected at least 1");
   if (options.alternatives && options.draws())
     throw Error(std::string("--alternatives searches, and does not go with ") +
@@ -68,7 +70,7 @@ Counts capacityFor(const Module &module, bool readsHistory, const std::vector<st
     const auto length = static_cast<int64_t>(sources[index].size());
     const std::span<const int32_t> prefix = prefixes.empty() ? std::span<const int32_t>() : prefixes[index];
     const std::unique_ptr<const Constraints> itsConstraints =
-        constraints.empty() ? nullptr : constraintsFor(options, constraints[index]);
+        constraintsFor(options, constraints.empty() ? std::span<const Constraint>() : constraints[index]);
     const Counts room =
         roomFor(sentenceFor(options, index, length, prefix, module.maxTargetLength, itsConstraints.get()), options,
                 length, readsHistory, drafts);

@@ -81,7 +81,7 @@ Shortlist::Shortlist(const ShortlistOptions &options, const LoadedVocabularies &
       best[source].push_back(target);
 }
 
-std::vector<int32_t> Shortlist::tokensFor(std::span<const int32_t> source, std::span<const int32_t> forcedFirst,
+std::vector<int32_t> Shortlist::tokensFor(std::span<const int32_t> source, const Generation &generation,
                                           std::span<const int32_t> prefix, std::span<const Constraint> constraints,
                                           int32_t eos) const {
   std::vector<bool> listed(static_cast<size_t>(vocabulary));
@@ -94,11 +94,12 @@ std::vector<int32_t> Shortlist::tokensFor(std::span<const int32_t> source, std::
     if (shared)
       list(token);
   }
-  std::ranges::for_each(forcedFirst, list);
+  std::ranges::for_each(generation.forcedFirst, list);
   std::ranges::for_each(prefix, list);
-  for (const Constraint &constraint : constraints)
-    for (const std::vector<int32_t> &phrase : constraint)
-      std::ranges::for_each(phrase, list);
+  for (const std::span<const Constraint> those : {constraints, std::span(generation.requiredPhrases)})
+    for (const Constraint &constraint : those)
+      for (const std::vector<int32_t> &phrase : constraint)
+        std::ranges::for_each(phrase, list);
   std::vector<int32_t> tokens;
   for (int32_t token = 0; token < vocabulary; ++token)
     if (listed[static_cast<size_t>(token)])

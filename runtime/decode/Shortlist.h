@@ -25,8 +25,9 @@ public:
   // Throws Error (file:line) if the file holds anything else, or tokens that the vocabularies do not have.
   Shortlist(const ShortlistOptions &options, const LoadedVocabularies &vocabularies);
   // In ascending order: eos, the first tokens of the vocabulary, which are the most frequent ones, the best of each
-  // source token, the source's own tokens if both sides have one vocabulary, and those that are forced or wanted.
-  std::vector<int32_t> tokensFor(std::span<const int32_t> source, std::span<const int32_t> forcedFirst,
+  // source token, the source's own tokens if both sides have one vocabulary, and those that the settings, the
+  // prefix or the constraints force or require.
+  std::vector<int32_t> tokensFor(std::span<const int32_t> source, const Generation &generation,
                                  std::span<const int32_t> prefix, std::span<const Constraint> constraints,
                                  int32_t eos) const;
 

@@ -39,6 +39,9 @@ public:
     tokens(generation.suppress);
     for (const std::vector<int32_t> &sequence : generation.badSequences)
       tokens(sequence);
+    for (const Constraint &constraint : generation.requiredPhrases)
+      for (const std::vector<int32_t> &phrase : constraint)
+        tokens(phrase);
     require(settings.training.labelSmoothing >= 0 && settings.training.labelSmoothing <= 1);
   }
 

@@ -5,7 +5,7 @@
 namespace xfc {
 
 std::optional<GenerationProblem> findProblem(const Generation &generation, int64_t vocabulary, int32_t pad,
-                                             int32_t eos) {
+                                             int32_t start, int32_t eos) {
   const Generation &g = generation;
   std::optional<GenerationProblem> problem;
   auto require = [&](bool holds, const std::string &where, const std::string &what) {
@@ -57,6 +57,26 @@ std::optional<GenerationProblem> findProblem(const Generation &generation, int64
     require(g.badSequences[i] != std::vector<int32_t>{eos}, where,
             "is eos alone, without which no translation ends; use min_length for longer ones");
   }
+  size_t tokens = 0;
+  for (size_t i = 0; i < g.requiredPhrases.size(); ++i) {
+    const std::string constraint = item("required_phrases", i);
+    require(!g.requiredPhrases[i].empty(), constraint,
+            "is empty; expected a phrase, or several of which one is enough");
+    for (size_t j = 0; j < g.requiredPhrases[i].size(); ++j) {
+      const std::vector<int32_t> &phrase = g.requiredPhrases[i][j];
+      const std::string where = item(constraint.c_str(), j);
+      require(!phrase.empty(), where, "is empty; expected at least one token id");
+      for (size_t k = 0; k < phrase.size(); ++k) {
+        token(phrase[k], item(where.c_str(), k));
+        require(phrase[k] != pad && phrase[k] != start && phrase[k] != eos, item(where.c_str(), k),
+                std::to_string(phrase[k]) + " is pad, start or eos, which no translation contains");
+      }
+      tokens += phrase.size();
+    }
+  }
+  require(tokens <= mostConstraintTokens, "required_phrases",
+          std::to_string(tokens) + " tokens; expected at most " + std::to_string(mostConstraintTokens) +
+              " in all phrases together");
   return problem;
 }
 

@@ -9,6 +9,12 @@
 
 namespace xfc {
 
+// What a translation must contain: one of these phrases, each of which is a sequence of at least one token, without
+// pad, start and eos.
+using Constraint = std::vector<std::vector<int32_t>>;
+
+inline constexpr size_t mostConstraintTokens = 4096; // in all phrases of a sentence's constraints
+
 struct Generation {
   // The divisor of a log-probability, where n counts every token after start: forced ones, text, and eos.
   enum class PenaltyForm : uint8_t {
@@ -46,6 +52,7 @@ struct Generation {
   std::vector<int32_t> forcedFirst;               // what every target begins with, each with log-probability 0
   std::vector<int32_t> suppress;                  // never written
   std::vector<std::vector<int32_t>> badSequences; // the last token of each is not written after the others
+  std::vector<Constraint> requiredPhrases;        // every translation meets them, beside those of its sentence
   int64_t noRepeatNgram = 0;                      // no sequence of this many tokens is written twice; 0: no limit
   double repetitionPenalty = 1;                   // multiplies the log-probabilities of tokens that are there already
   bool renormalize = false; // the probabilities of the tokens that may come next add up to 1: what may not has none
@@ -79,6 +86,6 @@ struct GenerationProblem {
   std::string where, what;
 };
 std::optional<GenerationProblem> findProblem(const Generation &generation, int64_t vocabulary, int32_t pad,
-                                             int32_t eos);
+                                             int32_t start, int32_t eos);
 
 } // namespace xfc

@@ -110,6 +110,12 @@ const Setting table[] = {
      "start token",
      {"bad_words_ids", "suppress_sequences"},
      Setting::Subject::Tokens},
+    {"required_phrases",
+     Setting::Constraints{&Generation::requiredPhrases},
+     "constraints that every translation meets, beside those of its line: each is one or more phrases, of which it "
+     "contains one",
+     {"force_words_ids"},
+     Setting::Subject::Tokens},
     {"no_repeat_ngram",
      Setting::Whole{&Generation::noRepeatNgram, 0, mostTokens},
      "never write the same N tokens in a row twice; 0: no restriction",
@@ -185,6 +191,17 @@ std::optional<GenerationProblem> readTokens(const std::string &where, const Json
   return std::nullopt;
 }
 
+std::optional<GenerationProblem> readSequences(const std::string &where, const std::string &expected, const Json &value,
+                                               std::vector<std::vector<int32_t>> &sequences) {
+  if (!value.is_array())
+    return unlike(where, expected, value);
+  sequences.assign(value.size(), {});
+  for (size_t i = 0; i < value.size(); ++i)
+    if (auto problem = readTokens(item(where, i), value[i], sequences[i]))
+      return problem;
+  return std::nullopt;
+}
+
 // How a word of a choice stands in JSON.
 Json jsonOf(const std::string &word) {
   return word == "true" ? Json(true) : word == "false" ? Json(false) : Json(word);
@@ -237,6 +254,9 @@ std::string expectedOf(const GenerationSetting &setting) {
     }
     std::string operator()(const Setting::Tokens &) const { return "a list of token ids"; }
     std::string operator()(const Setting::Sequences &) const { return "a list of lists of token ids"; }
+    std::string operator()(const Setting::Constraints &) const {
+      return "a list of constraints, each a list of phrases, each a list of token ids";
+    }
   } words;
   return std::visit(words, setting.value);
 }
@@ -261,12 +281,14 @@ std::optional<GenerationProblem> readSetting(const GenerationSetting &setting, c
   } else if (const auto *tokens = std::get_if<Setting::Tokens>(&setting.value)) {
     return readTokens(name, value, generation.*tokens->member);
   } else if (const auto *sequences = std::get_if<Setting::Sequences>(&setting.value)) {
+    return readSequences(name, expectedOf(setting), value, generation.*sequences->member);
+  } else if (const auto *constraints = std::get_if<Setting::Constraints>(&setting.value)) {
     if (!value.is_array())
       return wrong();
-    std::vector<std::vector<int32_t>> &list = generation.*sequences->member;
+    std::vector<Constraint> &list = generation.*constraints->member;
     list.assign(value.size(), {});
     for (size_t i = 0; i < value.size(); ++i)
-      if (auto problem = readTokens(item(name, i), value[i], list[i]))
+      if (auto problem = readSequences(item(name, i), "a list of phrases, each a list of token ids", value[i], list[i]))
         return problem;
   }
   return std::nullopt;

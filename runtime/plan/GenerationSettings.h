@@ -34,6 +34,9 @@ struct GenerationSetting {
   struct Sequences {
     std::vector<std::vector<int32_t>> Generation::*member;
   };
+  struct Constraints {
+    std::vector<Constraint> Generation::*member;
+  };
   // The names of this setting in other programs. A name is null if the program has no setting with the same effect.
   struct Names {
     const char *huggingFace = nullptr, *ctranslate2 = nullptr, *marian = nullptr;
@@ -42,7 +45,7 @@ struct GenerationSetting {
   enum class Subject : uint8_t { Search, Lengths, Tokens, Sampling }; // Sampling: no effect unless tokens are drawn
 
   const char *name; // in model.json and in requests; the option is --name, with hyphens
-  std::variant<Whole, Number, Choice, Tokens, Sequences> value;
+  std::variant<Whole, Number, Choice, Tokens, Sequences, Constraints> value;
   const char *meaning;  // after the option's name, as a phrase
   Names elsewhere = {}; // NOLINT(readability-redundant-member-init): GCC warns about initializers that omit it
   Subject subject = Subject::Search;

@@ -200,8 +200,8 @@ template <typename Direction> void fields(Archive<Direction> &archive, Generatio
   Generation &g = generation;
   archive(g.beam, g.lengthPenalty, g.penaltyForm, g.earlyStopping, g.patience, g.beamGroups, g.diversity,
           g.coveragePenalty, g.atMaxLength, g.maxLength, g.maxLengthRatio, g.minLength, g.minLengthRatio, g.forcedFirst,
-          g.suppress, g.badSequences, g.noRepeatNgram, g.repetitionPenalty, g.renormalize, g.temperature, g.topK,
-          g.topP, g.minP, g.typicalP, g.epsilonCutoff);
+          g.suppress, g.badSequences, g.requiredPhrases, g.noRepeatNgram, g.repetitionPenalty, g.renormalize,
+          g.temperature, g.topK, g.topP, g.minP, g.typicalP, g.epsilonCutoff);
 }
 
 template <typename Direction> void fields(Archive<Direction> &archive, ModelSettings &settings) {

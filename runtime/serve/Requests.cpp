@@ -89,10 +89,14 @@ std::vector<std::string> stringsOf(const Fields &value, const std::string &name)
   return texts;
 }
 
-std::vector<ConstraintText> constraintsOf(const Fields &value) {
+void requireFewConstraints(const std::string &name, const Fields &value) {
   if (value.is_array() && value.size() > mostConstraintsOfLine)
-    refuse("constraints: at most " + std::to_string(mostConstraintsOfLine) + " for a line, but " +
+    refuse(name + ": at most " + std::to_string(mostConstraintsOfLine) + " for a line, but " +
            std::to_string(value.size()) + " were given");
+}
+
+std::vector<ConstraintText> constraintsOf(const Fields &value) {
+  requireFewConstraints("constraints", value);
   try {
     return constraintsOfJson(value);
   } catch (const Error &error) {
@@ -123,6 +127,11 @@ std::string wordOf(const std::string &name, const Fields &value) {
     refuse(escaped(name) + ": expected a number, a string, true or false, or a list of tokens, found " +
            shownJson(value));
   std::string words = value.empty() ? " " : ""; // an option has to have a value
+  if (name == "required_phrases" && !value.empty() && value.front().is_array()) {
+    for (const Fields &phrase : value)
+      words += (words.empty() ? "" : " || ") + wordOf(name + " of a choice", phrase);
+    return words;
+  }
   for (const Fields &element : value) {
     if (!element.is_string() && !element.is_number_integer())
       refuse(escaped(name) + ": expected tokens, found " + shownJson(element));
@@ -195,6 +204,8 @@ TranslationRequest readTranslate(std::string_view contentType, std::string_view 
     } else if (name != "q" && name != "source" && name != "target" && name != "api_key" && !value.is_null()) {
       std::string flag = name;
       std::ranges::replace(flag, '_', '-');
+      if (name == "required_phrases")
+        requireFewConstraints(name, value);
       const bool isListOfLists = value.is_array() && !value.empty() && value.front().is_array();
       const bool isOfExpressions = name == "protect" && value.is_array() && !value.empty(); // which may have blanks
       for (const Fields &one : isListOfLists || isOfExpressions ? value : Fields::array({value}))

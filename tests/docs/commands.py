@@ -75,6 +75,7 @@ CHANGED = [
     (r"libgerman\.a", "build/libsmall.a"),
     (r"Apfelbaum\\tRind \|\| Kuh", r"su\\tsu || a"),
     (r"--bad-sequences Rind", "--bad-sequences su"),
+    (r"--required-phrases Kuh", "--required-phrases su"),
 ]
 PRELUDE = """set -eo pipefail
 ulimit -t 120

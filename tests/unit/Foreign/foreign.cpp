@@ -213,6 +213,7 @@ protected:
                        {"forced_eos_token_id", 2},
                        {"suppress_tokens", {4}},
                        {"bad_words_ids", {{4, 5}}},
+                       {"force_words_ids", {{5}}},
                        {"no_repeat_ngram_size", 2},
                        {"renormalize_logits", true}};
 };
@@ -597,6 +598,41 @@ TEST_F(Foreign, SettingsOfTheSearchComeAlong) {
       << done.notes[0];
 }
 
+TEST_F(Foreign, RequiredPhrasesComeAlong) {
+  const auto write = [&](const Json &words) {
+    writeFile(in("tiny-mt/generation_config.json"), Json({{"force_words_ids", words}}).dump());
+    std::filesystem::remove_all(in("out"));
+  };
+  const Json words = {{5}, {4, 5}, {{2}, {5, 4}}};
+  write(words);
+  const std::vector<std::string> notes = import().notes;
+  EXPECT_TRUE(std::ranges::any_of(notes, [](const std::string &note) {
+    return note.find(": force_words_ids: the beam is shared otherwise") != std::string::npos;
+  }));
+  EXPECT_EQ(description()["generation"]["required_phrases"], Json::parse("[[[5]], [[4, 5]], [[2], [5, 4]]]"));
+  const ForeignExport done = exportForeign({in("out"), in("back")});
+  EXPECT_EQ(Json::parse(readFile(in("back/generation_config.json")))["force_words_ids"], words);
+  EXPECT_TRUE(std::ranges::any_of(
+      done.notes, [](const std::string &note) { return note.starts_with("generation.required_phrases: "); }));
+  std::filesystem::remove_all(in("back"));
+  write(Json::array());
+  import();
+  EXPECT_FALSE(description()["generation"].contains("required_phrases"));
+  const std::pair<Json, const char *> cases[] = {
+      {5, ": expected a list, found a number, 5"},
+      {{5}, "[0]: expected a list, found a number, 5"},
+      {Json::parse("[[]]"), "[0]: is empty; expected token ids, or lists of them"},
+      {Json::parse("[[[5], []]]"), "[0][1]: is empty; expected token ids"},
+      {Json::parse("[[99]]"), "[0][0]: expected a whole number"},
+      {Json::parse("[[5, 6]]"), "[0][1]: is pad, which no translation contains; expected other tokens"}};
+  for (const auto &[value, said] : cases) {
+    write(value);
+    std::filesystem::remove_all(in("out"));
+    EXPECT_NE(error().find("generation_config.json: force_words_ids" + std::string(said)), std::string::npos)
+        << error();
+  }
+}
+
 TEST_F(Foreign, GroupsOfTheBeamComeAlong) {
   const auto write = [&](const Json &settings) {
     writeFile(in("tiny-mt/generation_config.json"), settings.dump());
@@ -687,7 +723,6 @@ TEST_F(Foreign, KeysThatNothingReadsAreTold) {
                          {"stop_strings", {"x"}},
                          {"do_sample", true},
                          {"watermarking_config", {{"bias", 2}}},
-                         {"force_words_ids", {{5}}},
                          {"constraints", {1}},
                          {"penalty_alpha", 0.5},
                          {"dola_layers", "high"},

@@ -300,7 +300,8 @@ TEST(Description, GenerationIsReadAndEmbedded) {
   const std::string text =
       R"({"beam": 4, "length_penalty": 1, "length_penalty_form": "power", "early_stopping": "never",
     "max_length": 200, "min_length": 2, "at_max_length": "forced_eos", "forced_first": [7], "suppress": [5, 0],
-    "bad_sequences": [[4, 6], [2, 8]], "no_repeat_ngram": 3, "renormalize": true})";
+    "bad_sequences": [[4, 6], [2, 8]], "required_phrases": [[[5]], [[4, 6], [8]]], "no_repeat_ngram": 3,
+    "renormalize": true})";
   const nlohmann::json json = nlohmann::json::parse(text);
   Generation expected;
   expected.beam = 4;
@@ -313,11 +314,12 @@ TEST(Description, GenerationIsReadAndEmbedded) {
   expected.forcedFirst = {7};
   expected.suppress = {5, 0};
   expected.badSequences = {{4, 6}, {2, 8}};
+  expected.requiredPhrases = {{{5}}, {{4, 6}, {8}}};
   expected.noRepeatNgram = 3;
   expected.renormalize = true;
-  EXPECT_EQ(readGeneration(JsonValue(json, "m.json", "generation"), 9, 0, 3), expected);
+  EXPECT_EQ(readGeneration(JsonValue(json, "m.json", "generation"), 9, 0, 2, 3), expected);
   const nlohmann::json none = nlohmann::json::object();
-  EXPECT_EQ(readGeneration(JsonValue(none, "m.json", "generation"), 9, 0, 3), Generation());
+  EXPECT_EQ(readGeneration(JsonValue(none, "m.json", "generation"), 9, 0, 2, 3), Generation());
 
   const Description model =
       parseDescription(translatorText(R"({"op": "relu"})", R"(, "generation": )" + text), "m.json");
@@ -335,7 +337,7 @@ TEST(Description, WrongGenerationIsAnErrorWithItsPlace) {
        ".beams: unknown key of generation; did you mean \"beam\"? known: beam, length_penalty, "
        "length_penalty_form, early_stopping, patience, beam_groups, diversity, coverage_penalty, max_length, "
        "max_length_ratio, min_length, min_length_ratio, at_max_length, forced_first, suppress, "
-       "bad_sequences, no_repeat_ngram, "
+       "bad_sequences, required_phrases, no_repeat_ngram, "
        "repetition_penalty, renormalize, temperature, top_k, top_p, min_p, typical_p, "
        "epsilon_cutoff"},
       {R"("beam": 0)", ".beam: expected a whole number from 1 to 65536, found 0"},
@@ -371,6 +373,21 @@ TEST(Description, WrongGenerationIsAnErrorWithItsPlace) {
       {R"("bad_sequences": [[4, 9]])", ".bad_sequences[0][1]: 9 is not a token of a vocabulary of 9; expected 0 to 8"},
       {R"("bad_sequences": [[3]])",
        ".bad_sequences[0]: is eos alone, without which no translation ends; use min_length for longer ones"},
+      {R"("required_phrases": 4)",
+       ".required_phrases: expected a list of constraints, each a list of phrases, each a list "
+       "of token ids, found 4"},
+      {R"("required_phrases": [[[4]], [5]])", ".required_phrases[1][0]: expected a list of token ids, found 5"},
+      {R"("required_phrases": [4])",
+       ".required_phrases[0]: expected a list of phrases, each a list of token ids, found 4"},
+      {R"("required_phrases": [[[4]], []])",
+       ".required_phrases[1]: is empty; expected a phrase, or several of which one is enough"},
+      {R"("required_phrases": [[[4], []]])", ".required_phrases[0][1]: is empty; expected at least one token id"},
+      {R"("required_phrases": [[[4, 9]]])",
+       ".required_phrases[0][0][1]: 9 is not a token of a vocabulary of 9; expected 0 to 8"},
+      {R"("required_phrases": [[[4], [5, 3]]])",
+       ".required_phrases[0][1][1]: 3 is pad, start or eos, which no translation contains"},
+      {R"("required_phrases": [[[2]]])",
+       ".required_phrases[0][0][0]: 2 is pad, start or eos, which no translation contains"},
       {R"("no_repeat_ngram": -1)", ".no_repeat_ngram: expected a whole number from 0 to 1048576, found -1"},
       {R"("renormalize": 1)", ".renormalize: expected false or true, found 1"},
       {R"("top_p": 0)", ".top_p: expected a number above 0, at most 1, found 0"},

@@ -799,6 +799,25 @@ TEST(Constrained, SentencesWithoutConstraintsGoOnAsBefore) {
     }
 }
 
+// What the settings require is met as if each sentence had it.
+TEST(Constrained, SettingsRequirePhrasesOfEverySentence) {
+  FakeModel model{.seed = 3};
+  const SearchSentence sentence{.index = 1, .maxLength = 7};
+  const std::vector<Constraint> own = {{{4}}}, required = {{{5, 5}, {1}}, {{5}}};
+  std::vector<Constraint> all = own;
+  all.insert(all.end(), required.begin(), required.end());
+  for (const int64_t beam : {1, 2, 5})
+    for (const std::vector<Constraint> &given : {own, std::vector<Constraint>()}) {
+      const SearchOptions plain{.generation = {.beam = beam}, .nBest = static_cast<int>(beam)};
+      SearchOptions requiring = plain;
+      requiring.generation.requiredPhrases = required;
+      const std::vector<Hypothesis> found = runConstrained(model, sentence, requiring, given);
+      expectSame(found, runConstrained(model, sentence, plain, given.empty() ? required : all));
+      for (const Hypothesis &hypothesis : found)
+        EXPECT_NE(std::ranges::find(hypothesis.ids, 5), hypothesis.ids.end());
+    }
+}
+
 TEST(Constrained, WhatCannotBeMetIsRefused) {
   FakeModel model{.seed = 1};
   const std::vector<Constraint> constraints = {{{4}}, {{5, 5}, {5, 1}}};
@@ -820,6 +839,14 @@ TEST(Constrained, WhatCannotBeMetIsRefused) {
             "give a larger --max-length (up to the model's), or fewer or shorter phrases");
   EXPECT_EQ(said({.index = 2, .maxLength = 8}, {.generation = {.beam = 2, .suppress = {5}}}),
             "sentence 3: constraint 2 cannot be met: --suppress, --bad-sequences or --no-repeat-ngram "
+            "forbids each of its phrases");
+  // Those of the settings count after those of the sentence.
+  EXPECT_EQ(said({.index = 2, .maxLength = 3}, {.generation = {.beam = 2, .requiredPhrases = {{{6}}}}}),
+            "sentence 3: the constraints need 4 tokens, but there is room for 3; give a larger --max-length (up to the "
+            "model's), or fewer or shorter phrases");
+  EXPECT_EQ(said({.index = 2, .maxLength = 8},
+                 {.generation = {.beam = 2, .suppress = {6}, .requiredPhrases = {{{7}}, {{6, 7}, {6}}}}}),
+            "sentence 3: --required-phrases 2 cannot be met: --suppress, --bad-sequences or --no-repeat-ngram "
             "forbids each of its phrases");
   const std::string both =
       " does not go with constraints: tokens that are drawn at random cannot be made to meet them; "
@@ -1185,7 +1212,7 @@ TEST(BeamSearch, SettingsFollowTheirRules) {
     g.noRepeatNgram = below(3) == 0 ? 1 + below(3) : 0;
     if (g.renormalize = below(2); g.renormalize && below(2))
       g.suppress.clear(), g.badSequences.clear(), g.noRepeatNgram = 0; // only then candidates are enough
-    ASSERT_FALSE(findProblem(g, 14, 0, 3));
+    ASSERT_FALSE(findProblem(g, 14, 0, 2, 3));
     const Ids prefix = below(4) == 0 ? Ids{token(), token()} : Ids{};
     const int nBest = static_cast<int>(1 + below(g.beam));
     std::vector<Hypothesis> expected = generate(model, 5, g, g.maxLength, prefix);

@@ -21,6 +21,7 @@ Json otherValue(const GenerationSetting &setting) {
     }
     Json operator()(const GenerationSetting::Tokens &) const { return {7}; }
     Json operator()(const GenerationSetting::Sequences &) const { return {{4, 5}, {6}}; }
+    Json operator()(const GenerationSetting::Constraints &) const { return Json::parse("[[[4, 5], [6]], [[7]]]"); }
   } other;
   return std::visit(other, setting.value);
 }
@@ -62,16 +63,21 @@ TEST(GenerationSettings, RefuseValuesOfAnotherKindOrOutsideOfTheirRange) {
   Generation generation;
   EXPECT_EQ(readSetting(*findSetting("bad_sequences"), {{1}, {2, -3}}, generation)->where, "bad_sequences[1][1]");
   generation.topP = 0;
-  EXPECT_EQ(findProblem(generation, 9, 0, 3)->what, "expected a number above 0, at most 1, found 0.0");
+  EXPECT_EQ(findProblem(generation, 9, 0, 2, 3)->what, "expected a number above 0, at most 1, found 0.0");
   generation = {.temperature = std::numeric_limits<double>::quiet_NaN()};
-  EXPECT_EQ(findProblem(generation, 9, 0, 3)->where, "temperature");
+  EXPECT_EQ(findProblem(generation, 9, 0, 2, 3)->where, "temperature");
+  generation = {.requiredPhrases = {{std::vector<int32_t>(mostConstraintTokens - 1, 4), {4}}}};
+  EXPECT_FALSE(findProblem(generation, 9, 0, 2, 3));
+  generation.requiredPhrases.push_back({{5}});
+  EXPECT_EQ(findProblem(generation, 9, 0, 2, 3)->what, "4097 tokens; expected at most 4096 in all phrases together");
 }
 
 TEST(GenerationSettings, AreThoseOfAnObject) {
   EXPECT_EQ(generationIn(Json::object()), Generation());
   EXPECT_EQ(generationIn(Json::parse(R"({"beam": 4, "length_penalty": 1, "length_penalty_form": "power",
     "early_stopping": false, "max_length": 9, "min_length": 2, "at_max_length": "cut", "forced_first": [4],
-    "suppress": [5], "bad_sequences": [[4, 1], [1]], "no_repeat_ngram": 3, "renormalize": true})")),
+    "suppress": [5], "bad_sequences": [[4, 1], [1]], "required_phrases": [[[4], [1, 1]]], "no_repeat_ngram": 3,
+    "renormalize": true})")),
             (Generation{.beam = 4,
                         .lengthPenalty = 1,
                         .penaltyForm = Generation::PenaltyForm::Power,
@@ -82,6 +88,7 @@ TEST(GenerationSettings, AreThoseOfAnObject) {
                         .forcedFirst = {4},
                         .suppress = {5},
                         .badSequences = {{4, 1}, {1}},
+                        .requiredPhrases = {{{4}, {1, 1}}},
                         .noRepeatNgram = 3,
                         .renormalize = true}));
   const Generation other = generationIn(Json::parse(R"({"early_stopping": "never", "at_max_length": "forced_eos"})"));

@@ -394,6 +394,7 @@ TEST(Plan, ExtremesAndBack) {
                                 .forcedFirst = {4},
                                 .suppress = {5, 6},
                                 .badSequences = {{4, 1}, {}, {std::numeric_limits<int32_t>::max()}},
+                                .requiredPhrases = {{{4}, {1, 6}}, {}, {{}}},
                                 .noRepeatNgram = 3,
                                 .repetitionPenalty = 1.25,
                                 .renormalize = true,
@@ -721,6 +722,7 @@ TEST(Plan, SettingsThatNoModelJsonHasAreDamage) {
       [](ModelSettings &s) { s.generation.atMaxLength = static_cast<Generation::AtMaxLength>(3); },
       [](ModelSettings &s) { s.generation.suppress = {-1}; },
       [](ModelSettings &s) { s.generation.badSequences = {{1}, {2, -3}}; },
+      [](ModelSettings &s) { s.generation.requiredPhrases = {{{1}}, {{2}, {3, -3}}}; },
       [](ModelSettings &s) { s.training.labelSmoothing = 1.5; }};
   for (size_t i = 0; i < damages.size(); ++i) {
     Module module = bagModel();

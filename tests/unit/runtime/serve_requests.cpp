@@ -84,14 +84,21 @@ TEST(Requests, EveryOptionOfASearchIsAWord) {
   const TranslationRequest request = readTranslate(
       json,
       R"({"q": ["a", "b"], "prefix": ["x", ""], "stream": true, "beam": 4, "length_penalty": 0.5, "sample": true,
-          "early_stopping": "never", "suppress": [5, "▁the"], "bad_sequences": [[4, 5], ["a"]], "seed": 18446744073709551615, "min_length": null})");
+          "early_stopping": "never", "suppress": [5, "▁the"], "bad_sequences": [[4, 5], ["a"]],
+          "required_phrases": [[["▁x", 4], [5]], [6, 7]], "seed": 18446744073709551615, "min_length": null})");
   EXPECT_EQ(request.prefixes, (Words{"x", ""}));
   EXPECT_TRUE(request.stream);
   Words options = request.options;
   std::sort(options.begin(), options.end());
-  EXPECT_EQ(options,
-            (Words{"--bad-sequences=4 5", "--bad-sequences=a", "--beam=4", "--early-stopping=never",
-                   "--length-penalty=0.5", "--sample=true", "--seed=18446744073709551615", "--suppress=5 ▁the"}));
+  EXPECT_EQ(options, (Words{"--bad-sequences=4 5", "--bad-sequences=a", "--beam=4", "--early-stopping=never",
+                            "--length-penalty=0.5", "--required-phrases=6 7", "--required-phrases=▁x 4 || 5",
+                            "--sample=true", "--seed=18446744073709551615", "--suppress=5 ▁the"}));
+  EXPECT_EQ(ours(R"({"q": "a", "required_phrases": [[[[4]]]]})"),
+            "400 required_phrases of a choice: expected tokens, found [4]");
+  EXPECT_EQ(ours(R"({"q": "a", "bad_sequences": [[[4]]]})"), "400 bad_sequences: expected tokens, found [4]");
+  const std::vector<Words> many(mostConstraintsOfLine + 1, Words{"x"});
+  EXPECT_EQ(ours(nlohmann::json({{"q", "a"}, {"required_phrases", many}}).dump()),
+            "400 required_phrases: at most 64 for a line, but 65 were given");
 }
 
 TEST(Requests, ConstraintsHaveTheShapeOfTheTexts) {

@@ -8,7 +8,8 @@ import subprocess
 import sys
 
 settings = {"beam": 3, "length_penalty": 1.5, "length_penalty_form": "power", "early_stopping": "never", "max_length": 7, "min_length": 2,
-            "at_max_length": "cut", "forced_first": [4], "suppress": [5, 6], "bad_sequences": [[7, 8]], "no_repeat_ngram": 2, "renormalize": True}
+            "at_max_length": "cut", "forced_first": [4], "suppress": [5, 6], "bad_sequences": [[7, 8]], "required_phrases": [[[9], [10, 11]], [[12]]],
+            "no_repeat_ngram": 2, "renormalize": True}
 unset = {"patience": 1, "beam_groups": 1, "diversity": 0.5, "coverage_penalty": 0, "max_length_ratio": 0, "min_length_ratio": 0, "repetition_penalty": 1, "temperature": 1, "top_k": 0, "top_p": 1, "min_p": 0,
          "typical_p": 1, "epsilon_cutoff": 0}
 
@@ -27,7 +28,8 @@ source = f"{work}/source"
 with open(source, "w") as file:
     file.writelines(f"{4 + i % 9} {4 + i % 5} {7 + i % 3} 3\n" for i in range(20))
 flags = ["--beam", 3, "--length-penalty", 1.5, "--length-penalty-form", "power", "--early-stopping", "never", "--max-length", 7, "--min-length", 2,
-         "--at-max-length", "cut", "--forced-first", "4", "--suppress", "5 6", "--no-repeat-ngram", 2, "--renormalize", "true"]
+         "--at-max-length", "cut", "--forced-first", "4", "--suppress", "5 6", "--no-repeat-ngram", 2, "--renormalize", "true",
+         "--required-phrases", "9 || 10 11", "12"]
 
 
 def call(executable, *arguments):
@@ -46,6 +48,7 @@ def follow(found, bad):
         assert ids[0] == 4 and 2 <= len(ids) <= 7 and not {0, 2, 3, 5, 6} & set(ids), ids
         pairs = list(zip(ids, ids[1:]))
         assert len(set(pairs)) == len(pairs) and bad not in pairs, ids
+        assert (9 in ids or (10, 11) in pairs) and 12 in ids, ids
         n = len(ids) + (len(ids) < 7)
         assert abs(hypothesis["score"] - hypothesis["log_probability"] / n**1.5) < 1e-9, hypothesis
     assert any(len(h["ids"]) == 7 for (h,) in found)
@@ -58,7 +61,8 @@ follow(found, (7, 8))
 assert translate(translator, *flags) == found
 follow(translate(plain, *flags), None)
 ours = ["--beam", 5, "--length-penalty", 0.6, "--length-penalty-form", "offset", "--early-stopping", "true", "--max-length", 0, "--min-length", 0,
-        "--at-max-length", "eos", "--forced-first", "", "--suppress", "", "--no-repeat-ngram", 0, "--renormalize", "false"]
+        "--at-max-length", "eos", "--forced-first", "", "--suppress", "", "--no-repeat-ngram", 0, "--renormalize", "false",
+        "--required-phrases", ""]
 assert translate(plain, *ours) == translate(plain)
 assert translate(translator, "--batch-tokens", 1) == found
 free = translate(translator, *ours)
@@ -67,7 +71,7 @@ prefixed = f"{work}/prefix"
 with open(prefixed, "w") as file:
     file.writelines("9 10\n" for _ in range(20))
 assert all(h["ids"][:3] == [4, 9, 10] for (h,) in translate(translator, "--prefix", prefixed))
-for (hypothesis,) in translate(translator, "--sample", "--seed", 3):
+for (hypothesis,) in translate(translator, "--sample", "--seed", 3, "--required-phrases", ""):
     assert hypothesis["ids"][0] == 4 and not {0, 2, 3, 5, 6} & set(hypothesis["ids"]), hypothesis
 
 # `info` and --help show the settings.
@@ -87,10 +91,15 @@ for arguments, expected in (
     (["--suppress", "99"], "error: --suppress[0]: 99 is not a token of a vocabulary of 13; expected 0 to 12\n"),
     (["--suppress", "3"], "error: --suppress[0]: 3 is eos, without which no translation ends; use min_length for longer ones\n"),
     (["--forced-first", "5"], "error: --suppress[0]: 5 is forced by forced_first; expected it in only one of the two\n"),
+    (["--sample"], "error: --required-phrases: --sample does not go with constraints: tokens that are drawn at random cannot be made to meet them; leave "
+                   "out one of the two\n"),
+    (["--required-phrases", "9 || 10 3"], "error: --required-phrases[0][1][1]: 3 is pad, start or eos, which no translation contains\n"),
+    (["--required-phrases", "11", "6 || 7 6"], "error: source:1: --required-phrases 2 cannot be met: --suppress, --bad-sequences or --no-repeat-ngram "
+                                               "forbids each of its phrases\n"),
     (["--min-length", "8"], "error: --min-length: 8 is larger than max_length, 7\n"),
 ):
     result = call(translator, "translate", "--weights", weights, "--format", "ids", "--input", source, "--quiet", *arguments)
-    assert (result.returncode, result.stdout, result.stderr) == (1, "", expected), result
+    assert (result.returncode, result.stdout, result.stderr.replace(f"{work}/", "")) == (1, "", expected), result
 result = call(translator, "translate", "--weights", weights, "--format", "ids", "--input", source, "--early-stopping", "maybe")
 assert result.returncode == 2 and "--early-stopping: unknown 'maybe'; known: false, true, never" in result.stderr, result.stderr
 

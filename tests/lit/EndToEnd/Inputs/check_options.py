@@ -87,13 +87,14 @@ def attentions(sources):
 USUAL = {"beam": 3, "n_best": 1, "length_penalty": 0.6, "length_penalty_form": "offset", "early_stopping": "true", "patience": 1.0, "beam_groups": 1,
          "diversity": 0.5, "coverage_penalty": 0.0, "max_length": LONGEST,
          "max_length_ratio": 0.0, "min_length": 0, "min_length_ratio": 0.0, "at_max_length": "eos", "forced_first": (), "suppress": (), "bad_sequences": (),
-         "no_repeat_ngram": 0, "repetition_penalty": 1.0, "renormalize": "false", "prefix": (), "constraints": (), "alternatives": "false",
+         "required_phrases": (), "no_repeat_ngram": 0, "repetition_penalty": 1.0, "renormalize": "false", "prefix": (), "constraints": (), "alternatives": "false",
          "min_alternative_probability": 0.0, "shortlist": ()}
 # Targets of sources, and how probable they are.
 LEXICON = ((4, ((5, 0.6), (1, 0.3))), (5, ((6, 0.5), (4, 0.4))), (6, ((4, 0.9), (1, 0.05), (6, 0.05))))
 VALUES = {"beam": [1, 2, 6], "n_best": [2, 3], "length_penalty": [0, 2.5, -1], "length_penalty_form": ["power"], "early_stopping": ["false", "never"],
           "patience": [0.4, 2.0], "beam_groups": [3], "diversity": [1.5], "coverage_penalty": [0.7, 5.0], "max_length": [2], "max_length_ratio": [0.4, 1.0], "min_length": [2], "min_length_ratio": [0.4],
           "at_max_length": ["forced_eos", "cut"], "forced_first": [(5,), (6, 4)], "suppress": [(1,)], "bad_sequences": [((1, 6), (START, 1), (6,))],
+          "required_phrases": [(((4, 5), (6,)),), (((5,),), ((5,), (1, 1)))],  # constraints of every source
           "no_repeat_ngram": [1, 2], "repetition_penalty": [1.5, 0.7], "renormalize": ["true"], "alternatives": ["true"],
           # A lexicon, how many tokens come first, and how many are the best.
           "shortlist": [(LEXICON, 0, 1), (LEXICON, 2, 2), (LEXICON, 0, 2)],
@@ -151,7 +152,7 @@ class Reference:
         self.attended = attended
         source = SOURCES[number]
         self.prefix = self.prefix[number] if self.prefix else ()
-        self.constraints = self.constraints[number] if self.constraints else ()
+        self.constraints = (self.constraints[number] if self.constraints else ()) + self.required_phrases
         given = self.forced_first + self.prefix
         if self.shortlist:
             lexicon, first, best = self.shortlist
@@ -311,11 +312,15 @@ class Reference:
         return all(max(number / self.penalty(length + 1), number / self.penalty(most)) <= scores[self.n_best - 1] for _, number, _ in live)
 
 
+def phrases_of(choice):
+    return " || ".join(" ".join(map(str, phrase)) for phrase in choice)
+
+
 def constraints_file(of_sources):
     path = os.path.join(work, "constraints")
     with open(path, "w") as file:
         for constraints in of_sources:
-            file.write("\t".join(" || ".join(" ".join(map(str, phrase)) for phrase in choice) for choice in constraints) + "\n")
+            file.write("\t".join(map(phrases_of, constraints)) + "\n")
     return path
 
 
@@ -325,6 +330,8 @@ def flags(settings):
         flag = "--" + name.replace("_", "-")
         if name == "bad_sequences":
             words += [flag, *(" ".join(map(str, bad)) for bad in value)] if value else []
+        elif name == "required_phrases":
+            words += [flag, *(phrases_of(choice) for choice in value)] if value else []
         elif name == "prefix":
             words += [flag, id_lines.write(work, name, value)] if value else []
         elif name == "constraints":
@@ -363,7 +370,7 @@ def compare(settings, tables):
         searches = [Reference(settings, number, table, attended[number]) for number, table in enumerate(tables)]
         expected = [search.search() for search in searches]
     except Refused:
-        if "constraint" not in error or ("there is room for" not in error and "forbids each of its phrases" not in error):
+        if ("constraint" not in error and "--required-phrases" not in error) or ("there is room for" not in error and "forbids each of its phrases" not in error):
             failures.append(f"{changed}: the constraints cannot be met, but: {error!r}")
         return
     except NothingLeft:

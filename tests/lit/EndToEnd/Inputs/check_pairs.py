@@ -17,7 +17,7 @@ lines = open("lines").read().splitlines()
 # What is no number, and has no list of choices.
 VALUES = {"--model": "run", "--weights": "weights", "--vocab": "vocabulary", "--target-vocab": "vocabulary", "--input": "fewer", "--output": "written",
           "--prefix": "beginnings", "--constraints": "wanted", "--attention-svg": "drawn", "--cuda-image": "ptx", "--forced-first": "5", "--suppress": "6",
-          "--bad-sequences": "7 8", "--ensemble-weights": "2", "--ensemble-library": "self", "--compute-type": "int8", "--draft": "run", "--draft-library": "library", "--shortlist": "lexicon", "--protect": "[5-7]+", "--rescore": "run", "--document-separator": " | "}
+          "--bad-sequences": "7 8", "--required-phrases": "5 || 6 7", "--ensemble-weights": "2", "--ensemble-library": "self", "--compute-type": "int8", "--draft": "run", "--draft-library": "library", "--shortlist": "lexicon", "--protect": "[5-7]+", "--rescore": "run", "--document-separator": " | "}
 USUAL = {"--weights": "weights", "--vocab": "vocabulary", "--input": "lines"}
 # What an option cannot do without, unless it is given.
 NEEDS = {"--draft": {"--beam": "1"}, "--shortlist-first": {"--shortlist": "lexicon"}, "--shortlist-best": {"--shortlist": "lexicon"},
