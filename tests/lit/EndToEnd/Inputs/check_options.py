@@ -2,8 +2,8 @@
 [OTHER_WEIGHTS WEIGHT OTHER_WEIGHT OTHER_TRANSLATOR OTHER_LIBRARY]. With other weights, of an ensemble of two models, the other of which has an
 executable and a library of its own.
 
-The vocabulary has seven tokens. The probability of each token after each beginning of up to LONGEST tokens is asked for once, with
-forced beginnings; what the options make of them is computed here, by the rules in BeamSearch.h, Constraints.h and Candidates.h. Plain Python.
+The vocabulary has five tokens or more; options whose values have others are left out. Translations have up to XFC_SEARCH_LENGTH tokens, or four.
+The probability of each token after each beginning of up to so many tokens is asked for once, with forced beginnings; what the options make of them is computed here, by the rules in BeamSearch.h, Constraints.h and Candidates.h. Plain Python.
 """
 import copy
 import functools
@@ -22,9 +22,11 @@ shares = list(map(float, given[2:4]))
 executables = [translator, *given[4:5]]  # of each model
 libraries = given[5:]
 PAD, START, EOS = 0, 2, 3
-TOKENS = (1, 4, 5, 6)
-LONGEST = 4
+VOCABULARY = json.loads(subprocess.run([translator, "info", "--json"], capture_output=True, check=True).stdout)["target_vocab"]
+TOKENS = (1, *range(4, VOCABULARY))
+LONGEST = int(os.environ.get("XFC_SEARCH_LENGTH", 4))
 SOURCES = [[4, 5, 6, EOS], [6, EOS], [5, 5, 4, 6, 1, EOS]]
+SOURCES = [[min(token, VOCABULARY - 1) for token in source] for source in SOURCES]
 NEAR = 1e-4
 failures = []
 
@@ -91,6 +93,7 @@ USUAL = {"beam": 3, "n_best": 1, "length_penalty": 0.6, "length_penalty_form": "
          "min_alternative_probability": 0.0, "shortlist": ()}
 # Targets of sources, and how probable they are.
 LEXICON = ((4, ((5, 0.6), (1, 0.3))), (5, ((6, 0.5), (4, 0.4))), (6, ((4, 0.9), (1, 0.05), (6, 0.05))))
+LEXICON = tuple((source, tuple(target for target in targets if target[0] < VOCABULARY)) for source, targets in LEXICON if source < VOCABULARY)
 VALUES = {"beam": [1, 2, 6], "n_best": [2, 3], "length_penalty": [0, 2.5, -1], "length_penalty_form": ["power"], "early_stopping": ["false", "never"],
           "patience": [0.4, 2.0], "beam_groups": [3], "diversity": [1.5], "coverage_penalty": [0.7, 5.0], "max_length": [2], "max_length_ratio": [0.4, 1.0], "min_length": [2], "min_length_ratio": [0.4],
           "at_max_length": ["forced_eos", "cut"], "forced_first": [(5,), (6, 4)], "suppress": [(1,)], "bad_sequences": [((1, 6), (START, 1), (6,))],
@@ -102,6 +105,15 @@ VALUES = {"beam": [1, 2, 6], "n_best": [2, 3], "length_penalty": [0, 2.5, -1], "
           "prefix": [((4,), (), (5, 1))],
           "constraints": [((((6,),),), (((4, 4, 5),),), ()), ((((1, 6), (4,)), ((5,),)), (((5, 1),),), (((6,),), ((6,),))),
                           ((((5, 4),), ((4, 5),)), (((4,),), ((4, 1),)), (((1,), (6, 6)), ((1,), (4,))))]}
+
+
+def known(value):
+    """Whether the vocabulary has all tokens of a value."""
+    return all(map(known, value)) if isinstance(value, tuple) else value < VOCABULARY
+
+
+for name in ("forced_first", "suppress", "bad_sequences", "required_phrases", "prefix", "constraints"):
+    VALUES[name] = [value for value in VALUES[name] if known(value)]
 
 
 class NothingLeft(Exception):
@@ -390,7 +402,7 @@ def compare(settings, tables):
 
 def compare_all(settings, tables):
     """A beam from which nothing falls finds all translations that meet the constraints, in the order of their scores."""
-    found, error = translate(SOURCES, *flags(settings | {"beam": 400, "n_best": 400}))
+    found, error = translate(SOURCES, *flags(settings | dict.fromkeys(("beam", "n_best"), 2 * len(TOKENS) ** LONGEST)))
     assert not error, error
     for number, (hypotheses, table) in enumerate(zip(found, tables, strict=True)):
         search, expected = Reference(settings, number, table), []
@@ -405,6 +417,9 @@ def compare_all(settings, tables):
 
 
 SAMPLED = {"temperature": [0.6, 2.0], "top_k": [2], "top_p": [0.6], "min_p": [0.4], "typical_p": [0.5], "epsilon_cutoff": [0.2], "suppress": [(4,)]}
+
+
+QUANTILES = {2: 18.4, 3: 21.1, 4: 23.5, 5: 25.7}  # of chi-square with so many degrees of freedom, at 0.9999
 
 
 def drawn_from(settings, row):
@@ -460,7 +475,7 @@ def compare_draws(settings, tables):
             counts[hypothesis["ids"][0] if hypothesis["ids"] else EOS] += 1
         others = [token for token, count in counts.items() if count and token not in expected]
         square = sum((counts[token] - draws * share) ** 2 / (draws * share) for token, share in expected.items())
-        if others or square > 23.5:  # the 0.9999 quantile for 4 degrees of freedom
+        if others or square > QUANTILES[len(TOKENS)]:
             failures.append(f"{settings}: {source}: drew {counts}, expected {expected}")
 
 
