@@ -15,9 +15,6 @@ static KernelInfo dropRows(KernelBuilder &k, DropoutOp op, int64_t width, double
   View x = k.buffer(operand), y = k.buffer(result);
   x.stride = k.stride(operand);
   y.stride = k.stride(result);
-  Value positions = k.field(k.rows(), offsetof(xfc_rows, positions), k.ptr);
-  Value sentences = k.field(k.rows(), offsetof(xfc_rows, sentences), k.ptr);
-  Value sequenceOf = k.field(k.rows(), offsetof(xfc_rows, sequence_of), k.ptr);
   auto group = [&](const KernelBuilder::DropoutRow &key, const View &from, const View &to, Value f, int64_t used) {
     for (int64_t i = 0; i < std::min<int64_t>(16, used); i += lanes) {
       for (auto [word, numbers] : llvm::enumerate(k.philox(key, k.counters(f, i)))) {
@@ -33,8 +30,7 @@ static KernelInfo dropRows(KernelBuilder &k, DropoutOp op, int64_t width, double
   auto drop = [&] {
     k.eachRow(per, [&](Value row) {
       View from = x.row(row), to = y.row(row);
-      Value sentence = k.loadI32(sentences, k.loadI32(sequenceOf, row)), position = k.loadI32(positions, row);
-      auto key = k.dropoutRow(position, sentence, 0);
+      const KernelBuilder::DropoutRow key = k.dropoutRow(row);
       const int64_t whole = width / 64 * 64;
       k.loop(0, whole, 64, [&](Value f) { group(key, from, to, f, 64); });
       if (whole < width)

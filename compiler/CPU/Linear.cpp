@@ -27,10 +27,7 @@ struct Dropout {
   KernelBuilder::DropoutRow key(Value row) {
     if (kept)
       return {};
-    Value rows = k.rows(), sequence = k.loadI32(k.field(rows, offsetof(xfc_rows, sequence_of), k.ptr), row);
-    Value sentence = k.loadI32(k.field(rows, offsetof(xfc_rows, sentences), k.ptr), sequence);
-    Value position = k.loadI32(k.field(rows, offsetof(xfc_rows, positions), k.ptr), row);
-    return k.dropoutRow(position, sentence, 0);
+    return k.dropoutRow(row);
   }
   // The factors of the half group from `feature` on of a row of the chunk. Its words are drawn with the first half.
   SmallVector<Value> factorsOfHalf(Value row, Value at, Value feature, int64_t used) {

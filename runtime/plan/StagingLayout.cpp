@@ -10,7 +10,7 @@ int keySetOf(int structure) {
   return sets[structure / 4];
 }
 
-static int64_t bytesOfRow(const Argument &argument) { return featuresOf(argument) * bytesOf(argument.type); }
+int64_t bytesOfRow(const Argument &argument) { return featuresOf(argument) * bytesOf(argument.type); }
 
 StagingLayout::StagingLayout(const Program &program, const Counts &capacity, const std::vector<bool> &onDevice) {
   int64_t next = roundUp(sizeof(xfc_shape), alignment);

@@ -23,6 +23,8 @@ struct StagingLayout {
   int64_t bytes = 0;                  // enough for any batch within the capacity
 };
 
+int64_t bytesOfRow(const Argument &argument);
+
 // Bytes of a call with this many buffers and immediates in device memory: the xfc_call and its arrays.
 constexpr int64_t callBytes(size_t buffers, size_t immediates) {
   return static_cast<int64_t>(sizeof(xfc_call) + (2 * buffers + immediates) * 8);

@@ -298,6 +298,13 @@ View KernelBuilder::roundKeys() {
   return keysOfRounds;
 }
 
+KernelBuilder::DropoutRow KernelBuilder::dropoutRow(Value row) {
+  auto read = [&](size_t member, Value at) { return loadI32(field(rows(), member, ptr), at); };
+  Value sequence = read(offsetof(xfc_rows, sequence_of), row);
+  Value sentence = read(offsetof(xfc_rows, sentences), sequence), position = read(offsetof(xfc_rows, positions), row);
+  return dropoutRow(position, sentence, 0);
+}
+
 std::array<Value, 4> KernelBuilder::philox(const DropoutRow &row, Value counters) {
   // Even and odd counters are processed separately, each in the low half of 64 bits. Both halves of a product are then
   // in one lane, and the next product ignores the upper half. Only the first of a counter's four words differs between

@@ -99,6 +99,7 @@ public:
     mlir::Value head = index(headPlusOne);
     return {truncated(position), truncated(sentence), truncated(head)};
   }
+  DropoutRow dropoutRow(mlir::Value row); // of this row as a whole
   // Philox: four vectors of `lanes` random words for the given counters (abi.h).
   std::array<mlir::Value, 4> philox(const DropoutRow &row, mlir::Value counters);
   // The counters of the features first + i, first + i + 1, .. of the 64 from `first` on.

@@ -7,11 +7,6 @@
 #include <cstring>
 
 namespace xfc::cuda {
-namespace {
-
-int64_t bytesOfRow(const Argument &argument) { return featuresOf(argument) * bytesOf(argument.type); }
-
-} // namespace
 
 StagingLayout stagingLayout(const ProgramRun &run) {
   std::vector<bool> onDevice;
