@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Collects how long each test took, from the reports of ctest and lit, and prints the slowest.
+"""Collects how long each test took, from the reports of ctest and lit, and prints the slowest, and those that wait for their turn.
 
 usage: seconds.py BUILD    (reads BUILD/tests/seconds/*, writes BUILD/tests/seconds.tsv: seconds, CPU seconds, suite, test; the costliest first)
 
@@ -20,10 +20,20 @@ def times_of_ctest(report):
             yield ("ctest", case.get("name")), (float(case.get("time") or 0), None)
 
 
-def times_of_lit(report):
+def tests_of_lit(report):
     for test in json.loads(report.read_text(encoding="utf-8"))["tests"]:
-        if "cpu" in test.get("metrics", {}):  # or else it did not run
-            yield (report.stem, test["name"].split(" :: ", 1)[1]), (test["elapsed"], test["metrics"]["cpu"])
+        yield test["name"].split(" :: ", 1)[1], test
+
+
+def times_of_lit(report):
+    for name, test in tests_of_lit(report):
+        if "cpu" in test.get("metrics", {}) and test["code"] != "UNSUPPORTED":  # or else it did not run
+            yield (report.stem, name), (test["elapsed"], test["metrics"]["cpu"])
+
+
+def waiting(report):
+    """The tests of a report whose turn is another commit."""
+    return [name for name, test in tests_of_lit(report) if test["code"] == "UNSUPPORTED" and "-turn" in test["output"]]
 
 
 def times(report):
@@ -37,9 +47,12 @@ def times(report):
 
 def main():
     build = pathlib.Path(sys.argv[1])
-    longest = {}
+    longest, later = {}, []
     for report in sorted((build / "tests/seconds").iterdir()):
-        for test, (seconds, cpu) in times(report):
+        of_report = times(report)
+        if of_report and report.suffix == ".json":
+            later += waiting(report)
+        for test, (seconds, cpu) in of_report:
             longest[test] = max((seconds, cpu), longest.get(test, (0, None)), key=lambda pair: pair[0])
     rows = sorted(((*pair, *test) for test, pair in longest.items()), key=lambda row: -(row[0] if row[1] is None else row[1]))
     rows = [(f"{seconds:.2f}", "" if cpu is None else f"{cpu:.2f}", *test) for seconds, cpu, *test in rows]
@@ -48,6 +61,8 @@ def main():
     print(f"The costliest of {len(rows)} tests, in seconds and CPU seconds; {table} lists all:")
     for seconds, cpu, suite, test in rows[:SHOWN]:
         print(f"{seconds:>9} s {cpu:>9}  {suite}  {test}")
+    if later:
+        print("These run in every other commit, of which this is none (XFC_TURNS=all runs them): " + ", ".join(sorted(later)))
 
 
 if __name__ == "__main__":

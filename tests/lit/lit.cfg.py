@@ -44,6 +44,12 @@ config.substitutions += [
 ]
 
 
+# The costliest end-to-end tests take turns, by the number of commits, as turn.sh does it: REQUIRES: even-turn or odd-turn.
+for turn, name in enumerate(("even-turn", "odd-turn")):
+    if subprocess.run([os.path.join(config.xfc_source_dir, "tests", "turn.sh"), f"{turn}/2", "true"], capture_output=True).returncode == 0:
+        config.available_features.add(name)
+
+
 def imports(module):
     return subprocess.run([python, "-c", "import " + module], capture_output=True).returncode == 0
 

@@ -98,4 +98,5 @@ if [ $compiler = ON ]; then
   ASAN_OPTIONS+=:detect_container_overflow=0:allow_user_poisoning=0:malloc_fill_byte=1
 fi
 LIT="$(command -v lit-22 || command -v lit)"
+export XFC_TURNS=all
 exec "$LIT" "${arguments[@]}" "$build/tests/lit"
