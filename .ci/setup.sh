@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 packages=(g++ cmake ninja-build ccache python3 python3-pip python3-venv git
   llvm-22-dev libmlir-22-dev mlir-22-tools llvm-22-tools lld-22 liblld-22-dev nlohmann-json3-dev libcli11-dev libutf8proc-dev libgtest-dev zlib1g-dev libzstd-dev
   libevent-dev python3-markdown-it)
-case " $* " in *" -DXFC_BUILD_TESTS=ON "*) packages+=(clang-22 clang-format-22 clang-tidy-22 libclang-rt-22-dev openmpi-bin mpich) ;; esac
+case " $* " in *" -DXFC_BUILD_TESTS=ON "*) packages+=(clang-22 clang-format-22 clang-tidy-22 libclang-rt-22-dev openmpi-bin mpich chromium-headless-shell) ;; esac
 missing=()
 for package in "${packages[@]}"; do
   dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")

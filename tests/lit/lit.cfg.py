@@ -95,11 +95,17 @@ if glob.glob(os.path.join(prefix, "lib", "libmpi_abi.so.*")) and launches(os.pat
     config.available_features.add("mpi-abi")
 config.substitutions.append(("%abi", prefix))
 
-# A browser without a window, for the page of `serve`: Debian's packages chromium-headless-shell and chromium have one.
+# A browser without a window, for the page of `serve`, if one starts here: Debian's packages chromium-headless-shell and chromium have one.
 for browser in filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "google-chrome"))):
-    config.available_features.add("chromium")
-    config.substitutions.append(("%chromium", browser))
-    break
+    try:
+        shown = subprocess.run([browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--dump-dom", "about:blank"],
+                               capture_output=True, timeout=60).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        continue
+    if b"<html>" in shown:
+        config.available_features.add("chromium")
+        config.substitutions.append(("%chromium", browser))
+        break
 
 # NVIDIA's assembler and disassembler, from a CUDA toolkit or from the Python packages nvidia-cuda-nvcc and triton.
 packages = os.path.join(prefix, "lib/python*/site-packages/")
