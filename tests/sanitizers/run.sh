@@ -56,12 +56,13 @@ cmake -S "$root" --preset $preset -B "$runtime" -DCMAKE_CXX_COMPILER="$clang" -D
 cmake --build "$runtime" --target "${targets[@]}" >>"$runtime.log" || { tail -40 "$runtime.log" >&2; exit 1; }
 
 # `xfc compile` finds this linker first; it links the generated objects with the instrumented runtime. A library, which an
-# executable may load (--draft-library), gets the runtime that it always has.
+# executable may load (--draft-library), gets the runtime that it always has, also from the instrumented compiler.
 mkdir -p "$runtime/linker"
 cat >"$runtime/linker/ld.lld-22" <<END
 #!/usr/bin/env bash
 set -euo pipefail
-case " \$* " in *" -shared "*) exec "$(command -v ld.lld-22)" "\$@" ;; esac
+instrumented="$runtime/lib/" plain="$build/lib/"
+case " \$* " in *" -shared "*) exec "$(command -v ld.lld-22)" "\${@//\$instrumented/\$plain}" ;; esac
 output= objects=()
 while [ \$# -gt 0 ]; do
   case "\$1" in
