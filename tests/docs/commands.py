@@ -60,6 +60,7 @@ NOT_RUN = [
     (r"(cmake --preset|cmake --build --preset|ctest --preset) asan.*", "builds everything again with a sanitizer, in half an hour; the ctest `sanitized` builds a part"),
     (r"mpirun --host .*|srun .*", "needs several machines"),
     (r"tests/fuzz/run\.sh --(executions|compiler) .*", "fuzzes for hours"),
+    (r"tests/bench/curves\.py .*", "draws with matplotlib, which the tests do not install"),
     (r"tests/promises/mixes\.py .*|tests/bench/(train_torch|fusions|serve)\.py .*", "measures for minutes, some of it other libraries"),
 ]
 # What makes a command cheap, or fit what is here; the model that each name means is small, too.

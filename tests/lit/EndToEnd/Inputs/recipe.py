@@ -290,7 +290,7 @@ def limited(out, *more):
 one, three = limited("epoch", "--epochs", 1), limited("epochs", "--epochs", 3)
 assert one[1] == 1 and three[1] == 3 and three[0] == 3 * one[0] > 3, (one, three)
 step, _, seconds = limited("minutes", "--minutes", 0.02)
-assert step > three[0] and 1.2 <= seconds < 30, (step, seconds)
+assert step > three[0] and 1 <= seconds < 30, (step, seconds)  # the last step's record may come a moment before the time is up
 
 # The largest batches for a given memory.
 def batches(out, memory, status=0):
