@@ -62,7 +62,7 @@ def main():
     for seconds, cpu, suite, test in rows[:SHOWN]:
         print(f"{seconds:>9} s {cpu:>9}  {suite}  {test}")
     if later:
-        print("These run in every other commit, of which this is none (XFC_TURNS=all runs them): " + ", ".join(sorted(later)))
+        print("These run in every third commit, of which this is none (XFC_TURNS=all runs them): " + ", ".join(sorted(later)))
 
 
 if __name__ == "__main__":
