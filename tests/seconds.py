@@ -20,39 +20,37 @@ def times_of_ctest(report):
             yield ("ctest", case.get("name")), (float(case.get("time") or 0), None)
 
 
-def tests_of_lit(report):
-    for test in json.loads(report.read_text(encoding="utf-8"))["tests"]:
-        yield test["name"].split(" :: ", 1)[1], test
-
-
-def times_of_lit(report):
-    for name, test in tests_of_lit(report):
+def times_of_lit(suite, tests):
+    for name, test in tests.items():
         if "cpu" in test.get("metrics", {}) and test["code"] != "UNSUPPORTED":  # or else it did not run
-            yield (report.stem, name), (test["elapsed"], test["metrics"]["cpu"])
+            yield (suite, name), (test["elapsed"], test["metrics"]["cpu"])
 
 
-def waiting(report):
-    """The tests of a report whose turn is another commit."""
-    return [name for name, test in tests_of_lit(report) if test["code"] == "UNSUPPORTED" and "-turn" in test["output"]]
+def waiting(tests):
+    """The tests of lit whose turn is another commit."""
+    return [name for name, test in tests.items() if test["code"] == "UNSUPPORTED" and "turn-" in test["output"]]
 
 
-def times(report):
-    """(suite, test) and (seconds, CPU seconds or None) of every test of a report that ran. An unreadable report has none: its suite was ended."""
+def read(report):
+    """(suite, test) and (seconds, CPU seconds or None) of every test of a report that ran, and the names of those that wait for their turn.
+    An unreadable report has none: its suite was ended."""
     try:
-        return list(times_of_ctest(report) if report.suffix == ".xml" else times_of_lit(report))
+        if report.suffix == ".xml":
+            return list(times_of_ctest(report)), []
+        tests = {test["name"].split(" :: ", 1)[1]: test for test in json.loads(report.read_text(encoding="utf-8"))["tests"]}
+        return list(times_of_lit(report.stem, tests)), waiting(tests)
     except (tree.ParseError, json.JSONDecodeError):
         print(f"{report}: cannot be read; the tests in it are left out", file=sys.stderr)
-        return []
+        return [], []
 
 
 def main():
     build = pathlib.Path(sys.argv[1])
     longest, later = {}, []
     for report in sorted((build / "tests/seconds").iterdir()):
-        of_report = times(report)
-        if of_report and report.suffix == ".json":
-            later += waiting(report)
-        for test, (seconds, cpu) in of_report:
+        times, waits = read(report)
+        later += waits
+        for test, (seconds, cpu) in times:
             longest[test] = max((seconds, cpu), longest.get(test, (0, None)), key=lambda pair: pair[0])
     rows = sorted(((*pair, *test) for test, pair in longest.items()), key=lambda row: -(row[0] if row[1] is None else row[1]))
     rows = [(f"{seconds:.2f}", "" if cpu is None else f"{cpu:.2f}", *test) for seconds, cpu, *test in rows]
