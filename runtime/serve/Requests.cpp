@@ -1,5 +1,6 @@
 // Reads the bodies of requests.
 #include "serve/Requests.h"
+#include "plan/GenerationSettings.h"
 #include "serve/Http.h"
 #include "support/Json.h"
 #include "support/LineReader.h"
@@ -117,6 +118,12 @@ TranslationRequest readCommon(const Fields &fields) {
   return request;
 }
 
+// Whether an option takes constraints, such as required_phrases.
+bool takesConstraints(const std::string &name) {
+  const GenerationSetting *setting = findSetting(name);
+  return setting && std::holds_alternative<GenerationSetting::Constraints>(setting->value);
+}
+
 // The value of an option as a word of a command line.
 std::string wordOf(const std::string &name, const Fields &value) {
   if (value.is_string())
@@ -127,7 +134,7 @@ std::string wordOf(const std::string &name, const Fields &value) {
     refuse(escaped(name) + ": expected a number, a string, true or false, or a list of tokens, found " +
            shownJson(value));
   std::string words = value.empty() ? " " : ""; // an option has to have a value
-  if (name == "required_phrases" && !value.empty() && value.front().is_array()) {
+  if (takesConstraints(name) && !value.empty() && value.front().is_array()) {
     for (const Fields &phrase : value)
       words += (words.empty() ? "" : " || ") + wordOf(name + " of a choice", phrase);
     return words;
@@ -204,7 +211,7 @@ TranslationRequest readTranslate(std::string_view contentType, std::string_view 
     } else if (name != "q" && name != "source" && name != "target" && name != "api_key" && !value.is_null()) {
       std::string flag = name;
       std::ranges::replace(flag, '_', '-');
-      if (name == "required_phrases")
+      if (takesConstraints(name))
         requireFewConstraints(name, value);
       const bool isListOfLists = value.is_array() && !value.empty() && value.front().is_array();
       const bool isOfExpressions = name == "protect" && value.is_array() && !value.empty(); // which may have blanks
