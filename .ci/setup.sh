@@ -10,7 +10,7 @@ tests=false
 case " $* " in *" -DXFC_BUILD_TESTS=ON "*) tests=true; packages+=(clang-22 clang-format-22 clang-tidy-22 libclang-rt-22-dev openmpi-bin mpich) ;; esac
 
 # Installs those of the packages that are missing.
-install() {
+install_missing() {
   local missing=() root=()
   for package in "$@"; do
     dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
@@ -23,8 +23,8 @@ install() {
   echo "installing ${missing[*]}"
   "${root[@]}" apt-get update -qq && "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
-install "${packages[@]}"
-! $tests || install chromium-headless-shell || echo "note: there is no browser, so the test of the server's page will be skipped"
+install_missing "${packages[@]}"
+! $tests || install_missing chromium-headless-shell || echo "note: there is no browser, so the test of the server's page will be skipped"
 
 # Warnings are errors with Debian 12's GCC, which has none to show; so one build serves everybody who calls this.
 werror=OFF

@@ -30,7 +30,7 @@ const char *widthOption(const SearchOptions &options) {
   return options.utility ? "--samples" : options.sample ? "--n-best" : "--beam";
 }
 
-// What a message calls a constraint of constraintsFor(): those of the settings come last.
+// The name of a constraint in messages. Constraints of the settings come after those of the sentence.
 std::string nameOf(size_t number, const Constraints &constraints, const SearchOptions &options) {
   const size_t own = constraints.count() - options.generation.requiredPhrases.size();
   return number < own ? "constraint " + std::to_string(number + 1)

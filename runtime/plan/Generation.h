@@ -9,8 +9,8 @@
 
 namespace xfc {
 
-// What a translation must contain: one of these phrases, each of which is a sequence of at least one token, without
-// pad, start and eos.
+// Phrases, of which a translation must contain one. A phrase is a sequence of at least one token, and none of its
+// tokens is pad, start or eos.
 using Constraint = std::vector<std::vector<int32_t>>;
 
 inline constexpr size_t mostConstraintTokens = 4096; // in all phrases of a sentence's constraints

@@ -799,7 +799,7 @@ TEST(Constrained, SentencesWithoutConstraintsGoOnAsBefore) {
     }
 }
 
-// What the settings require is met as if each sentence had it.
+// Phrases that the settings require are met as if they were constraints of every sentence.
 TEST(Constrained, SettingsRequirePhrasesOfEverySentence) {
   FakeModel model{.seed = 3};
   const SearchSentence sentence{.index = 1, .maxLength = 7};
