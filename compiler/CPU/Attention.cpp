@@ -39,8 +39,11 @@ private:
   int64_t scoreStride;
   double rate;
   bool wantsLse, wantsWeights;
+  RowAt keyRows(HeadOfSequence &at, Value start) { return at.listedRows(k, key, keyDim, start, keyScale); }
+  RowAt valueRows(HeadOfSequence &at, Value start) { return at.listedRows(k, value, valueDim, start, valueScale); }
   const BufferIndex q, key, value;
-  int64_t size = 0; // elements of scratch
+  std::optional<BufferIndex> keyScale, valueScale; // of integers
+  int64_t size = 0;                                // elements of scratch
   View scores, queries, outputs, maxima, sums, factors;
   AttentionTiles::Right keysTransposed, values;
   std::optional<Distances> bias;
@@ -54,6 +57,10 @@ AttentionKernel::AttentionKernel(KernelBuilder &k, AttentionOp op)
   rate = op.getRate().convertToDouble();
   wantsLse = !op.getLse().use_empty();
   wantsWeights = op.getWeights() && !op.getWeights().use_empty();
+  if (op.getKScale())
+    keyScale = op.getKScaleMutable();
+  if (op.getVScale())
+    valueScale = op.getVScaleMutable();
 }
 
 KernelInfo AttentionKernel::emit() {
@@ -114,8 +121,8 @@ void AttentionKernel::blocks(HeadOfSequence &at) {
       // Keys that fit in one block are packed once for all queries; of several blocks, what these queries see.
       Value pack = k.either(k.equal(i, 0), several), all = k.select(several, count, at.keys);
       k.when(pack, [&] {
-        tiles.transposeIn(keysTransposed.rows, at.listedRows(k, key, keyDim, j), all, keyDim);
-        tiles.copyIn(values.rows, at.listedRows(k, value, valueDim, j), all, valueDim);
+        tiles.transposeIn(keysTransposed.rows, keyRows(at, j), all, keyDim);
+        tiles.copyIn(values.rows, valueRows(at, j), all, valueDim);
         tiles.round(keysTransposed, keyDim, tiles.vectorsOf(all));
         tiles.round(values, all, valueVectors);
       });
@@ -164,7 +171,7 @@ void AttentionKernel::single(HeadOfSequence &at) {
   Value most = at.limit(k, zero, zero);
   k.loop(at.first(k, zero, zero), most, keyBlock, [&](Value j) {
     Value count = k.min(keyBlock, k.sub(most, j)), last = k.sub(count, 1);
-    RowAt keyRow = at.listedRows(k, key, keyDim, j), valueRow = at.listedRows(k, value, valueDim, j);
+    RowAt keyRow = keyRows(at, j), valueRow = valueRows(at, j);
     // Processes as many keys at once as a vector has lanes: after a transposition, their horizontal sums are taken
     // together.
     k.loop(0, count, lanes, [&](Value c) {

@@ -148,9 +148,14 @@ RowAt HeadOfSequence::rows(KernelBuilder &k, BufferIndex buffer, int64_t width, 
   return [&k, data = ofHead(k, buffer, head, width), first](Value j) { return data.row(k.add(first, j)); };
 }
 
-RowAt HeadOfSequence::listedRows(KernelBuilder &k, BufferIndex buffer, int64_t width, Value start) {
+RowAt HeadOfSequence::listedRows(KernelBuilder &k, BufferIndex buffer, int64_t width, Value start,
+                                 std::optional<BufferIndex> scales) {
   View data = ofHead(k, buffer, keyHead, width), list = keyList + start;
-  return [&k, data, list](Value j) { return data.row(k.loadIndex(list + j)); };
+  View factors = scales ? ofHead(k, *scales, keyHead, 1) : View();
+  return [&k, data, list, factors](Value j) {
+    Value row = k.loadIndex(list + j);
+    return factors ? data.row(row).times(k.load(factors.row(row))) : data.row(row);
+  };
 }
 
 void HeadOfSequence::fetchNextHead(KernelBuilder &k, ArrayRef<Features> ofQueries, ArrayRef<Features> ofKeys,

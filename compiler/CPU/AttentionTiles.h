@@ -42,9 +42,10 @@ struct HeadOfSequence {
   // The largest limit of queries from .. from + count - 1.
   mlir::Value largestLimit(KernelBuilder &k, mlir::Value from, mlir::Value count);
   // This head's features in consecutive rows from `first` on, and the key head's features in the rows of the key list
-  // from `start` on.
+  // from `start` on, each times its row's scale of this head, if there are scales.
   RowAt rows(KernelBuilder &k, BufferIndex buffer, int64_t width, mlir::Value first);
-  RowAt listedRows(KernelBuilder &k, BufferIndex buffer, int64_t width, mlir::Value start);
+  RowAt listedRows(KernelBuilder &k, BufferIndex buffer, int64_t width, mlir::Value start,
+                   std::optional<BufferIndex> scales = {});
   // Prefetches the features of the next head in the row of a query, and in that of the key with the same number (or of
   // the last key). They follow this head's features in each row. The hardware does not prefetch them, since it follows
   // lines that are adjacent, and a kernel reads only a few lines of each row. A buffer is given with the number of

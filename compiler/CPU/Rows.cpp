@@ -369,6 +369,14 @@ class ShortVectorRows final : public VectorRows<ShortRows> {
 public:
   using VectorRows::VectorRows;
 
+  Value largest(ArrayRef<Row> operands, const ComputeOne &compute) override {
+    Value none = k.splat(0);
+    return k.largest(k.features(width, none, [&](Value f, int64_t used, const Values &s) -> Values {
+      Value x = upTo(used, compute(loaded(operands, f)));
+      return {k.maxf(x, s[0])};
+    })[0]);
+  }
+
   // What is stored rounded, or not at all, stays in scratch.
   Row keep(ArrayRef<Row> operands, const View &to, const ComputeOne &compute) override {
     const bool inScratch = !to || to.element != k.element;

@@ -227,16 +227,26 @@ Value CodeBuilder::erf(Value x) {
 
 Value CodeBuilder::widened(Value v) {
   Type stored = getElementTypeOrSelf(v), to = computedType(stored);
-  return stored == to ? v : arith::ExtFOp::create(b, withElements(v.getType(), to), v).getResult();
+  if (stored == to)
+    return v;
+  Type type = withElements(v.getType(), to);
+  return stored.isFloat() ? arith::ExtFOp::create(b, type, v).getResult() : arith::SIToFPOp::create(b, type, v);
+}
+Value CodeBuilder::loaded(Value v, const View &p) {
+  v = widened(v);
+  return p.scale ? mulf(v, p.scale) : v;
 }
 Value CodeBuilder::narrowed(Value v, Type stored) {
   Type type = getElementTypeOrSelf(v);
   if (!isa<FloatType>(type) || bytesOf(type) <= bytesOf(stored))
     return v;
-  return arith::TruncFOp::create(b, withElements(v.getType(), stored), v);
+  Type to = withElements(v.getType(), stored);
+  if (stored.isFloat())
+    return arith::TruncFOp::create(b, to, v);
+  return arith::FPToSIOp::create(b, to, math::RoundEvenOp::create(b, v));
 }
 Value CodeBuilder::load(const View &p) {
-  return widened(LLVM::LoadOp::create(b, p.element, p.data, bytesOf(p.element)));
+  return loaded(LLVM::LoadOp::create(b, p.element, p.data, bytesOf(p.element)), p);
 }
 void CodeBuilder::store(Value value, const View &p) {
   LLVM::StoreOp::create(b, narrowed(value, p.element), p.data, bytesOf(p.element));

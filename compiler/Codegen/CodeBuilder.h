@@ -58,12 +58,13 @@ public:
 class View {
 public:
   View() = default; // no buffer, for an operand that is absent
-  View(CodeBuilder &k, mlir::Value data, mlir::Type element, const Term &stride = mlir::Value())
-      : data(data), stride(stride), element(element), k(&k) {}
+  View(CodeBuilder &k, mlir::Value data, mlir::Type element, const Term &stride = mlir::Value(), mlir::Value scale = {})
+      : data(data), stride(stride), element(element), scale(scale), k(&k) {}
 
   mlir::Value data;            // the address of the first element
   Term stride = mlir::Value(); // the distance of rows (i64), null if there is one row or they are dense
   mlir::Type element;          // in memory
+  mlir::Value scale;           // what elements are multiplied by where they are loaded, or null
 
   explicit operator bool() const { return static_cast<bool>(data); }
   // The elements from this many further on.
@@ -75,10 +76,12 @@ public:
   View operator()(mlir::Value i, mlir::Value column) const { return row(i) + column; }
   View operator()(mlir::Value i, int64_t column) const { return row(i) + column; }
   View operator()(int64_t i, int64_t column) const { return row(i) + column; }
-  // The same memory as elements of another type.
+  // The same memory as elements of another type, as they are.
   View as(mlir::Type other) const { return {*k, data, other, stride}; }
   // The same elements in rows that begin so many elements apart.
-  View inRows(const Term &apart) const { return {*k, data, element, apart}; }
+  View inRows(const Term &apart) const { return {*k, data, element, apart, scale}; }
+  // The same elements, each times a number where it is loaded.
+  View times(mlir::Value factor) const { return {*k, data, element, stride, factor}; }
 
 private:
   CodeBuilder *k = nullptr;
@@ -164,10 +167,13 @@ public:
   mlir::Value f64Of(mlir::Value a), elementOf(mlir::Value a);  // of and to an element
   mlir::Value f64OfInteger(mlir::Value a);
 
-  // Memory. What an element of a type in memory is computed in: f64 for f64, and f32 for the narrower floats, while
-  // integers are themselves. load() widens an element to that type, or a vector of them, and store() rounds floats to
-  // the type in memory, to the nearest, ties to even.
+  // Memory. What an element of a type in memory is computed in: f64 for f64, and f32 for the narrower floats and i8,
+  // while larger integers are themselves. load() widens an element to that type, or a vector of them, and store()
+  // rounds floats to the type in memory, to the nearest, ties to even; what becomes an i8 must not be beyond -128 ..
+  // 127.
   virtual mlir::Value widened(mlir::Value v);
+  // An element, or a vector of them, as it was in memory at p: widened, and scaled.
+  mlir::Value loaded(mlir::Value v, const View &p);
   mlir::Value narrowed(mlir::Value v, mlir::Type stored);
   mlir::Value load(const View &p);
   void store(mlir::Value value, const View &p);

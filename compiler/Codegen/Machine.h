@@ -46,6 +46,8 @@ public:
 class ShortRows : public Rows {
 public:
   using Rows::Rows;
+  // The largest of the numbers that `compute` returns for a row, none of which is negative.
+  virtual mlir::Value largest(llvm::ArrayRef<Row> operands, const ComputeOne &compute) = 0;
   // A row that is computed from others, and also stored at `to` unless that is null.
   virtual Row keep(llvm::ArrayRef<Row> operands, const View &to, const ComputeOne &compute) = 0;
   // Each chunk takes one of `parts` equal ranges of the rows: body(number of the row, totals), where `totals` are rows

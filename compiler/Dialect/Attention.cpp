@@ -232,8 +232,23 @@ template <typename Op> static LogicalResult verifyAttention(Op op, RowsType outp
   return verifyOneElementType(op);
 }
 
+// Checks that rows have one scale for each head if, and only if, they are integers.
+static LogicalResult verifyScale(AttentionOp op, StringRef name, RowsType rows, Value scale) {
+  if (rows.getElementType().isFloat())
+    return scale ? op.emitOpError() << name << " is scaled, but holds no integers: " << rows : success();
+  const Type expected = RowsType::get(op.getContext(), rows.getSet(), {op.getKeyHeads()},
+                                      op.getQ().getType().computed().getElementType());
+  if (!scale)
+    return op.emitOpError() << name << " holds integers and needs scales, " << expected;
+  if (scale.getType() != expected)
+    return op.emitOpError() << "the scales of " << name << " must be " << expected << ", found " << scale.getType();
+  return success();
+}
+
 LogicalResult AttentionOp::verify() {
-  if (failed(verifyAttention(*this, getResult().getType(), getLse().getType())))
+  if (failed(verifyAttention(*this, getResult().getType(), getLse().getType())) ||
+      failed(verifyScale(*this, "k", getK().getType(), getKScale())) ||
+      failed(verifyScale(*this, "v", getV().getType(), getVScale())))
     return failure();
   auto weights = getWeights() ? cast<PairsType>(getWeights().getType()) : PairsType();
   if (weights && (weights.getStructure() != getStructure() || weights.getHeads() != static_cast<int64_t>(getHeads())))
@@ -259,6 +274,8 @@ LogicalResult AttentionOp::differentiate(OpBuilder &builder, Gradients &gradient
   Value dout = gradients.of(getResult());
   if (getWeights() && gradients.of(getWeights()))
     return emitOpError("the returned weights cannot be differentiated");
+  if (getKScale() || getVScale())
+    return emitOpError("keys and values in integers have no gradient");
   if (!dout)
     return success();
   SmallVector<Value> operands{dout, getQ(), getK(), getV(), getResult(), getLse()};
@@ -269,13 +286,35 @@ LogicalResult AttentionOp::differentiate(OpBuilder &builder, Gradients &gradient
   if (wantsBias)
     types.push_back(RowsType::get(getContext(), getQ().getType().getSet(), {2 * static_cast<int64_t>(getHeads())},
                                   getQ().getType().getElementType()));
-  auto grad = AttentionGradOp::create(builder, getLoc(), types, operands, (*this)->getAttrs());
+  SmallVector<NamedAttribute> attributes(llvm::make_filter_range(
+      (*this)->getAttrs(), [&](NamedAttribute a) { return a.getName() != getOperandSegmentSizesAttrName(); }));
+  auto grad = AttentionGradOp::create(builder, getLoc(), types, operands, attributes);
   gradients.add(getQ(), gradients.wanted(getQ()) ? grad.getDq() : Value());
   gradients.add(getK(), gradients.wanted(getK()) ? grad.getDk() : Value());
   gradients.add(getV(), gradients.wanted(getV()) ? grad.getDv() : Value());
   if (wantsBias)
     gradients.add(getBias(), PositionsGradOp::create(builder, getLoc(), getBias().getType(), grad.getDbias(),
                                                      /*offset=*/0));
+  return success();
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// quantize
+//===--------------------------------------------------------------------------------------------------------===//
+
+LogicalResult QuantizeOp::verify() {
+  const RowsType x = getX().getType(), result = getResult().getType();
+  const Type element = result.getElementType();
+  if (result != x.in(element) || !(element.isBF16() || element.isInteger(8)))
+    return emitOpError("the result must have the rows of x in bf16 or i8, found ") << x << " and " << result;
+  const auto groups = static_cast<int64_t>(getGroups());
+  if (groups < 1 || x.getFeatures() % groups)
+    return emitOpError() << groups << " groups do not divide " << x.getFeatures() << " features";
+  const Type scales = RowsType::get(getContext(), x.getSet(), {groups}, x.computed().getElementType());
+  if (element.isBF16() && getScale())
+    return emitOpError("rows of bf16 have no scales");
+  if (element.isInteger(8) && (!getScale() || getScale().getType() != scales))
+    return emitOpError("rows of i8 need scales, ") << scales;
   return success();
 }
 
@@ -292,5 +331,8 @@ LogicalResult CacheWriteOp::verify() {
                                      << getType().getFeatures();
   if (getRows().getType().getSet() != RowSet::target)
     return emitOpError("rows must be rows of the target, found ") << getRows().getType();
+  if (getRows().getType().getElementType().isFloat() != getType().getElementType().isFloat())
+    return emitOpError("rows of ") << getRows().getType().getElementType() << " cannot be kept in a cache of "
+                                   << getType().getElementType() << "; see xfc.quantize";
   return verifyOneElementType(*this);
 }

@@ -10,7 +10,7 @@ LogicalResult verifyOneElementType(Operation *op) {
   Type element;
   auto agrees = [&](Type type) {
     Type own = elementOf(type);
-    if (!own || !own.isFloat())
+    if (!own || !(own.isFloat() || own.isInteger(8)))
       return true;
     own = computedType(own);
     element = element ? element : own;

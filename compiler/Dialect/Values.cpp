@@ -8,7 +8,7 @@ using namespace mlir;
 namespace xfc {
 
 std::optional<DType> dtypeOf(Type element) {
-  for (DType known : {DType::F32, DType::F64, DType::I32, DType::BF16})
+  for (DType known : {DType::F32, DType::F64, DType::I32, DType::BF16, DType::I8})
     if (element == elementType(element.getContext(), known))
       return known;
   return std::nullopt;
@@ -24,12 +24,14 @@ Type elementType(MLIRContext *context, DType type) {
     return IntegerType::get(context, 32);
   case DType::BF16:
     return BFloat16Type::get(context);
+  case DType::I8:
+    return IntegerType::get(context, 8);
   }
   llvm_unreachable("no element type");
 }
 
 Type computedType(Type element) {
-  const bool narrow = isa<FloatType>(element) && element.getIntOrFloatBitWidth() < 32;
+  const bool narrow = element.isInteger(8) || (isa<FloatType>(element) && element.getIntOrFloatBitWidth() < 32);
   return narrow ? Float32Type::get(element.getContext()) : element;
 }
 
@@ -46,6 +48,12 @@ int64_t elementBytes(Type type) { return bytesOf(*dtypeOf(elementOf(type))); }
 
 static constexpr int64_t maxElements = int64_t(1) << 40;
 
+static bool isNarrow(Type type) { return computedType(elementOf(type)) != elementOf(type); }
+
+static LogicalResult unexpected(Operation *op, Type type) {
+  return op->emitError() << "expected numbers of f32 or f64, or indices of i32, found " << type;
+}
+
 static LogicalResult verifyValue(Operation *op, Type type) {
   ArrayRef<int64_t> shape;
   if (auto rows = dyn_cast<RowsType>(type))
@@ -58,10 +66,24 @@ static LogicalResult verifyValue(Operation *op, Type type) {
   for (int64_t extent : shape)
     if (extent < 1 || llvm::MulOverflow(elements, extent, elements) || elements > maxElements)
       return op->emitError() << "expected between 1 and " << maxElements << " elements, found " << type;
-  const std::optional<DType> known = dtypeOf(elementOf(type));
-  const bool mayBeNarrow = isa<RowsType>(type) && !isa<FunctionOpInterface>(op);
-  if (!known || (known == DType::BF16 && !mayBeNarrow))
-    return op->emitError() << "expected numbers of f32 or f64, or indices of i32, found " << type;
+  if (!dtypeOf(elementOf(type)) || (isNarrow(type) && !isa<RowsType>(type)))
+    return unexpected(op, type);
+  return success();
+}
+
+// The runtime reads and writes the numbers of most arguments. It only keeps those of states, and those that programs
+// return for the steps of decoding, PATH.k and PATH.v, from run to run.
+static LogicalResult verifyArguments(FunctionOpInterface function) {
+  for (auto [i, type] : llvm::enumerate(function.getArgumentTypes())) {
+    if (!isNarrow(type))
+      continue;
+    const auto number = static_cast<unsigned>(i);
+    const auto role = function.getArgAttrOfType<StringAttr>(number, attr::role),
+               name = function.getArgAttrOfType<StringAttr>(number, attr::name);
+    const bool isKeys = name && (name.getValue().ends_with(".k") || name.getValue().ends_with(".v"));
+    if (!role || (role != attr::state && !(role == attr::input && isKeys)))
+      return unexpected(function, type);
+  }
   return success();
 }
 
@@ -79,7 +101,12 @@ static LogicalResult eachValue(Operation *op, llvm::function_ref<LogicalResult(O
   return failure(walked.wasInterrupted());
 }
 
-LogicalResult verifyValues(Operation *op) { return eachValue(op, verifyValue); }
+LogicalResult verifyValues(Operation *op) {
+  if (failed(eachValue(op, verifyValue)))
+    return failure();
+  return failure(
+      op->walk([](FunctionOpInterface function) { return WalkResult(verifyArguments(function)); }).wasInterrupted());
+}
 
 FailureOr<DType> floatTypeOf(ModuleOp module) {
   std::optional<DType> known;

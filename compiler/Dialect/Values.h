@@ -12,7 +12,7 @@ namespace xfc {
 std::optional<DType> dtypeOf(mlir::Type element);
 mlir::Type elementType(mlir::MLIRContext *context, DType type);
 
-// The type that elements are computed in: f32 for the narrower floats, and otherwise their own.
+// The type that elements are computed in: f32 for the narrower floats and i8, and otherwise their own.
 mlir::Type computedType(mlir::Type element);
 
 // The element type of rows, pairs or a tensor; null for any other type.
@@ -21,8 +21,8 @@ mlir::Type elementOf(mlir::Type type);
 int64_t elementBytes(mlir::Type type);
 
 // Checks that each value inside the op, and each parameter, is rows, pairs or a static tensor of known numbers, of a
-// size that memory could hold. Only rows that an op makes may have elements of bf16. Fails with a diagnostic at the op
-// that makes the value.
+// size that memory could hold. Only rows may have elements of bf16 or i8: those that an op makes, and arguments that are
+// kept from run to run. Fails with a diagnostic at the op that makes the value.
 llvm::LogicalResult verifyValues(mlir::Operation *op);
 
 // The floating-point type of the module's parameters and arguments, in which rows are computed; f32 if it has none.

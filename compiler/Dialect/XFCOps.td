@@ -45,7 +45,7 @@ def XFC_RowsType : XFC_Type<"Rows", "rows"> {
   let summary = "one row of features for each token of a set";
   let description = [{
     `!xfc.rows<target, 512xf32>` is [N, 512]; `!xfc.rows<source, i32>` is [N] token ids. Rows of `bf16` are computed in f32 and rounded
-    to the nearest bf16, ties to even, when they are stored (xfc-assign-types).
+    to the nearest bf16, ties to even, when they are stored (xfc-assign-types). Rows of `i8` are what xfc.quantize makes.
   }];
   let parameters = (ins "::xfc::RowSet":$set, ArrayRefParameter<"int64_t">:$shape, "::mlir::Type":$elementType);
   let hasCustomAssemblyFormat = 1;
@@ -76,6 +76,7 @@ def XFC_PairsType : XFC_Type<"Pairs", "pairs"> {
 }
 
 def XFC_FloatRows : Type<CPred<"::llvm::isa<::xfc::RowsType>($_self) && ::llvm::cast<::xfc::RowsType>($_self).getElementType().isFloat()">, "rows of floats", "::xfc::RowsType">;
+def XFC_StoredRows : Type<CPred<"::llvm::isa<::xfc::RowsType>($_self) && (::llvm::cast<::xfc::RowsType>($_self).getElementType().isFloat() || ::llvm::cast<::xfc::RowsType>($_self).getElementType().isInteger(8))">, "rows of floats or of i8", "::xfc::RowsType">;
 def XFC_IdRows : Type<CPred<"::llvm::isa<::xfc::RowsType>($_self) && ::llvm::cast<::xfc::RowsType>($_self).getElementType().isInteger(32) && ::llvm::cast<::xfc::RowsType>($_self).getShape().empty()">, "rows of token ids", "::xfc::RowsType">;
 def XFC_TokenRows : Type<CPred<"::llvm::isa<::xfc::RowsType>($_self) && ::llvm::cast<::xfc::RowsType>($_self).getElementType().isInteger(32) && ::llvm::cast<::xfc::RowsType>($_self).getShape().size() == 1">, "rows of lists of token ids", "::xfc::RowsType">;
 def XFC_LabelRows : Type<Or<[XFC_IdRows.predicate, XFC_TokenRows.predicate]>, "rows of token ids, or of lists of them", "::xfc::RowsType">;
@@ -593,7 +594,7 @@ defvar AttentionDeclarations = [{
   }
 }];
 
-def XFC_AttentionOp : XFC_Op<"attention", [Differentiable, Kernel, Fused, ProductOpInterface]> {
+def XFC_AttentionOp : XFC_Op<"attention", [AttrSizedOperandSegments, Differentiable, Kernel, Fused, ProductOpInterface]> {
   let summary = "o = combine(dropout(softmax(mask(scale * scores(q, k) + bias))), v), without storing any pairs";
   let description = [{
     q [Nq, H*key_dim], k [Nk, G*key_dim], v [Nk, G*value_dim]; result [Nq, H*value_dim]; lse [Nq, H] is the
@@ -602,11 +603,16 @@ def XFC_AttentionOp : XFC_Op<"attention", [Differentiable, Kernel, Fused, Produc
     multiplied, the probabilities, which are rounded after dropout and before dividing by their sum; GPUs and CPUs with
     AMX have kernels for it. `bias`, if given, is a table of xfc.distance_bias. G, the number of heads of k and v, divides
     H: several heads of q may share one (xfc.scores). With `reach`, a query sees only keys at most that many positions
-    before or after it, and no other keys are read.
+    before or after it, and no other keys are read. Rows of i8 have scales [Nk, G], by which the features of each head are
+    multiplied (xfc.quantize).
   }];
-  let arguments = !con((ins XFC_FloatRows:$q, XFC_FloatRows:$k, XFC_FloatRows:$v, Optional<XFC_Tensor>:$bias), AttentionAttributes);
+  let arguments = !con((ins XFC_FloatRows:$q, XFC_StoredRows:$k, XFC_StoredRows:$v, Optional<XFC_Tensor>:$bias,
+                            Optional<XFC_FloatRows>:$k_scale, Optional<XFC_FloatRows>:$v_scale), AttentionAttributes);
   let results = (outs XFC_FloatRows:$result, XFC_FloatRows:$lse, Optional<XFC_Pairs>:$weights);
-  let assemblyFormat = "operands (`in` $compute^)? attr-dict `:` functional-type(operands, results)";
+  let assemblyFormat = [{
+    $q `,` $k `,` $v (`,` $bias^)? (`scaled` `by` $k_scale^ `,` $v_scale)? (`in` $compute^)? attr-dict
+    `:` functional-type(operands, results)
+  }];
   let hasVerifier = 1;
   let extraClassDeclaration = !strconcat(AttentionDeclarations, [{
     bool staysWide(unsigned buffer) { return buffer >= (*this)->getNumOperands() + 1; }
@@ -633,10 +639,23 @@ def XFC_AttentionGradOp : XFC_Op<"attention_grad", [NoGradient, Kernel, Fused, P
   let hasVerifier = 1;
 }
 
+def XFC_QuantizeOp : XFC_Op<"quantize", [NoGradient, Kernel]> {
+  let summary = "rows in a narrower type, in which they are kept from step to step (xfc-set-cache-type)";
+  let description = [{
+    x [N, F]; result [N, F]. Rows of bf16 are rounded to the nearest, ties to even. Those of i8 have `groups` equal parts, one for each
+    head, and become s q, where m is the largest magnitude in a part, s = m / 127, and q are the integers nearest to x (127 / m), ties
+    to even; scale [N, groups] holds s. A part of zeros has s = 0.
+  }];
+  let arguments = (ins XFC_FloatRows:$x, DefaultValuedAttr<I64Attr, "1">:$groups);
+  let results = (outs XFC_StoredRows:$result, Optional<XFC_FloatRows>:$scale);
+  let hasVerifier = 1;
+  let extraClassDeclaration = StaysWide;
+}
+
 def XFC_CacheWriteOp : XFC_Op<"cache_write", [NoGradient, Kernel, InPlace]> {
   let summary = "the cache with row `slots[h]` replaced by row h; always in place";
-  let arguments = (ins XFC_FloatRows:$cache, XFC_FloatRows:$rows);
-  let results = (outs XFC_FloatRows:$result);
+  let arguments = (ins XFC_StoredRows:$cache, XFC_StoredRows:$rows);
+  let results = (outs XFC_StoredRows:$result);
   let hasVerifier = 1;
   let extraClassDeclaration = !strconcat([{
     ::xfc::LaunchDomain getLaunchDomain() {

@@ -41,10 +41,19 @@ RowAt HeadOfSequence::rows(KernelBuilder &k, BufferIndex buffer, int64_t width, 
   return [&k, rows](Value j) { return rows.row(k.i64Of(j)); };
 }
 
-RowAt HeadOfSequence::listedRows(KernelBuilder &k, BufferIndex buffer, int64_t width, Value from) {
+RowAt HeadOfSequence::listedRows(KernelBuilder &k, BufferIndex buffer, int64_t width, Value from,
+                                 std::optional<BufferIndex> scales) {
   Value stride = strideOf(k, buffer), column = k.mul(keyHead, width);
   const View rows = (k.buffer(buffer) + column).inRows(stride), list = keyList + from;
-  return [&k, rows, list](Value j) { return rows.row(k.i64Of(i32At(k, list, j))); };
+  View factors;
+  if (scales) {
+    Value apart = strideOf(k, *scales);
+    factors = (k.buffer(*scales) + keyHead).inRows(apart);
+  }
+  return [&k, rows, list, factors](Value j) {
+    Value row = k.i64Of(i32At(k, list, j));
+    return factors ? rows.row(row).times(k.CodeBuilder::load(factors.row(row))) : rows.row(row);
+  };
 }
 
 void HeadOfSequence::shareKeys(KernelBuilder &k, int64_t sharing) {

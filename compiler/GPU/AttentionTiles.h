@@ -24,9 +24,11 @@ struct HeadOfSequence {
   mlir::Value keys;                // how many (i32)
   View limits;                     // those of `firstQuery` on
 
-  // The head's features in consecutive rows from query `from` on, and in the rows of the key list from key `from` on.
+  // The head's features in consecutive rows from query `from` on, and in the rows of the key list from key `from` on,
+  // each times its row's scale of the head, if there are scales.
   RowAt rows(KernelBuilder &k, BufferIndex buffer, int64_t width, mlir::Value from);
-  RowAt listedRows(KernelBuilder &k, BufferIndex buffer, int64_t width, mlir::Value from);
+  RowAt listedRows(KernelBuilder &k, BufferIndex buffer, int64_t width, mlir::Value from,
+                   std::optional<BufferIndex> scales = {});
   // Sets keyHead for a `head` of the queries, if each `sharing` consecutive heads share a head of the keys.
   void shareKeys(KernelBuilder &k, int64_t sharing);
   // Runs `body` for each of the `sharing` query heads that share `head`, a head of the keys, in ascending order.

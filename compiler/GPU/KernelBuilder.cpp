@@ -178,11 +178,15 @@ Values KernelBuilder::load(const View &p, int64_t n) {
   if (n == 1)
     return {CodeBuilder::load(p)};
   if (p.element.isBF16())
-    return halvesOf(load(p.as(i32), n / 2));
+    return scaled(halvesOf(load(p.as(i32), n / 2)), p);
+  if (p.element.isInteger(8) && n == 2)
+    return {CodeBuilder::load(p), CodeBuilder::load(p + 1)};
+  if (p.element.isInteger(8))
+    return scaled(quartersOf(load(p.as(i32), n / 4)), p);
   Value vector = LLVM::LoadOp::create(b, vectorType(n, p.element), p.data, n * bytesOf(p.element));
   Values values;
   for (int64_t i = 0; i < n; ++i)
-    values.push_back(widened(LLVM::ExtractElementOp::create(b, vector, i32Of(static_cast<int32_t>(i)))));
+    values.push_back(loaded(LLVM::ExtractElementOp::create(b, vector, i32Of(static_cast<int32_t>(i))), p));
   return values;
 }
 
@@ -190,6 +194,8 @@ void KernelBuilder::store(ArrayRef<Value> values, const View &p) {
   const int64_t n = values.size();
   if (n == 1)
     return CodeBuilder::store(values.front(), p);
+  if (p.element.isInteger(8))
+    return store(wordsOf(values), p.as(i32));
   Value whole = LLVM::PoisonOp::create(b, vectorType(n, p.element));
   for (int64_t i = 0; i < n; ++i) {
     Value value = narrowed(values[i], p.element);
@@ -207,10 +213,23 @@ static std::string operandsOf(int64_t from, int64_t n) {
 }
 static std::string vectorOf(int64_t n) { return n > 1 ? ".v" + std::to_string(n) : ""; }
 
-// Numbers of 16 bits are accessed in pairs, as numbers of 32 bits, unless there is only one.
+Values KernelBuilder::scaled(Values values, const View &p) {
+  if (p.scale)
+    for (Value &value : values)
+      value = mulf(value, p.scale);
+  return values;
+}
+
+// Numbers of 8 and of 16 bits are accessed as words of 32 bits, unless there is only one.
 Values KernelBuilder::loadIf(Value condition, const View &p, int64_t n) {
   if (p.element.isBF16() && n > 1)
-    return halvesOf(loadIf(condition, p.as(i32), n / 2));
+    return scaled(halvesOf(loadIf(condition, p.as(i32), n / 2)), p);
+  if (p.element.isInteger(8) && n > 1)
+    return scaled(quartersOf(loadIf(condition, p.as(i32), n / 4)), p);
+  if (p.element.isInteger(8)) {
+    Value number = ptx("mov.b32 $0, 0; @$1 ld.global.s8 $0, [$2];", {condition, p.data}, {i32})[0];
+    return scaled({arith::SIToFPOp::create(b, element, number)}, p);
+  }
   const std::string type = ".b" + std::to_string(8 * bytesOf(p.element));
   std::string code;
   for (int64_t i = 0; i < n; ++i)
@@ -218,8 +237,8 @@ Values KernelBuilder::loadIf(Value condition, const View &p, int64_t n) {
   code += "@$" + std::to_string(n) + " ld.global" + vectorOf(n) + type + " " + operandsOf(0, n) + ", [$" +
           std::to_string(n + 1) + "];";
   if (!p.element.isBF16())
-    return ptx(code, {condition, p.data}, SmallVector<Type>(n, p.element));
-  return {widened(bits(ptx(code, {condition, p.data}, {b.getI16Type()})[0], p.element))};
+    return scaled(ptx(code, {condition, p.data}, SmallVector<Type>(n, p.element)), p);
+  return {loaded(bits(ptx(code, {condition, p.data}, {b.getI16Type()})[0], p.element), p)};
 }
 
 void KernelBuilder::storeIf(Value condition, ArrayRef<Value> values, const View &p) {
@@ -233,6 +252,10 @@ void KernelBuilder::storeIf(Value condition, ArrayRef<Value> values, const View 
     for (size_t i = 0; i + 1 < values.size(); i += 2)
       stored.push_back(pairOfBF16(values[i], values[i + 1]));
   }
+  if (p.element.isInteger(8)) {
+    to = p.as(values.size() == 1 ? p.element : i32);
+    stored = values.size() == 1 ? Values{integerOf(values.front())} : wordsOf(values);
+  }
   const auto n = static_cast<int64_t>(stored.size());
   SmallVector<Value> operands = {condition, p.data};
   operands.append(stored.begin(), stored.end());
@@ -245,6 +268,31 @@ Value KernelBuilder::pairOfBF16(Value first, Value second) {
   return ptx("cvt.rn.bf16x2.f32 $0, $1, $2;", {second, first}, {i32}, /*pure=*/true)[0];
 }
 
+Value KernelBuilder::integerOf(Value number) {
+  return ptx("cvt.rni.s32.f32 $0, $1;", {number}, {i32}, /*pure=*/true)[0];
+}
+
+Values KernelBuilder::wordsOf(ArrayRef<Value> numbers) {
+  Values words;
+  for (size_t i = 0; i < numbers.size(); i += 4) {
+    Value word = bitAnd(integerOf(numbers[i]), 255);
+    for (size_t byte = 1; byte < 4; ++byte)
+      word = bitOr(word, shiftLeft(bitAnd(integerOf(numbers[i + byte]), 255), static_cast<int64_t>(8 * byte)));
+    words.push_back(word);
+  }
+  return words;
+}
+
+Values KernelBuilder::quartersOf(ArrayRef<Value> words) {
+  Values numbers;
+  for (Value word : words)
+    for (int64_t byte = 0; byte < 4; ++byte) {
+      Value top = shiftLeft(word, 24 - 8 * byte), number = arith::ShRSIOp::create(b, top, integer(24, top.getType()));
+      numbers.push_back(arith::SIToFPOp::create(b, element, number));
+    }
+  return numbers;
+}
+
 Values KernelBuilder::halvesOf(ArrayRef<Value> pairs) {
   Values numbers;
   for (Value pair : pairs) {
@@ -255,7 +303,7 @@ Values KernelBuilder::halvesOf(ArrayRef<Value> pairs) {
 }
 
 Value KernelBuilder::aligned(const View &rows) {
-  if (rows.element.isBF16())
+  if (bytesOf(rows.element) < 4) // their rows have multiples of eight features
     return boolean(true);
   Value address = LLVM::PtrToIntOp::create(b, i64, rows.data);
   return equal(bitAnd(bitOr(address, mul(rows.stride, bytesOf(rows.element))), 15), 0);

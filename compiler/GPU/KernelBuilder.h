@@ -81,7 +81,13 @@ public:
   // such i32 stand for, two for each.
   mlir::Value pairOfBF16(mlir::Value first, mlir::Value second);
   Values halvesOf(llvm::ArrayRef<mlir::Value> pairs);
-  // Whether all rows start at multiples of 16 bytes, as rows of bf16 always do (xfc-assign-types).
+  // The integer nearest to a number, ties to even, as an i32; four of them, which fit in 8 bits each, as an i32 whose
+  // lowest byte is the first; and the f32 that such i32 stand for, four for each.
+  mlir::Value integerOf(mlir::Value number);
+  Values wordsOf(llvm::ArrayRef<mlir::Value> numbers);
+  Values quartersOf(llvm::ArrayRef<mlir::Value> words);
+  // Whether four elements of a row can be loaded at once wherever a multiple of four begins. Rows of fewer than 32 bits
+  // have multiples of eight features (xfc-assign-types, xfc-set-cache-type).
   mlir::Value aligned(const View &rows);
   mlir::Value aligned(BufferIndex i);
   // Emits body(4), for vectors of 4 elements, and body(1), between which the kernel chooses: body(4) runs if all of
@@ -134,6 +140,7 @@ public:
              int64_t updated = 0);
 
 private:
+  Values scaled(Values values, const View &p); // as they were loaded from p
   int64_t sharedNext = 0, sharedEnd = 0;
   mlir::Value sharedBase();
 };

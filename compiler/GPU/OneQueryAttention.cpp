@@ -49,6 +49,7 @@ private:
   int64_t steps = 4; // per part
   std::optional<DistanceTable> table;
   const BufferIndex q, key, value;
+  std::optional<BufferIndex> keyScale, valueScale;            // of integers
   int64_t partStride() const { return padded(valueDim) + 4; } // values, largest score, sum; a multiple of 16 bytes
   int64_t ownColumns() const { return llvm::divideCeil(valueDim, k.threads); }
 };
@@ -58,6 +59,10 @@ OneQueryAttention::OneQueryAttention(KernelBuilder &k, AttentionOp op)
       heads(static_cast<int64_t>(op.getHeads())), keyHeads(op.getKeyHeads()), keyDim(op.getKeyDim()),
       valueDim(op.getValueDim()), reach(op.getReach()), cached(op.getK().getType().getSet() == RowSet::cache),
       table(DistanceTable::of(k, op)), q(op.getQMutable()), key(op.getKMutable()), value(op.getVMutable()) {
+  if (op.getKScale())
+    keyScale = op.getKScaleMutable();
+  if (op.getVScale())
+    valueScale = op.getVScaleMutable();
   // Loads in flight take registers: 64 of them for heads of 64.
   for (const int64_t row = (padded(keyDim) + padded(valueDim)) / lanes; steps > 1 && row * steps > 128;)
     steps /= 2;
@@ -153,7 +158,8 @@ Values OneQueryAttention::part(HeadOfSequence &at, const Values &q, Value first,
   Value last = k.sub(limit, 1), zero = k.i32Of(0);
   SmallVector<Value> numbers, biases;
   SmallVector<View> keyRows, valueRows;
-  RowAt keyAt = at.listedRows(k, key, keyDim, zero), valueAt = at.listedRows(k, value, valueDim, zero);
+  RowAt keyAt = at.listedRows(k, key, keyDim, zero, keyScale),
+        valueAt = at.listedRows(k, value, valueDim, zero, valueScale);
   for (int64_t s = 0; s < steps; ++s) {
     numbers.push_back(k.add(k.add(first, group()), s * groups));
     keyRows.push_back(keyAt(k.min(numbers[s], last))); // keys beyond the last repeat it, and are masked

@@ -416,6 +416,15 @@ void RowsInRegisters::store(ArrayRef<Value> values, const View &p) {
   }
 }
 
+Value RowsInRegisters::largest(ArrayRef<Row> operands, const ComputeOne &compute) {
+  Value result = k.scalar(0);
+  for (int64_t i = 0; i < groups() * n; ++i) {
+    Value x = compute(registersAt(operands, i)), within = inside(i / n);
+    result = k.maxf(result, within ? k.select(within, x, 0) : x);
+  }
+  return RowTeam::max(result);
+}
+
 Values RowsInRegisters::sumsAndTotals(int64_t count, ArrayRef<Row> operands, MutableArrayRef<Row> totals,
                                       const Compute &compute) {
   SmallVector<Values> terms(count);

@@ -58,6 +58,7 @@ public:
   Row load(const View &p) override;
   Row keep(llvm::ArrayRef<Row> operands, const View &to, const ComputeOne &compute) override;
   void store(llvm::ArrayRef<Row> operands, const View &to, const ComputeOne &compute) override;
+  mlir::Value largest(llvm::ArrayRef<Row> operands, const ComputeOne &compute) override;
   Values sums(int64_t count, llvm::ArrayRef<Row> operands, const Compute &compute) override {
     return sumsAndTotals(count, operands, {}, compute);
   }

@@ -274,11 +274,28 @@ struct AttentionReference {
 };
 } // namespace
 
+// Rows of integers, each part of them times its scale.
+static Tensor scaledBy(Tensor rows, const Tensor &scales, const xfc_shape &shape, RowSet set) {
+  const int64_t groups = scales.features(), width = rows.features() / groups;
+  for (int64_t row = 0; row < shape.sets[static_cast<int>(set)].rows; ++row)
+    for (int64_t f = 0; f < groups * width; ++f)
+      rows.row(row)[f] *= scales.row(row)[f / width];
+  return rows;
+}
+
 static LogicalResult evaluateOp(AttentionOp op, const xfc_shape &shape, ArrayRef<Tensor> operands,
                                 SmallVectorImpl<Tensor> &results) {
   AttentionReference reference(op, shape, op.getBias() ? &operands[3] : nullptr);
-  const Tensor q = reference.scaled(operands[0]), k = rounded(operands[1], op.getCompute()),
-               v = rounded(operands[2], op.getCompute());
+  // The keys or the values, whose scales follow the other operands.
+  auto read = [&](unsigned operand, Value scale, size_t place) {
+    Tensor rows = operands[operand];
+    if (scale)
+      rows = scaledBy(std::move(rows), operands[place], shape, op.getK().getType().getSet());
+    return rounded(std::move(rows), op.getCompute());
+  };
+  const size_t scales = op.getBias() ? 4 : 3;
+  const Tensor q = reference.scaled(operands[0]), k = read(1, op.getKScale(), scales),
+               v = read(2, op.getVScale(), scales + (op.getKScale() ? 1 : 0));
   Tensor o = zeros(shape, op.getResult().getType()), lse = zeros(shape, op.getLse().getType()), weights;
   if (op.getWeights())
     weights = zeros(shape, op.getWeights().getType());
@@ -350,8 +367,32 @@ static LogicalResult evaluateOp(AttentionGradOp op, const xfc_shape &shape, Arra
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
-// cache_write
+// quantize, cache_write
 //===--------------------------------------------------------------------------------------------------------===//
+
+// Rows of bf16 are rounded where results of that type are.
+static LogicalResult evaluateOp(QuantizeOp op, const xfc_shape &shape, ArrayRef<Tensor> operands,
+                                SmallVectorImpl<Tensor> &results) {
+  Tensor x = operands[0];
+  if (!op.getScale()) {
+    results.push_back(std::move(x));
+    return success();
+  }
+  Tensor scales = zeros(shape, op.getScale().getType());
+  const auto groups = static_cast<int64_t>(op.getGroups());
+  const int64_t width = x.features() / groups;
+  for (int64_t part = 0; part < x.shape[0] * groups; ++part) {
+    double *const row = x.data.data() + part * width;
+    double largest = 0;
+    for (int64_t f = 0; f < width; ++f)
+      largest = std::max(largest, std::abs(row[f]));
+    for (int64_t f = 0; f < width; ++f)
+      row[f] = largest > 0 ? std::nearbyint(row[f] * (127 / largest)) : 0;
+    scales.data[part] = largest / 127;
+  }
+  results.append({std::move(x), std::move(scales)});
+  return success();
+}
 
 static LogicalResult evaluateOp(CacheWriteOp, const xfc_shape &shape, ArrayRef<Tensor> operands,
                                 SmallVectorImpl<Tensor> &results) {
@@ -364,8 +405,8 @@ static LogicalResult evaluateOp(CacheWriteOp, const xfc_shape &shape, ArrayRef<T
 
 void attachAttentionEvaluators(MLIRContext &context) {
   attachEvaluators<ScoresOp, CombineOp, CombineTransposedOp, DistanceBiasOp, DistanceBiasGradOp, AddDistanceBiasOp,
-                   SumDistancesOp, MaskOp, SoftmaxOp, SoftmaxGradOp, AttentionOp, AttentionGradOp, CacheWriteOp>(
-      context);
+                   SumDistancesOp, MaskOp, SoftmaxOp, SoftmaxGradOp, AttentionOp, AttentionGradOp, QuantizeOp,
+                   CacheWriteOp>(context);
 }
 
 } // namespace xfc

@@ -25,6 +25,27 @@ static Partition emitCacheWrite(Machine &k, CacheWriteOp op) {
       });
 }
 
+// Rounds a row, or turns each of its parts into integers and a scale.
+static Partition emitQuantize(Machine &k, QuantizeOp op) {
+  if (!op.getScale())
+    return k.overRows(widthOf(op.getResult()), {op.getXMutable(), op.getResult()},
+                      [](ArrayRef<Value> xs) { return xs[0]; });
+  const auto groups = static_cast<int64_t>(op.getGroups());
+  const int64_t width = widthOf(op.getResult()) / groups;
+  const std::unique_ptr<ShortRows> parts = k.shortRows(width);
+  const View x = k.rowsOf(op.getXMutable()), result = k.rowsOf(op.getResult()), scales = k.rowsOf(op.getScale());
+  return parts->each({op.getXMutable(), op.getResult()}, [&](Value row) {
+    k.loop(0, groups, 1, [&](Value part) {
+      Value first = k.mul(part, width);
+      const Row own = parts->load(x(row, first));
+      Value largest = parts->largest({own}, [&](ArrayRef<Value> v) { return k.maxf(v[0], k.subf(0, v[0])); });
+      Value inverse = k.select(k.lessf(0, largest), k.divf(127, largest), 0);
+      parts->store({own}, result(row, first), [&](ArrayRef<Value> v) { return k.mulf(v[0], inverse); });
+      parts->once([&] { k.store(k.mulf(largest, 1.0 / 127), scales(row, part)); });
+    });
+  });
+}
+
 static Partition emitAddPositions(Machine &k, AddPositionsOp op) {
   const int64_t width = widthOf(op.getResult());
   const View positions = k.numbers(k.rows(), offsetof(xfc_rows, positions));
@@ -55,7 +76,7 @@ static Partition emitEmbedding(Machine &k, EmbeddingOp op) {
 }
 
 void attachElementwiseBodies(MLIRContext &context) {
-  attachRowKernels<emitDropout, emitZeros, emitCacheWrite, emitAddPositions, emitEmbedding>(context);
+  attachRowKernels<emitDropout, emitZeros, emitCacheWrite, emitQuantize, emitAddPositions, emitEmbedding>(context);
 }
 
 } // namespace xfc

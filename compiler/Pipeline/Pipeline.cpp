@@ -43,6 +43,11 @@ const std::vector<std::string> &residualTypes() {
   return names;
 }
 
+const std::vector<std::string> &cacheTypes() {
+  static const std::vector<std::string> names = {"f32", "bf16", "int8"};
+  return names;
+}
+
 const std::vector<std::string> &recomputeLevels() {
   static const std::vector<std::string> names = {"cheap", "most"};
   return names;
@@ -92,6 +97,14 @@ public:
     if (!options.residual.empty() && options.dtype != "bf16")
       throw Error("--residual " + options.residual + ": rows are stored in " + options.dtype +
                   "; only with --dtype bf16 is there a choice");
+    if (options.cacheType != cacheTypes().front() && options.dtype == "f64")
+      throw Error("--cache-type " + options.cacheType +
+                  ": an executable of f64 keeps keys and values in f64; use "
+                  "--dtype f32");
+    if (options.cacheType != cacheTypes().front() && options.disabled.contains("fuse-attention"))
+      throw Error("--cache-type " + options.cacheType +
+                  ": only fused attention reads such keys and values; do without "
+                  "--no-fuse, or name other fusions");
     for (const std::string &type : options.computeTypes)
       checkComputeType(type);
     if (!options.dumpDirectory.empty()) {
@@ -112,6 +125,9 @@ public:
     stage.dtype = options.dtype == "f64" ? DataType::f64 : options.dtype == "bf16" ? DataType::bf16 : DataType::f32;
     if (!options.computeTypes.empty())
       stage.computeTypes = options.computeTypes;
+    stage.cacheType = options.cacheType == "bf16"   ? CacheType::bf16
+                      : options.cacheType == "int8" ? CacheType::int8
+                                                    : CacheType::f32;
     stage.recompute = options.recompute.empty()                        ? Recomputation::none
                       : options.recompute == recomputeLevels().front() ? Recomputation::cheap
                                                                        : Recomputation::most;

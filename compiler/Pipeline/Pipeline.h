@@ -28,6 +28,8 @@ const std::vector<PhaseInfo> &phases();
 const std::vector<std::string> &dtypes();
 // The values of `--residual`.
 const std::vector<std::string> &residualTypes();
+// The values of `--cache-type`, starting with the one that changes nothing.
+const std::vector<std::string> &cacheTypes();
 // The levels of `--recompute=LEVEL`, starting with the one that recomputes least.
 const std::vector<std::string> &recomputeLevels();
 
@@ -45,6 +47,7 @@ struct PipelineOptions {
   // The type in which the residual stream is stored if the dtype is bf16 and the target stores rows in bf16: one of
   // residualTypes(), or empty for bf16.
   std::string residual;
+  std::string cacheType = "f32";  // in which decoding keeps keys and values: one of cacheTypes()
   std::set<std::string> disabled; // names from fusions()
   std::string recompute;          // one of recomputeLevels(); empty: every value is kept for the gradients
   std::vector<PlatformTargets> targets = {{Platform::CPU, {"native"}}}; // each target becomes an image

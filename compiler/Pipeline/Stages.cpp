@@ -67,6 +67,11 @@ void setComputeTypes(OpPassManager &manager, const StageOptions &options) {
              target.attentionProducts}));
 }
 
+void setCacheType(OpPassManager &manager, const StageOptions &options) {
+  if (options.cacheType != CacheType::f32)
+    manager.addPass(createSetCacheType({options.cacheType == CacheType::bf16 ? "bf16" : "int8"}));
+}
+
 const PassEntry passes[] = {
     {Stage::Fused, nullptr, canonicalize},
     {Stage::Fused, nullptr, mergeEqual},
@@ -88,6 +93,7 @@ const PassEntry passes[] = {
     // liveness of the final ops.
     {Stage::Differentiated, nullptr, recompute},
     {Stage::Differentiated, nullptr, setComputeTypes},
+    {Stage::Differentiated, nullptr, setCacheType},
     // Weights are packed in the types that products compute in.
     {Stage::Differentiated, "fuse-packing", add<createFusePacking>},
 };

@@ -18,6 +18,9 @@ inline const std::vector<std::string> &defaultComputeTypes() {
   return types;
 }
 
+// The values of --cache-type.
+enum class CacheType { f32, bf16, int8 };
+
 // The values of --recompute.
 enum class Recomputation { none, cheap, most };
 
@@ -35,6 +38,12 @@ struct StageOptions : mlir::PassPipelineOptions<StageOptions> {
   ListOption<std::string> computeTypes{*this, "compute-types",
                                        llvm::cl::desc("types that decoding can choose, where the target has them"),
                                        llvm::cl::list_init<std::string>(defaultComputeTypes())};
+  Option<CacheType> cacheType{
+      *this, "cache-type", llvm::cl::desc("type in which decoding keeps keys and values"),
+      llvm::cl::init(CacheType::f32),
+      llvm::cl::values(clEnumValN(CacheType::f32, "f32", "what is computed in"),
+                       clEnumValN(CacheType::bf16, "bf16", "rounded to bf16"),
+                       clEnumValN(CacheType::int8, "int8", "integers, with a scale for each head of a row"))};
   Option<Recomputation> recompute{
       *this, "recompute", llvm::cl::desc("what is recomputed for the gradients"), llvm::cl::init(Recomputation::none),
       llvm::cl::values(clEnumValN(Recomputation::none, "none", "nothing"),

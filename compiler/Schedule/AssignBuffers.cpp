@@ -76,31 +76,42 @@ private:
     return Place{block.kind, block.index, found->second};
   }
 
+  // Null for a launch that packs a weight.
   KernelOp kernelOf(LaunchOp launch) { return kernels.lookup(launch.getKernelAttr().getAttr()); }
+
+  // Whether a value is only kept for later runs, in whatever type it has.
+  bool isKept(Value value) {
+    auto launch = value.getDefiningOp<LaunchOp>();
+    KernelOp kernel = launch ? kernelOf(launch) : nullptr;
+    return kernel && isa<QuantizeOp, CacheWriteOp>(kernel.getOp());
+  }
 
   LogicalResult assign(ProgramOp program) {
     if (!program.getOps<BufferOp>().empty())
       return program.emitOpError("already has buffers");
     for (auto launch : program.getOps<LaunchOp>())
-      if (!kernelOf(launch).getPartition())
+      if (KernelOp kernel = kernelOf(launch); kernel && !kernel.getPartition())
         return launch.emitOpError("its kernel has no code; run xfc-generate-kernels first");
     if (failed(verifyValues(program)))
       return failure();
     Operation *end = program.getBody().front().getTerminator();
-    for (auto [i, type] : llvm::enumerate(end->getOperandTypes()))
-      if (computedType(elementOf(type)) != elementOf(type))
-        return end->emitOpError("operand ") << i << " is read outside of the program and must be f32, found " << type;
+    for (auto [i, value] : llvm::enumerate(end->getOperands()))
+      if (computedType(elementOf(value.getType())) != elementOf(value.getType()) && !isKept(value))
+        return end->emitOpError("operand ")
+               << i << " is read outside of the program and must be f32, found " << value.getType();
 
     BufferAssignment assignment(program.getBody().front());
     assignment.inPlace = [&](OpResult result) {
       auto launch = dyn_cast<LaunchOp>(result.getOwner());
-      return launch ? inPlaceOf(kernelOf(launch).getOp()->getResult(result.getResultNumber())) : InPlaceOperand();
+      KernelOp kernel = launch ? kernelOf(launch) : nullptr;
+      return kernel ? inPlaceOf(kernel.getOp()->getResult(result.getResultNumber())) : InPlaceOperand();
     };
     if (target)
       assignment.strideOf = [&](RowsType rows) { return target->strideOf(rows); };
     assignment.workspace = [&](Operation *op) -> std::optional<Size> {
       auto launch = dyn_cast<LaunchOp>(op);
-      const int64_t bytes = launch ? kernelOf(launch).getChunkBytes() : 0;
+      KernelOp kernel = launch ? kernelOf(launch) : nullptr;
+      const int64_t bytes = kernel ? kernel.getChunkBytes() : 0;
       if (!bytes)
         return std::nullopt;
       Size size;
@@ -217,7 +228,10 @@ private:
       places->push_back(PlaceAttr::get(&getContext(), workspace, 0));
     launch.setPlacesAttr(ArrayAttr::get(&getContext(), *places));
 
-    OperandRange walked = cast<KernelOpInterface>(kernelOf(launch).getOp()).getSpan();
+    KernelOp kernel = kernelOf(launch);
+    if (!kernel)
+      return success();
+    OperandRange walked = cast<KernelOpInterface>(kernel.getOp()).getSpan();
     if (walked.empty())
       return success();
     const unsigned first = walked.getBeginOperandIndex();
@@ -241,6 +255,8 @@ private:
   bool isRowByRow(ProgramOp program, const BufferAssignment &assignment) {
     for (auto launch : program.getOps<LaunchOp>()) {
       KernelOp kernel = kernelOf(launch);
+      if (!kernel)
+        return false;
       const Partition::Unit unit = kernel.getPartition()->getUnit();
       if (launch.getSet() != XFC_TARGET || kernel.getReduction() ||
           (unit != Partition::Unit::Rows && unit != Partition::Unit::Sequences) ||

@@ -80,8 +80,9 @@ void reportWritten(const std::string &file) {
 
 // A plan was made for one target, with everything that these options choose.
 void refuseChoices(const Command &command) {
-  for (const char *flag : {"--target", "--cpu", "--cuda-arch", "--dtype", "--residual", "--compute-type", "--mode",
-                           "--distillation", "--guided-alignment", "--no-fuse", "--recompute"})
+  for (const char *flag :
+       {"--target", "--cpu", "--cuda-arch", "--dtype", "--residual", "--compute-type", "--cache-type", "--mode",
+        "--distillation", "--guided-alignment", "--no-fuse", "--recompute"})
     if (command.given(flag))
       throw Error(std::string(flag) +
                   ": what a plan contains is fixed; give this when you make it: `xfc compile "
@@ -182,6 +183,11 @@ void addCompile(Command app) {
                  "(GPUs, and CPUs with AMX): bf16 or f32; bf16 by default")
       .valueName("TYPE");
   options->computeTypes.addTo(command);
+  command
+      .addOption("--cache-type", options->cacheType,
+                 "type in which decoding keeps keys and values: f32; bf16, half as large; or int8, a quarter, with a "
+                 "scale for each head of a token")
+      .showDefault();
   command.setSubject("Programs");
   command.addOption("--mode", options->mode, "programs to include: train, decode").showDefault();
   command

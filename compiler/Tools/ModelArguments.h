@@ -64,10 +64,10 @@ private:
   std::string name;
 };
 
-// The options that say what a model is compiled for, and how: those above, --dtype and --residual.
+// The options that say what a model is compiled for, and how: those above, --dtype, --residual and --cache-type.
 struct CompilationArguments {
   TargetArguments targets;
-  std::string dtype = "f32", residual;
+  std::string dtype = "f32", residual, cacheType = "f32";
   ComputeTypeArguments computeTypes;
   FusionArguments noFuse;
   RecomputeArgument recompute;

@@ -70,8 +70,8 @@ struct AttentionPattern : OpRewritePattern<CombineOp> {
     Type lse = RowsType::get(getContext(), type.getQueries(), {type.getHeads()}, element);
     auto attention = AttentionOp::create(
         rewriter, combine.getLoc(), combine.getType(), lse, returned ? Type(type) : Type(), scores.getQ(),
-        scores.getK(), combine.getV(), biased ? biased.getBias() : Value(), type.getHeads(),
-        scale ? scale.getFactor() : APFloat(1.0), type.getPadding(), type.getCausal(),
+        scores.getK(), combine.getV(), biased ? biased.getBias() : Value(), /*k_scale=*/Value(), /*v_scale=*/Value(),
+        type.getHeads(), scale ? scale.getFactor() : APFloat(1.0), type.getPadding(), type.getCausal(),
         mask ? mask.getReachAttr() : IntegerAttr(), dropout ? dropout.getRate() : APFloat(0.0),
         dropout ? dropout.getId() : 0, ComputeTypeAttr());
     if (returned)

@@ -177,14 +177,15 @@ def FuseOptimizer : Pass<"xfc-fuse-optimizer", "::mlir::ModuleOp"> {
 def FusePacking : Pass<"xfc-fuse-packing", "::mlir::ModuleOp"> {
   let summary = "Lets the optimizer write the packed weights of the next step along with the parameters";
   let description = [{
-    Weights are repacked in the pass that updates them, while their new values are in cache, instead of in a pass of their own.
-    This does not apply to an optimizer step that updates only a part of a concatenated weight or no weight of a matrix product,
-    nor if only some of these products round their operands.
+    Weights that products round are repacked in the pass that updates them, while their new values are in cache, instead of in a
+    pass of their own; others are packed where they are read (xfc-pack-in-step). This does not apply to an optimizer step that
+    updates only a part of a concatenated weight or no weight of a matrix product, nor if only some of these products round their
+    operands.
 
     ```mlir
     %p, %m, %v = xfc.optimize "adam" %hyper, %factor parameters(%w) gradients(%g) states(%m, %v)
-    // becomes
-    %p, %m, %v = xfc.optimize "adam" %hyper, %factor parameters(%w) gradients(%g) states(%m, %v) {packs}
+    // becomes, where products are in bf16
+    %p, %m, %v = xfc.optimize "adam" %hyper, %factor parameters(%w) gradients(%g) states(%m, %v) in bf16 {packs}
     ```
   }];
   let statistics = [Statistic<"packing", "optimizers that pack", "steps that write packed weights">];
@@ -263,6 +264,30 @@ def SetComputeType : Pass<"xfc-set-compute-type", "::mlir::ModuleOp"> {
     Option<"attention", "attention", "int64_t", /*default=*/"0",
            "change products of attention, too, if heads have at least this many features; 0: never">];
   let statistics = [Statistic<"changed", "products changed", "products that round their operands">];
+}
+
+def SetCacheType : Pass<"xfc-set-cache-type", "::mlir::ModuleOp"> {
+  let summary = "Keeps the keys and values of decoding in bf16 or int8";
+  let description = [{
+    This changes the keys and values that a decoding step takes from the encoder, and those that it keeps of earlier tokens: what the
+    encoder returns, and what steps read and write. In int8, each head of a row has a scale (xfc.quantize), which is kept beside the
+    row under its name and ".scale". Keys and values with a number of features that is not a multiple of 8 stay as they are. Only
+    fused attention reads such rows; it is an error if another op would.
+
+    ```mlir
+    func.func @decode_candidates(%q, %rows, %k: !xfc.rows<cache, 512xf32>) {
+      %now = xfc.cache_write %k, %rows
+      %o, %lse = xfc.attention %q, %now, %now {heads = 8 : i64, ..}
+    // becomes with type=int8
+    func.func @decode_candidates(%q, %rows, %k: !xfc.rows<cache, 512xi8>, %scale: !xfc.rows<cache, 8xf32>) {
+      %i, %s = xfc.quantize %rows {groups = 8 : i64}
+      %scales = xfc.cache_write %scale, %s
+      %now = xfc.cache_write %k, %i
+      %o, %lse = xfc.attention %q, %now, %now scaled by %scales, %scales {heads = 8 : i64, ..}
+    ```
+  }];
+  let options = [Option<"type", "type", "std::string", /*default=*/"\"bf16\"", "bf16 or int8">];
+  let statistics = [Statistic<"narrowed", "narrowed", "keys and values of a step in the narrower type">];
 }
 
 def Recompute : Pass<"xfc-recompute", "::mlir::func::FuncOp"> {

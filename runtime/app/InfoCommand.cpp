@@ -146,6 +146,7 @@ Json describe(const InfoOptions &options) {
           {"cuda_archs", gpus},
           {"type", module.compute},
           {"decode_types", module.computeTypes(programs::decodeStep)},
+          {"cache_type", cacheType(module)},
           {"teacher_tokens", teacherTokens(module)},
           {"alignment_links", linksPerLabel(module)},
           {"parameters", parameters},
@@ -188,9 +189,11 @@ void printText(const Json &info) {
     targets += (targets.empty() ? "" : ", ") + ("cuda (" + joined(info["cuda_archs"])) + ")";
   std::printf("model          %s\nmodel hash     %s\ncompiled by    %s\ntargets        %s\n", text("model").c_str(),
               text("model_hash").c_str(), text("compiler").c_str(), targets.c_str());
-  std::printf("parameters     %lld, %.1f MB\nmultiplies in  %s%s%s\n", number("parameters"),
+  const std::string kept = text("cache_type");
+  std::printf("parameters     %lld, %.1f MB\nmultiplies in  %s%s%s%s\n", number("parameters"),
               number("parameter_bytes") / 1e6, text("type").c_str(),
-              info["decode_types"].empty() ? "" : "; decodes in ", joined(info["decode_types"]).c_str());
+              info["decode_types"].empty() ? "" : "; decodes in ", joined(info["decode_types"]).c_str(),
+              kept.empty() ? "" : ("; keeps keys and values in " + kept).c_str());
   if (number("source_vocab") > 0)
     std::printf("vocabulary     %lld source, %lld target tokens\n", number("source_vocab"), number("target_vocab"));
   if (!info["vocabulary_hashes"].empty())

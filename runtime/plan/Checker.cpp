@@ -21,7 +21,7 @@ public:
 
   // Checks the numbers that limits are computed from, so that nothing overflows.
   static void beforeLimits(const Module &module) {
-    type(module.type);
+    within(module.type, DType::F64);
     number(module.parameterElements);
     for (const OptimizerState &state : module.states)
       number(state.elements);
@@ -93,7 +93,8 @@ public:
     const int64_t steps = static_cast<int64_t>(program.steps.size());
     for (const Argument &argument : program.arguments) {
       within(argument.role, Argument::Role::State);
-      type(argument.type);
+      type(argument.type,
+           !argument.shape.empty() && (argument.set == XFC_SOURCE || argument.role == Argument::Role::State));
       within(argument.set, -1, XFC_ROW_SETS - 1);
       elements(argument.shape);
     }
@@ -106,7 +107,7 @@ public:
     for (const Output &output : program.outputs) {
       place(output.place, program);
       require(!program.rowByRow || output.place.kind != Place::Kind::Gradients); // rows have an arena of their own
-      type(output.type);
+      type(output.type, output.set == XFC_SOURCE);
       within(output.set, -1, XFC_ROW_SETS - 1);
       within(output.keys, -1, XFC_KEY_STRUCTURES - 1);
       elements(output.shape);
@@ -126,7 +127,7 @@ public:
         number(stride);
       for (const LaunchResult &result : step.results) {
         index(result.buffer, step.buffers.size());
-        within(result.type, DType::BF16);
+        within(result.type, DType::I8);
         within(result.set, -1, XFC_ROW_SETS - 1);
         within(result.keys, -1, XFC_KEY_STRUCTURES - 1);
         number(result.width);
@@ -151,7 +152,9 @@ private:
     require(std::ranges::all_of(ids, [](int32_t id) { return id >= 0; }));
   }
   static void number(int64_t value) { within(value, 0, largestSize); }
-  static void type(DType type) { within(type, DType::I32); } // only what stays inside a program is bf16
+  // Only what stays inside programs, or is kept from run to run, is narrower than what is computed in: states, and rows
+  // of the source.
+  static void type(DType type, bool isKept) { within(type, isKept ? DType::I8 : DType::I32); }
   static void index(int64_t i, size_t size) { require(0 <= i && static_cast<size_t>(i) < size); }
   // Checks a kernel that belongs to another and must have none of its own; -1: there is none.
   static void other(int32_t kernel, const Module &module) {

@@ -23,6 +23,8 @@ double numberAt(DType type, const void *data, int64_t i) {
     return static_cast<const int32_t *>(data)[i];
   case DType::BF16:
     return std::bit_cast<float>(static_cast<uint32_t>(static_cast<const uint16_t *>(data)[i]) << 16);
+  case DType::I8:
+    return static_cast<const int8_t *>(data)[i];
   }
   return 0;
 }
@@ -40,6 +42,9 @@ void storeNumber(double number, DType type, void *data, int64_t i) {
     break;
   case DType::BF16:
     static_cast<uint16_t *>(data)[i] = toBF16(static_cast<float>(number));
+    break;
+  case DType::I8:
+    static_cast<int8_t *>(data)[i] = static_cast<int8_t>(std::nearbyint(number));
     break;
   }
 }

@@ -51,6 +51,10 @@ Counts encoderCounts(const Counts &decoding, bool host);
 // (Module::readsHistory).
 int64_t rowsOfHypothesis(bool readsHistory, int64_t longest);
 
+// The type in which decoding keeps keys and values: "f32", "f64", "bf16" or "int8" (`xfc compile --cache-type`); empty for
+// a model that does not decode.
+std::string cacheType(const Module &module);
+
 // The rows of a position table once sequences of `longest` rows have been seen: the next power of two, at least 64, so
 // that it rarely grows, but at most the table's own rows.
 int64_t tableRows(const Table &table, int64_t longest);

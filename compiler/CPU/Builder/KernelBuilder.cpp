@@ -138,7 +138,7 @@ Value KernelBuilder::erf(Value x) {
 //===--------------------------------------------------------------------------------------------------------===//
 
 Value KernelBuilder::load(const View &p, int64_t n) {
-  return widened(LLVM::LoadOp::create(b, vectorType(n, p.element), p.data, bytesOf(p.element)));
+  return loaded(LLVM::LoadOp::create(b, vectorType(n, p.element), p.data, bytesOf(p.element)), p);
 }
 Value KernelBuilder::loadPart(const View &p, int64_t n) {
   Value all = load(p, lanes());
@@ -161,7 +161,7 @@ void KernelBuilder::storePart(Value value, const View &p, int64_t n) {
 
 Value KernelBuilder::loadMasked(const View &p, Value mask) {
   VectorType type = vectorType(lanes(), p.element);
-  return widened(LLVM::MaskedLoadOp::create(b, type, p.data, mask, constant(0, type), bytesOf(p.element)));
+  return loaded(LLVM::MaskedLoadOp::create(b, type, p.data, mask, constant(0, type), bytesOf(p.element)), p);
 }
 
 void KernelBuilder::storeMasked(Value value, const View &p, Value mask) {

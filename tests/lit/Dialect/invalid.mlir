@@ -925,6 +925,85 @@ func.func @f(%x: !x, %c: !c) {
 
 // -----
 
+!t = !xfc.rows<target, 6xf32>
+!c = !xfc.rows<cache, 6xi8>
+func.func @f(%t: !t, %c: !c) {
+  // expected-error @+1 {{rows of 'f32' cannot be kept in a cache of 'i8'; see xfc.quantize}}
+  %0 = xfc.cache_write %c, %t : (!c, !t) -> !c
+  return
+}
+
+// -----
+
+!t = !xfc.rows<target, 6xf32>
+func.func @f(%t: !t) {
+  // expected-error @+1 {{the result must have the rows of x in bf16 or i8, found '!xfc.rows<target, 6xf32>' and '!xfc.rows<target, 6xf32>'}}
+  %0 = xfc.quantize %t : (!t) -> !t
+  return
+}
+
+// -----
+
+!t = !xfc.rows<target, 6xf32>
+func.func @f(%t: !t) {
+  // expected-error @+1 {{4 groups do not divide 6 features}}
+  %0, %1 = xfc.quantize %t {groups = 4 : i64} : (!t) -> (!xfc.rows<target, 6xi8>, !xfc.rows<target, 4xf32>)
+  return
+}
+
+// -----
+
+!t = !xfc.rows<target, 6xf32>
+func.func @f(%t: !t) {
+  // expected-error @+1 {{rows of bf16 have no scales}}
+  %0, %1 = xfc.quantize %t : (!t) -> (!xfc.rows<target, 6xbf16>, !xfc.rows<target, 1xf32>)
+  return
+}
+
+// -----
+
+!t = !xfc.rows<target, 6xf32>
+func.func @f(%t: !t) {
+  // expected-error @+1 {{rows of i8 need scales, '!xfc.rows<target, 2xf32>'}}
+  %0, %1 = xfc.quantize %t {groups = 2 : i64} : (!t) -> (!xfc.rows<target, 6xi8>, !xfc.rows<target, 3xf32>)
+  return
+}
+
+// -----
+
+!t = !xfc.rows<target, 8xf32>
+!c = !xfc.rows<cache, 8xi8>
+func.func @f(%t: !t, %c: !c) {
+  // expected-error @+1 {{k holds integers and needs scales, '!xfc.rows<cache, 2xf32>'}}
+  %0, %1 = xfc.attention %t, %c, %c {heads = 2 : i64, scale = 1.0} : (!t, !c, !c) -> (!t, !xfc.rows<target, 2xf32>)
+  return
+}
+
+// -----
+
+!t = !xfc.rows<target, 8xf32>
+!c = !xfc.rows<cache, 8xi8>
+!s = !xfc.rows<cache, 2xf32>
+!o = !xfc.rows<cache, 1xf32>
+func.func @f(%t: !t, %c: !c, %s: !s, %o: !o) {
+  // expected-error @+1 {{the scales of v must be '!xfc.rows<cache, 2xf32>', found '!xfc.rows<cache, 1xf32>'}}
+  %0, %1 = xfc.attention %t, %c, %c scaled by %s, %o {heads = 2 : i64, scale = 1.0} : (!t, !c, !c, !s, !o) -> (!t, !xfc.rows<target, 2xf32>)
+  return
+}
+
+// -----
+
+!t = !xfc.rows<target, 8xf32>
+!c = !xfc.rows<cache, 8xf32>
+!s = !xfc.rows<cache, 2xf32>
+func.func @f(%t: !t, %c: !c, %s: !s) {
+  // expected-error @+1 {{k is scaled, but holds no integers: '!xfc.rows<cache, 8xf32>'}}
+  %0, %1 = xfc.attention %t, %c, %c scaled by %s, %s {heads = 2 : i64, scale = 1.0} : (!t, !c, !c, !s, !s) -> (!t, !xfc.rows<target, 2xf32>)
+  return
+}
+
+// -----
+
 !c = !xfc.rows<cache, 6xf32>
 func.func @f(%c: !c) {
   // expected-error @+1 {{must scan rows of the source or the target, found '!xfc.rows<cache, 6xf32>'}}

@@ -180,6 +180,19 @@ func.func @cache(%cache: !xfc.rows<cache, 6xf32>, %rows: !xfc.rows<target, 6xf32
   return %0 : !xfc.rows<cache, 6xf32>
 }
 
+// CHECK-LABEL: func.func @narrow_cache(
+func.func @narrow_cache(%cache: !xfc.rows<cache, 6xi8>, %scales: !xfc.rows<cache, 2xf32>, %bias: tensor<9x4xf32>, %rows: !xfc.rows<target, 6xf32>)
+    -> (!xfc.rows<target, 6xbf16>, !xfc.rows<target, 6xf32>) {
+  // CHECK: xfc.quantize %{{.*}} : (!xfc.rows<target, 6xf32>) -> !xfc.rows<target, 6xbf16>
+  %r = xfc.quantize %rows : (!xfc.rows<target, 6xf32>) -> !xfc.rows<target, 6xbf16>
+  // CHECK: xfc.quantize %{{.*}} {groups = 2 : i64} : (!xfc.rows<target, 6xf32>) -> (!xfc.rows<target, 6xi8>, !xfc.rows<target, 2xf32>)
+  %i, %s = xfc.quantize %rows {groups = 2 : i64} : (!xfc.rows<target, 6xf32>) -> (!xfc.rows<target, 6xi8>, !xfc.rows<target, 2xf32>)
+  // CHECK: xfc.attention %arg3, %arg0, %arg0, %arg2 scaled by %arg1, %arg1 in bf16 {heads = 2 : i64, scale = 1.000000e+00 : f64} : (
+  %o, %lse = xfc.attention %rows, %cache, %cache, %bias scaled by %scales, %scales in bf16 {heads = 2 : i64, scale = 1.0} :
+    (!xfc.rows<target, 6xf32>, !xfc.rows<cache, 6xi8>, !xfc.rows<cache, 6xi8>, tensor<9x4xf32>, !xfc.rows<cache, 2xf32>, !xfc.rows<cache, 2xf32>) -> (!xfc.rows<target, 6xf32>, !xfc.rows<target, 2xf32>)
+  return %r, %o : !xfc.rows<target, 6xbf16>, !xfc.rows<target, 6xf32>
+}
+
 // CHECK-LABEL: func.func @recurrence(
 func.func @recurrence(%gate: !t, %x: !t, %states: !xfc.rows<cache, 6xf32>) -> (!t, !t, !t) {
   // CHECK: xfc.recurrence %{{.*}}, %{{.*}} : (!xfc.rows<target, 6xf32>, !xfc.rows<target, 6xf32>) -> !xfc.rows<target, 6xf32>

@@ -70,6 +70,19 @@ func.func @decode(%q: !xfc.rows<target, 512xf32>, %k: !xfc.rows<cache, 512xf32>)
   return %o : !xfc.rows<target, 512xf32>
 }
 
+// Keys and values in int8: a lane loads a word of four integers at a time, and multiplies them by the scale of their row.
+// CHECK-LABEL: .visible .entry attention_512_one_query{{(_[0-9]+)?}}(
+// CHECK-NOT:   ld.global.v4.b32
+// CHECK:       ld.global.b32
+// CHECK:       cvt.rn.f32.s32
+// CHECK:       mul.rn.ftz.f32
+// CHECK:       ex2.approx.ftz.f32
+func.func @decode_int8(%q: !xfc.rows<target, 512xf32> {xfc.name = "q", xfc.role = "input"}, %k: !xfc.rows<cache, 512xi8> {xfc.name = "self.k", xfc.role = "state"},
+                       %s: !xfc.rows<cache, 8xf32> {xfc.name = "self.k.scale", xfc.role = "state"}) -> !xfc.rows<target, 512xf32> {
+  %o, %lse = xfc.attention %q, %k, %k scaled by %s, %s {heads = 8 : i64, scale = 0.125} : (!xfc.rows<target, 512xf32>, !xfc.rows<cache, 512xi8>, !xfc.rows<cache, 512xi8>, !xfc.rows<cache, 8xf32>, !xfc.rows<cache, 8xf32>) -> (!xfc.rows<target, 512xf32>, !lse128)
+  return %o : !xfc.rows<target, 512xf32>
+}
+
 // Cross-attention to the encoder's keys in a program that has a cache, with wide heads.
 // CHECK-LABEL: .visible .entry attention_1024_one_query{{(_[0-9]+)?}}(
 // CHECK:       .maxnreg 232

@@ -673,6 +673,34 @@ TEST(Cache, writesAndAttends) {
   expectRow((*results)[1], 1, {6.5, 12}, 1e-12);
 }
 
+// Integers are the nearest, ties to even, to the numbers times 127 / largest of a part, and attention multiplies them
+// by the scale of their row and head.
+TEST(Cache, scalesIntegers) {
+  Shape shape({{{1, 2}, 0}}, {{{5}, 0}, {{6}, 0}}, 0);
+  shape.setCache(2, {{0}, {1}});
+  Program program(R"(
+    !cached = !xfc.rows<cache, 4xi8>
+    !scales = !xfc.rows<cache, 2xf32>
+    !queries = !xfc.rows<target, 4xf32>
+    func.func @f(%old: !cached, %scales: !scales, %rows: !queries) -> (!cached, !scales, !queries) {
+      %i, %t = xfc.quantize %rows {groups = 2 : i64} : (!queries) -> (!xfc.rows<target, 4xi8>, !xfc.rows<target, 2xf32>)
+      %new = xfc.cache_write %old, %i : (!cached, !xfc.rows<target, 4xi8>) -> !cached
+      %now = xfc.cache_write %scales, %t : (!scales, !xfc.rows<target, 2xf32>) -> !scales
+      %o, %lse = xfc.attention %rows, %new, %new scaled by %now, %now {heads = 2 : i64, scale = 0.0} : (!queries, !cached, !cached, !scales, !scales) -> (!queries, !xfc.rows<target, 2xf32>)
+      return %new, %now, %o : !cached, !scales, !queries
+    })",
+                  "f");
+  auto results = xfc::evaluate(program.function(), shape.shape(),
+                               {Tensor{{2, 4}, {1, 1, 1, 1, 1, 1, 1, 1}}, Tensor{{2, 2}, {9, 9, 9, 9}},
+                                Tensor{{2, 4}, {-254, 5, 0, 0, 127, 2.5, 1, -1}}});
+  ASSERT_TRUE(succeeded(results));
+  // The slots of the two hypotheses are rows 0 and 1. 5 / 2 = 2.5 is between 2 and 3.
+  EXPECT_EQ((*results)[0].data, (std::vector<double>{-127, 2, 0, 0, 127, 2, 127, -127}));
+  EXPECT_EQ((*results)[1].data, (std::vector<double>{2, 0, 1, 1.0 / 127}));
+  expectRow((*results)[2], 0, {-254, 4, 0, 0}, 1e-12);
+  expectRow((*results)[2], 1, {127, 2, 1, -1}, 1e-12);
+}
+
 // With a gate of 0, half of the state is kept: 1/2 c + 1/2 x. Each sequence begins with a state of 0.
 TEST(Recurrence, scansEachSequence) {
   Shape shape({{{1, 2}, 0}}, {{{5, 6, 7}, 0}, {{8}, 0}}, 0);

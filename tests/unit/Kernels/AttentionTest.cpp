@@ -41,6 +41,7 @@ protected:
     int sharing = 1;   // query heads per head of keys
     double scale = 0;
     std::string element = "f32"; // of rows, but lse
+    std::string kept = {};       // of keys and values, if it differs: "bf16", or "i8", which has scales
 
     std::string attributes() const {
       return " {heads = " + std::to_string(heads) +
@@ -48,8 +49,10 @@ protected:
              (flags.empty() ? "" : ", " + flags) + (dropout ? ", rate = 0.3, id = 9 : i64}" : "}");
     }
     std::string q() const { return rows(queries, heads * keyDim, element); }
-    std::string k() const { return rows(keys, heads / sharing * keyDim, element); }
-    std::string v() const { return rows(keys, heads / sharing * valueDim, element); }
+    std::string k() const { return rows(keys, heads / sharing * keyDim, kept.empty() ? element : kept); }
+    std::string v() const { return rows(keys, heads / sharing * valueDim, kept.empty() ? element : kept); }
+    bool hasScales() const { return kept == "i8"; }
+    std::string scales() const { return rows(keys, heads / sharing); }
     std::string o() const { return rows(queries, heads * valueDim, element); }
     std::string lse() const { return rows(queries, heads); }
     std::string bias() const {
@@ -66,6 +69,8 @@ protected:
       std::vector<std::string> types = {q(), k(), v()};
       if (distances)
         types.push_back(bias());
+      if (hasScales())
+        types.insert(types.end(), 2, scales());
       return types;
     }
     std::vector<std::string> gradientOperands() const {
@@ -75,8 +80,10 @@ protected:
       return types;
     }
     std::string forward(const std::string &in) const {
-      return "xfc.attention %a0, %a1, %a2" + std::string(distances ? ", %a3" : "") + in + attributes() + " : (" + q() +
-             ", " + k() + ", " + v() + (distances ? ", " + bias() : "") + ") -> (" + o() + ", " + lse() +
+      const char *const scaled = distances ? " scaled by %a4, %a5" : " scaled by %a3, %a4";
+      return "xfc.attention %a0, %a1, %a2" + std::string(distances ? ", %a3" : "") + (hasScales() ? scaled : "") + in +
+             attributes() + " : (" + q() + ", " + k() + ", " + v() + (distances ? ", " + bias() : "") +
+             (hasScales() ? ", " + scales() + ", " + scales() : "") + ") -> (" + o() + ", " + lse() +
              (weights ? ", " + pairs() : "") + ")";
     }
     std::string gradient(const std::string &in) const {
@@ -108,6 +115,9 @@ protected:
     check(batch, c, extraStride, tolerance(), tolerance(true));
   }
 };
+
+// Keys and values as decoding keeps them.
+class AttentionToCache : public Attention {};
 
 // Rows that are a multiple of 16 bytes and rows that are not; full and partial blocks of keys and of queries; a
 // sequence whose keys are all pads.
@@ -243,6 +253,36 @@ TEST_P(Attention, Decoding) {
     }
 }
 
+// Keys and values that are kept in bf16, or as integers with a scale for each head of a row: integers up to 127, and
+// scales that differ from row to row, so that one of another row or head would be seen. Also several queries of a
+// sequence, which read them in blocks.
+TEST_P(AttentionToCache, NarrowRows) {
+  const Batch batch({9, 70, 1, 33, 2, 64}, {1, 1, 1, 1, 1, 1}, 401, /*training=*/false, 0, {0, 1, 63, 64, 65, 200}),
+      several({9, 70}, {3, 2}, 401, /*training=*/false, 0, {70, 5});
+  for (const std::string kept : {"bf16", "i8"})
+    for (Case c : {Case{"target", "cache", "", 2, 64, 64}, Case{"target", "cache", "causal", 3, 8, 16},
+                   Case{"target", "cache", "", 2, 40, 136}, Case{"target", "source", "padding", 2, 64, 64},
+                   Case{"target", "cache", "causal", 4, 20, 20, false, false, 230, 2},
+                   Case{"target", "cache", "reach = 70 : i64", 2, 8, 24, false, false, 200}}) {
+      c.kept = kept;
+      const auto set = [&](int64_t operand, Tensor &t) {
+        const int64_t scales = 3 + (c.distances ? 1 : 0);
+        for (size_t i = 0; i < t.data.size(); ++i)
+          if (operand >= scales)
+            t.data[i] = (1 + std::sin(i * 1.7 + operand) * 0.8) / 60;
+          else if (kept == "i8" && (operand == 1 || operand == 2))
+            t.data[i] = std::nearbyint(127 * std::sin(i * 0.9 + operand));
+      };
+      for (const Batch *each : {&batch, &several}) {
+        if (each == &several && GetParam().device == Device::GPU) // whose decoding steps have one query each
+          continue;
+        const Options options = on({.extraStride = 3, .unused = {1}, .decodingStep = true, .set = set});
+        ASSERT_NO_THROW(
+            expectClose(runKernel(*each, c.forward(in), c.operands(), options), tolerance(), c.forward(in)));
+      }
+    }
+}
+
 // Returned weights, which the kernel for decoding steps does not support.
 TEST_P(Attention, DecodingWithWeights) {
   const Batch batch({9, 70}, {1, 1}, 301, /*training=*/false, 0, {65, 3});
@@ -357,9 +397,13 @@ TEST_P(Attention, BitsOfASequenceWithABias) {
 }
 
 const Target gpuTargets[] = {{.device = Device::GPU}, {.device = Device::GPU, .compute = "bf16"}};
+const Target vectors[] = {{.cpu = "x86-64-v3"}, {.cpu = "x86-64-v4"}};
+INSTANTIATE_TEST_SUITE_P(CPU, AttentionToCache, testing::ValuesIn(vectors), nameOf);
+INSTANTIATE_TEST_SUITE_P(GPU, AttentionToCache, testing::ValuesIn(gpuTargets), nameOf);
 INSTANTIATE_TEST_SUITE_P(GPU, Attention, testing::ValuesIn(gpuTargets), nameOf);
 const Target tiles[] = {{.cpu = "x86-64-v4+amx", .compute = "bf16"}};
 INSTANTIATE_TEST_SUITE_P(Tiles, Attention, testing::ValuesIn(tiles), nameOf);
+INSTANTIATE_TEST_SUITE_P(Tiles, AttentionToCache, testing::ValuesIn(tiles), nameOf);
 
 class TiledAttention : public Attention {
 protected:

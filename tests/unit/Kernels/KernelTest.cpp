@@ -250,7 +250,7 @@ Memory memoryOf(const Batch &batch, Type type, int64_t extraStride) {
       memory.tensor.shape.push_back(extent);
     memory.element = rows.getElementType();
     memory.stride = rows.getFeatures() + (memory.element.isInteger(32) ? 0
-                                          : memory.element.isBF16()    ? (extraStride + 7) / 8 * 8
+                                          : memory.size() < 4          ? (extraStride + 7) / 8 * 8
                                                                        : extraStride);
   } else if (auto pairs = dyn_cast<PairsType>(type)) {
     memory.tensor.shape = {batch.shape.keys[pairs.getStructure()].pairs * pairs.getHeads()};

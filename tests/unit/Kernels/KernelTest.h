@@ -80,7 +80,7 @@ struct PackedWeight {
 
 struct Options {
   Device device = Device::CPU;
-  int64_t extraStride = 0; // additional elements between rows; of bf16, the next multiple of 8
+  int64_t extraStride = 0; // additional elements between rows; of fewer than 32 bits, the next multiple of 8
   std::string cpu = "x86-64-v3";
   std::string arch = "sm_80"; // of GPU/
   std::vector<int64_t> immediates = {};

@@ -59,6 +59,13 @@ TEST(Plan, NumbersAreRoundedToTheirType) {
     EXPECT_TRUE(found == expected[i] || (std::isnan(found) && std::isnan(expected[i]))) << i << ": " << found;
   }
   EXPECT_EQ(bytesOf(DType::BF16), 2);
+  // Integers of a byte, to the nearest, ties to even.
+  std::array<int8_t, 4> bytes{};
+  for (auto [i, number] : {std::pair{0, 126.5}, {1, -127.4}, {2, 2.5}, {3, -0.6}})
+    storeNumber(number, DType::I8, bytes.data(), i);
+  EXPECT_EQ(bytes, (std::array<int8_t, 4>{126, -127, 2, -1}));
+  EXPECT_EQ(numberAt(DType::I8, bytes.data(), 1), -127);
+  EXPECT_EQ(bytesOf(DType::I8), 1);
 
   std::array<double, 2> wide{};
   storeNumber(1 + 0x1p-40, DType::F64, wide.data(), 1);

@@ -1,0 +1,185 @@
+// Keeps the keys and values of decoding in a narrower type.
+#include "Dialect/XFC.h"
+#include "Passes.h"
+#include "plan/Programs.h"
+#include "support/Quoted.h"
+#include "llvm/ADT/StringMap.h"
+
+using namespace mlir;
+
+namespace xfc {
+#define GEN_PASS_DEF_SETCACHETYPE
+#include "Transforms/Passes.h.inc"
+
+namespace {
+
+// Rows are narrowed only if each begins at a multiple of 8 bytes, whatever its type is.
+constexpr int64_t featuresOfPiece = 8;
+
+struct SetCacheType : impl::SetCacheTypeBase<SetCacheType> {
+  using SetCacheTypeBase::SetCacheTypeBase;
+
+  void runOnOperation() override {
+    element = type == "bf16"   ? Type(BFloat16Type::get(&getContext()))
+              : type == "int8" ? Type(IntegerType::get(&getContext(), 8))
+                               : Type();
+    if (!element) {
+      emitError(getOperation().getLoc()) << "cache type " << escaped(type) << ": expected bf16 or int8";
+      return signalPassFailure();
+    }
+    heads.clear();
+    SmallVector<func::FuncOp> encoders;
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      const StringRef program = function.getName().split('.').first;
+      if (program == programs::encode)
+        encoders.push_back(function);
+      else if (program == programs::decodeStep || program == programs::decodeCandidates ||
+               program == programs::decodeRenormalized)
+        if (failed(narrowArguments(function)))
+          return signalPassFailure();
+    }
+    for (func::FuncOp encoder : encoders)
+      narrowResults(encoder);
+  }
+
+private:
+  bool hasScales() const { return !element.isFloat(); }
+  static std::string scaleOf(StringRef name) { return (name + ".scale").str(); }
+  RowsType scalesOf(RowsType rows, int64_t ofHeads) const {
+    return RowsType::get(rows.getContext(), rows.getSet(), {ofHeads}, rows.computed().getElementType());
+  }
+  bool mayBeNarrow(Type type) const {
+    auto rows = dyn_cast<RowsType>(type);
+    return rows && rows.getElementType().isF32() && rows.getFeatures() % featuresOfPiece == 0;
+  }
+
+  // What an argument becomes as keys or values: the operands of attentions that read it, directly or after the rows of
+  // the step have been written to it.
+  struct Uses {
+    CacheWriteOp write;
+    SmallVector<OpOperand *> reads;
+    bool others = false;
+  };
+  static Uses usesOf(Value argument) {
+    Uses uses;
+    auto add = [&](Value rows) {
+      for (OpOperand &use : rows.getUses()) {
+        auto attention = dyn_cast<AttentionOp>(use.getOwner());
+        if (attention && (attention.getK() == rows || attention.getV() == rows))
+          uses.reads.push_back(&use);
+        else if (auto write = dyn_cast<CacheWriteOp>(use.getOwner()); write && write.getCache() == rows && !uses.write)
+          uses.write = write;
+        else
+          uses.others |= !isa<func::ReturnOp>(use.getOwner());
+      }
+    };
+    add(argument);
+    if (uses.write)
+      add(uses.write.getResult());
+    return uses;
+  }
+
+  LogicalResult narrowArguments(func::FuncOp function) {
+    for (unsigned i = 0, count = function.getNumArguments(); i < count; ++i) {
+      BlockArgument argument = function.getArgument(i);
+      const auto role = function.getArgAttrOfType<StringAttr>(i, attr::role),
+                 name = function.getArgAttrOfType<StringAttr>(i, attr::name);
+      if (!role || !name || (role != attr::input && role != attr::state) || !mayBeNarrow(argument.getType()))
+        continue;
+      const Uses uses = usesOf(argument);
+      if (uses.others && (!uses.reads.empty() || isKeys(name)))
+        return function.emitError() << "'" << name.getValue() << "' is read by an op that reads no rows of " << element
+                                    << "; only fused attention does (xfc-fuse-attention)";
+      if (uses.reads.empty())
+        continue;
+      auto rows = cast<RowsType>(argument.getType());
+      const auto ofHeads = cast<AttentionOp>(uses.reads.front()->getOwner()).getKeyHeads();
+      heads[name.getValue()] = ofHeads;
+      argument.setType(rows.in(element));
+      Value scales = hasScales() ? addArgument(function, scaleOf(name), role, scalesOf(rows, ofHeads)) : Value();
+      if (uses.write)
+        scales = write(function, uses.write, scales, ofHeads);
+      for (OpOperand *use : uses.reads)
+        if (scales)
+          setScale(cast<AttentionOp>(use->getOwner()), use->get(), scales);
+      ++narrowed;
+    }
+    function.setFunctionType(FunctionType::get(&getContext(), function.getBody().front().getArgumentTypes(),
+                                               function.getBody().front().getTerminator()->getOperandTypes()));
+    return success();
+  }
+
+  static bool isKeys(StringAttr name) { return name.getValue().ends_with(".k") || name.getValue().ends_with(".v"); }
+
+  Value addArgument(func::FuncOp function, const std::string &name, StringAttr role, Type type) {
+    Builder builder(&getContext());
+    const unsigned number = function.getNumArguments();
+    (void)function.insertArgument(
+        number, type,
+        builder.getDictionaryAttr(
+            {builder.getNamedAttr(attr::name, builder.getStringAttr(name)), builder.getNamedAttr(attr::role, role)}),
+        NameLoc::get(builder.getStringAttr(name)));
+    return function.getArgument(number);
+  }
+
+  void addResult(func::FuncOp function, const std::string &name, Value value, Value replaced = {}) {
+    Builder builder(&getContext());
+    SmallVector<NamedAttribute> attributes = {builder.getNamedAttr(attr::name, builder.getStringAttr(name))};
+    if (auto argument = dyn_cast_if_present<BlockArgument>(replaced))
+      attributes.push_back(builder.getNamedAttr(attr::alias, builder.getI64IntegerAttr(argument.getArgNumber())));
+    (void)function.insertResult(function.getNumResults(), value.getType(), builder.getDictionaryAttr(attributes));
+    Operation *last = function.getBody().front().getTerminator();
+    last->insertOperands(last->getNumOperands(), value);
+  }
+
+  // The rows of the step are rounded as they are written, or turned into integers before. Returns the scales with those
+  // of the step, if there are any.
+  Value write(func::FuncOp function, CacheWriteOp write, Value scales, int64_t ofHeads) {
+    write.getResult().setType(write.getCache().getType());
+    if (!scales)
+      return {};
+    OpBuilder builder(write);
+    auto x = cast<RowsType>(write.getRows().getType());
+    auto integers =
+        QuantizeOp::create(builder, write.getLoc(), x.in(element), scalesOf(x, ofHeads), write.getRows(), ofHeads);
+    write.getRowsMutable().assign(integers.getResult());
+    Value now = CacheWriteOp::create(builder, write.getLoc(), scales.getType(), scales, integers.getScale());
+    const auto cache = cast<BlockArgument>(scales);
+    addResult(function, function.getArgAttrOfType<StringAttr>(cache.getArgNumber(), attr::name).str(), now, cache);
+    return now;
+  }
+
+  static void setScale(AttentionOp attention, Value rows, Value scales) {
+    if (attention.getK() == rows)
+      attention.getKScaleMutable().assign(scales);
+    if (attention.getV() == rows)
+      attention.getVScaleMutable().assign(scales);
+  }
+
+  // The encoder gives keys and values in the type in which steps take them.
+  void narrowResults(func::FuncOp encoder) {
+    Operation *last = encoder.getBody().front().getTerminator();
+    OpBuilder builder(last);
+    for (unsigned i = 0, count = last->getNumOperands(); i < count; ++i) {
+      const auto name = encoder.getResultAttrOfType<StringAttr>(i, attr::name);
+      const auto known = name ? heads.find(name.getValue()) : heads.end();
+      if (known == heads.end())
+        continue;
+      Value value = last->getOperand(i);
+      auto rows = cast<RowsType>(value.getType());
+      auto narrow =
+          QuantizeOp::create(builder, value.getLoc(), rows.in(element),
+                             hasScales() ? Type(scalesOf(rows, known->second)) : Type(), value, known->second);
+      last->setOperand(i, narrow.getResult());
+      if (narrow.getScale())
+        addResult(encoder, scaleOf(name.getValue()), narrow.getScale());
+    }
+    encoder.setFunctionType(FunctionType::get(&getContext(), encoder.getArgumentTypes(), last->getOperandTypes()));
+  }
+
+  Type element;                   // of the keys and values
+  llvm::StringMap<int64_t> heads; // of keys and values, by their names
+};
+
+} // namespace
+} // namespace xfc
