@@ -1,5 +1,6 @@
 // The plan dialect: syntax and verification.
 #include "PlanDialect.h"
+#include "Dialect/Values.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "mlir/IR/OpImplementation.h"
 #include "mlir/Interfaces/FunctionImplementation.h"
@@ -411,7 +412,23 @@ LogicalResult LaunchOp::verify() {
   return success();
 }
 
+// A launch that packs a weight takes it plain and makes a tensor of the packed bytes.
+static LogicalResult verifyPacking(LaunchOp launch, PackKernelOp kernel) {
+  auto isOf = [](Type type, int64_t bytes) {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    const std::optional<DType> element = tensor ? dtypeOf(tensor.getElementType()) : std::nullopt;
+    return element && tensor.hasStaticShape() && tensor.getNumElements() * bytesOf(*element) == bytes;
+  };
+  if (launch.getNumOperands() == 1 && launch.getOperand(0).getType() == kernel.getWeight() &&
+      launch.getNumResults() == 1 && isOf(launch.getResult(0).getType(), static_cast<int64_t>(kernel.getBytes())))
+    return success();
+  return launch.emitOpError() << launch.getKernelAttr() << " packs a " << kernel.getWeight() << " into a tensor of "
+                              << kernel.getBytes() << " bytes";
+}
+
 LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  if (auto packing = symbols.lookupNearestSymbolFrom<PackKernelOp>(*this, getKernelAttr()))
+    return verifyPacking(*this, packing);
   auto kernel = symbols.lookupNearestSymbolFrom<KernelOp>(*this, getKernelAttr());
   if (!kernel || !kernel.getOp())
     return emitOpError("there is no plan.kernel ") << getKernelAttr() << " with a body";

@@ -241,6 +241,9 @@ def Plan_LaunchOp : Plan_Op<"launch", [HasParent<"ProgramOp">, DeclareOpInterfac
     ```mlir
     %y = plan.launch @linear_512x2048(%x, %w) over target at [arena 3 by 2048, packed 7, arena 4 by 512] {...} : (..) -> ..
     ```
+
+    A launch of a plan.pack_kernel packs a weight for the launches that read its result in place of the weight
+    (xfc-pack-in-step).
   }];
   let arguments = (ins FlatSymbolRefAttr:$kernel, Variadic<AnyType>:$inputs, I64Attr:$set, I64Attr:$key_set, I64Attr:$keys,
                        OptionalAttr<Plan_Places>:$places, DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$dropouts,

@@ -26,23 +26,30 @@ struct PackWeights : impl::PackWeightsBase<PackWeights> {
     trained = weightsOf(module.lookupSymbol<ProgramOp>(xfc::programs::lossAndGradients));
     for (ProgramOp program : programs)
       for (auto launch : program.getOps<LaunchOp>())
-        if (auto kernel = cast<KernelOpInterface>(kernelOf(launch).getOp()); !kernel.getRepacked().empty())
-          packResults(launch, kernel);
+        if (KernelOp kernel = kernelOf(launch))
+          if (auto op = cast<KernelOpInterface>(kernel.getOp()); !op.getRepacked().empty())
+            packResults(launch, op);
   }
 
 private:
+  // Null for a launch that packs a weight.
   KernelOp kernelOf(LaunchOp launch) { return symbols->lookup<KernelOp>(launch.getKernel()); }
+
+  bool isPackedInStep(Value operand) {
+    auto launch = operand.getDefiningOp<LaunchOp>();
+    return launch && !kernelOf(launch);
+  }
 
   // Declares packed weights before `first`, a program.
   LogicalResult packOperands(LaunchOp launch, ProgramOp first) {
     KernelOp kernel = kernelOf(launch);
-    if (!kernel.getPacking())
+    if (!kernel || !kernel.getPacking())
       return success();
     if (!launch.getPlaces())
       return launch.emitOpError("has no places; run xfc-assign-buffers first");
     SmallVector<Attribute> places(launch.getPlaces()->getValue());
     for (unsigned i = 0; i < launch.getInputs().size(); ++i)
-      if (FlatSymbolRefAttr form = kernel.getPackingOf(i)) {
+      if (FlatSymbolRefAttr form = kernel.getPackingOf(i); form && !isPackedInStep(launch.getInputs()[i])) {
         auto plain = cast<PlaceAttr>(places[i]);
         if (plain.getKind() != Place::Kind::Parameters)
           return launch.emitOpError("operand ") << i << " is to be packed, but is not a parameter";

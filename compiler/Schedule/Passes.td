@@ -84,6 +84,25 @@ def GenerateKernels : Pass<"xfc-generate-kernels", "::mlir::ModuleOp"> {
   let dependentDialects = ["::xfc::PlanDialect"];
 }
 
+def PackInStep : Pass<"xfc-pack-in-step", "::mlir::ModuleOp"> {
+  let summary = "Packs the weights that a launch of the training step reads right before it, into the arena";
+  let description = [{
+    Products read weights in packed form, and the gradients of their inputs read them in another one. Every update changes all of
+    them, so a packed copy serves one launch. One that is kept until the next step takes as much memory as the parameters; one that
+    a launch makes and the next one reads shares the memory of activations, and is still in cache. A form that is rounded is kept
+    (xfc-fuse-packing): it is smaller than the weight, and reading the weight once more costs more than it saves.
+
+    ```mlir
+    plan.program @loss_and_gradients {
+      %dx = plan.launch @linear_input_grad_8x4(%dy, %w) over source {..}
+    // becomes
+      %p = plan.launch @pack_8x4(%w) over source {..} : (tensor<8x4xf32>) -> tensor<128xf32>
+      %dx = plan.launch @linear_input_grad_8x4(%dy, %p) over source {..}
+    ```
+  }];
+  let statistics = [Statistic<"packed", "packed weights", "weights that are packed in the step">];
+}
+
 def AssignBuffers : Pass<"xfc-assign-buffers", "::mlir::ModuleOp"> {
   let summary = "Gives every value a place: in the arena, a block of parameters, or an argument";
   let description = [{

@@ -16,6 +16,7 @@ void addKernelPasses(OpPassManager &manager, const Target &target) {
 void addSchedulingPasses(OpPassManager &manager, const Target &target) {
   manager.addPass(createLayOutParameters());
   addKernelPasses(manager, target);
+  manager.addPass(createPackInStep());
   manager.addPass(createAssignBuffers(target));
   manager.addPass(createPackWeights());
 }

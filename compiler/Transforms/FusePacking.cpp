@@ -51,6 +51,8 @@ private:
       updated.insert(parameterName(parameter));
     if (types.size() > 1)
       return rewriter.notifyMatchFailure(step, "some of its weights are rounded when they are packed, others are not");
+    if (types.empty() || !*types.begin())
+      return rewriter.notifyMatchFailure(step, "its weights are not rounded: the training step itself packs them");
     bool any = false;
     for (ArrayRef<StringRef> parts : weights) {
       const auto held = llvm::count_if(parts, [&](StringRef part) { return updated.contains(part); });

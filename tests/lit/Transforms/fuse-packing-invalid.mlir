@@ -6,7 +6,7 @@
 // Each step updates only one part of the weight.
 func.func @loss_and_gradients(%x: !x, %q: !w {xfc.name = "q", xfc.role = "parameter"}, %k: !w {xfc.name = "k", xfc.role = "parameter"}) -> !xfc.rows<target, 8xf32> {
   %qk = xfc.concat %q, %k : (!w, !w) -> tensor<8x4xf32>
-  %y = xfc.linear %x, %qk : (!x, tensor<8x4xf32>) -> !xfc.rows<target, 8xf32>
+  %y = xfc.linear %x, %qk in bf16 : (!x, tensor<8x4xf32>) -> !xfc.rows<target, 8xf32>
   return %y : !xfc.rows<target, 8xf32>
 }
 
@@ -25,7 +25,7 @@ func.func @update(%q: !w {xfc.name = "q", xfc.role = "parameter"}, %k: !w {xfc.n
 
 // The training step does not read the weight; another program does.
 func.func @forward(%x: !x, %w: !w {xfc.name = "w", xfc.role = "parameter"}) -> !x {
-  %y = xfc.linear %x, %w : (!x, !w) -> !x
+  %y = xfc.linear %x, %w in bf16 : (!x, !w) -> !x
   return %y : !x
 }
 
