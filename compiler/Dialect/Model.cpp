@@ -81,13 +81,16 @@ static LogicalResult verifyParameters(ModuleOp module) {
       if (!parameter)
         return function.emitError() << "the model has no parameter " << (name ? Attribute(name) : role) << " (argument "
                                     << argument.getArgNumber() << ")";
-      // A state may hold less than the parameter.
+      // A state may hold less than the parameter, and in a narrower type.
       auto type = cast<RankedTensorType>(parameter.getType());
       const auto shape = shapeOfState(std::string_view(role.getValue()), type.getShape().vec());
       if (!shape)
         return function.emitError() << "argument " << argument.getArgNumber() << ", " << name << ": there is no "
                                     << role.getValue() << " of a parameter that is " << type;
-      if (argument.getType() != RankedTensorType::get(*shape, type.getElementType())) {
+      RankedTensorType own = RankedTensorType::get(*shape, type.getElementType());
+      const bool isNarrow = mayBeNarrow(std::string_view(role.getValue())) && type.getElementType().isF32() &&
+                            argument.getType() == own.clone(BFloat16Type::get(function.getContext()));
+      if (argument.getType() != own && !isNarrow) {
         auto error = function.emitError() << "argument " << argument.getArgNumber() << ", " << name << ", is "
                                           << argument.getType() << ", but the model's parameter is " << type;
         if (*shape != type.getShape().vec())

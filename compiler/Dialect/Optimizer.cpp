@@ -66,11 +66,23 @@ LogicalResult OptimizeOp::verify() {
     return emitOpError("with ") << n << " parameters needs " << n << " gradients, " << states * n << " states and "
                                 << (1 + states) * n << " results, found " << getGradients().size() << ", "
                                 << getStates().size() << " and " << getNumResults();
-  for (ValueRange values : {ValueRange(getGradients()), ValueRange(getStates()), ValueRange(getUpdated())})
+  const Type narrow = BFloat16Type::get(getContext());
+  auto isOf = [&](Type type, RankedTensorType parameter, bool state) {
+    return type == parameter || (state && parameter.getElementType().isF32() && type == parameter.clone(narrow));
+  };
+  const size_t narrowStates = llvm::count_if(optimizer->states, mayBeNarrow) * n;
+  for (auto [values, before] : {std::pair(ValueRange(getGradients()), size_t(0)),
+                                {ValueRange(getStates()), narrowStates},
+                                {ValueRange(getUpdated()).take_front(n), size_t(0)},
+                                {ValueRange(getUpdated()).drop_front(n), narrowStates}})
     for (auto [i, value] : llvm::enumerate(values))
-      if (value.getType() != getParameters()[i % n].getType())
+      if (auto parameter = cast<RankedTensorType>(getParameters()[i % n].getType());
+          !isOf(value.getType(), parameter, i < before))
         return emitOpError("every operand and result of parameter ")
-               << i % n << " must be " << getParameters()[i % n].getType() << ", found " << value.getType();
+               << i % n << " must be " << parameter << ", found " << value.getType();
+  for (auto [state, updated] : llvm::zip_equal(getStates(), getUpdated().drop_front(n)))
+    if (state.getType() != updated.getType())
+      return emitOpError("a state is ") << state.getType() << ", its new value " << updated.getType();
   if (getCompute() && !getPacks())
     return emitOpError("rounds packed weights, but packs none");
   return verifyHyper(*this, getHyper().getType(), *optimizer);

@@ -1,6 +1,7 @@
 // What a program may compute with: the only place that says which element types are known.
 #include "Values.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
+#include "plan/Optimizers.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -66,13 +67,13 @@ static LogicalResult verifyValue(Operation *op, Type type) {
   for (int64_t extent : shape)
     if (extent < 1 || llvm::MulOverflow(elements, extent, elements) || elements > maxElements)
       return op->emitError() << "expected between 1 and " << maxElements << " elements, found " << type;
-  if (!dtypeOf(elementOf(type)) || (isNarrow(type) && !isa<RowsType>(type)))
+  if (!dtypeOf(elementOf(type)) || (isNarrow(type) && isa<PairsType>(type)) || (isNarrow(type) && isa<ParameterOp>(op)))
     return unexpected(op, type);
   return success();
 }
 
 // The runtime reads and writes the numbers of most arguments. It only keeps those of states, and those that programs
-// return for the steps of decoding, PATH.k and PATH.v, from run to run.
+// return for the steps of decoding, PATH.k and PATH.v, from run to run, and those of an optimizer's states.
 static LogicalResult verifyArguments(FunctionOpInterface function) {
   for (auto [i, type] : llvm::enumerate(function.getArgumentTypes())) {
     if (!isNarrow(type))
@@ -81,7 +82,10 @@ static LogicalResult verifyArguments(FunctionOpInterface function) {
     const auto role = function.getArgAttrOfType<StringAttr>(number, attr::role),
                name = function.getArgAttrOfType<StringAttr>(number, attr::name);
     const bool isKeys = name && (name.getValue().ends_with(".k") || name.getValue().ends_with(".v"));
-    if (!role || (role != attr::state && !(role == attr::input && isKeys)))
+    const bool isKept =
+        role && (isa<RowsType>(type) ? role == attr::state || (role == attr::input && isKeys)
+                                     : elementOf(type).isBF16() && mayBeNarrow(std::string_view(role.getValue())));
+    if (!isKept)
       return unexpected(function, type);
   }
   return success();

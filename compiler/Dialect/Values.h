@@ -21,8 +21,8 @@ mlir::Type elementOf(mlir::Type type);
 int64_t elementBytes(mlir::Type type);
 
 // Checks that each value inside the op, and each parameter, is rows, pairs or a static tensor of known numbers, of a
-// size that memory could hold. Only rows may have elements of bf16 or i8: those that an op makes, and arguments that are
-// kept from run to run. Fails with a diagnostic at the op that makes the value.
+// size that memory could hold. Only rows and tensors that an op makes, and arguments that are kept from run to run, may
+// have elements of bf16 or i8. Fails with a diagnostic at the op that makes the value.
 llvm::LogicalResult verifyValues(mlir::Operation *op);
 
 // The floating-point type of the module's parameters and arguments, in which rows are computed; f32 if it has none.

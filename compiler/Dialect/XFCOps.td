@@ -900,6 +900,14 @@ def XFC_OptimizeOp : XFC_Op<"optimize", [AttrSizedOperandSegments, NoGradient, K
     `factor` before the rule is applied. `states` holds the first state of every parameter, then the second state of every parameter,
     and so on. The results are the new parameters, then the new states.
 
+    States of bf16 are computed in f32, of which the new parameter is computed, and then rounded at random: up or down to a neighbor
+    with probabilities that make the mean the number itself. Nearest numbers would not do: 0.999 v is nearest to v, which would never
+    decay. The 16 bits below those of a bf16 are added to 16 random bits, whose carry rounds the magnitude up. The random bits are the lower half, for
+    the first state, and the upper half, for the second, of h = mix(2654435761 p + 2246822519 g + salt) modulo 2^32, where p and g are the bits
+    of the old parameter and of the gradient, salt is the sum of (2 i + 1) 3266489917 times the bits of element i of `hyper`, and of 668265263
+    times those of `factor`, and mix is the finalizer of MurmurHash3 (Appleby, 2011): x ^= x >> 16, x *= 0x85ebca6b, x ^= x >> 13,
+    x *= 0xc2b2ae35, x ^= x >> 16. So they depend neither on threads nor on ranks.
+
     With `packs`, the op also writes the packed forms of the parameters that products read (the resource "packed weights"), rounded to
     the type `compute` if these products round their operands to it; scheduling determines which packed forms there are.
 

@@ -326,8 +326,10 @@ void KernelBuilder::vectorized(ArrayRef<BufferIndex> buffers, int64_t width, con
 Values KernelBuilder::overSpan(ArrayRef<View> data, Value from, Value to, ValueRange state,
                                const std::function<Values(Value, int64_t, Values)> &body) {
   Value all = boolean(true), count = max(sub(to, from), 0);
-  for (const View &p : data)
-    all = both(all, aligned((p + from).inRows(0)));
+  for (const View &p : data) {
+    Value address = LLVM::PtrToIntOp::create(b, i64, (p + from).data);
+    all = both(all, equal(bitAnd(address, 4 * bytesOf(p.element) - 1), 0));
+  }
   Value inFours = sub(count, rem(count, 4)),
         single = add(from, select(all, inFours, 0)); // the first element taken one at a time
   auto span = [&](Value begin, Value end, int64_t n, ValueRange s) {

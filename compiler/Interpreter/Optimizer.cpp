@@ -2,6 +2,7 @@
 #include "Evaluators.h"
 #include "Support.h"
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 using namespace mlir;
@@ -57,6 +58,20 @@ static void lion(Hyper hyper, double &p, double g, ArrayRef<double *> states) {
   p -= hyper("rate") * ((direction > 0) - (direction < 0) + hyper("decay") * p);
 }
 
+static uint32_t bitsOf(double number) { return std::bit_cast<uint32_t>(static_cast<float>(number)); }
+
+// The random bits of an element whose states are kept in bf16.
+static uint32_t randomBits(double parameter, double gradient, uint32_t salt) {
+  uint32_t x = 2654435761U * bitsOf(parameter) + 2246822519U * bitsOf(gradient) + salt;
+  x = (x ^ x >> 16) * 0x85ebca6bU;
+  x = (x ^ x >> 13) * 0xc2b2ae35U;
+  return x ^ x >> 16;
+}
+
+static double roundedAtRandom(double number, uint32_t random) {
+  return std::bit_cast<float>((bitsOf(number) + random) & 0xffff0000U);
+}
+
 static const std::pair<StringRef, Step> steps[] = {{"adam", adam}, {"sgd", sgd}, {"lion", lion}};
 
 static LogicalResult evaluateOp(OptimizeOp op, const xfc_shape &, ArrayRef<Tensor> operands,
@@ -72,15 +87,22 @@ static LogicalResult evaluateOp(OptimizeOp op, const xfc_shape &, ArrayRef<Tenso
   const size_t n = gradients.size(), stateCount = op.getNumStates();
   results.append(at(op.getParameters()).begin(), at(op.getParameters()).end());
   results.append(at(op.getStates()).begin(), at(op.getStates()).end());
+  uint32_t salt = 668265263U * bitsOf(operands[1].data[0]);
+  for (auto [i, number] : llvm::enumerate(operands[0].data))
+    salt += static_cast<uint32_t>(2 * i + 1) * 3266489917U * bitsOf(number);
   SmallVector<double *> states(stateCount);
   for (size_t t = 0; t < n; ++t)
     for (size_t i = 0; i < gradients[t].data.size(); ++i) {
+      const uint32_t random = randomBits(results[t].data[i], gradients[t].data[i], salt);
       for (size_t s = 0; s < stateCount; ++s)
         states[s] = &results[(1 + s) * n + t].data[i];
       const double gradient = operands[1].data[0] * gradients[t].data[i];
       rule->second(hyper, results[t].data[i], std::clamp(gradient, -hyper("limit"), hyper("limit")), states);
       if (averages)
         *states.back() += hyper("weight") * (results[t].data[i] - *states.back());
+      for (size_t s = 0; s < stateCount; ++s)
+        if (cast<RankedTensorType>(op.getStates()[s * n + t].getType()).getElementType().isBF16())
+          *states[s] = roundedAtRandom(*states[s], s == 0 ? random & 0xffff : random >> 16);
     }
   return success();
 }

@@ -1,4 +1,5 @@
 #include "Optimizers.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/ADT/bit.h"
 
@@ -65,6 +66,52 @@ OptimizerStep optimizerStep(CodeBuilder &k, OptimizeOp op, Hyper hyper) {
   };
 }
 
+namespace {
+
+// Rounds states to bf16 at random (xfc.optimize defines the random bits). What is rounded is the same number in bf16,
+// as which it is stored.
+class RandomRounding {
+public:
+  RandomRounding(CodeBuilder &k, const View &hyper, int64_t count, Value factor) : k(k) {
+    salt = k.mul(bits(factor), integer(668265263, k.i32));
+    for (int64_t i = 0; i < count; ++i) {
+      const auto weight = static_cast<uint32_t>(2 * i + 1) * 3266489917U;
+      salt = k.add(salt, k.mul(bits(k.load(hyper + i)), integer(weight, k.i32)));
+    }
+  }
+
+  // The random bits of an element with this old parameter and this gradient.
+  Value randomOf(Value parameter, Value gradient) const {
+    Value p = bits(parameter), g = bits(gradient);
+    Value x = k.add(k.mul(p, integer(2654435761, p.getType())), k.mul(g, integer(2246822519, g.getType())));
+    x = k.mul(mixed(k.add(x, salt), 16), integer(0x85ebca6b, x.getType()));
+    x = k.mul(mixed(x, 13), integer(0xc2b2ae35, x.getType()));
+    return mixed(x, 16);
+  }
+  // The new value of the first state, or of the second.
+  Value rounded(Value number, Value random, bool first) const {
+    Type type = random.getType();
+    Value part = first ? arith::AndIOp::create(k.b, random, integer(0xffff, type)).getResult()
+                       : arith::ShRUIOp::create(k.b, random, integer(16, type)).getResult();
+    Value sum = k.add(bits(number), part);
+    return arith::BitcastOp::create(k.b, number.getType(), arith::AndIOp::create(k.b, sum, integer(0xffff0000, type)));
+  }
+
+private:
+  Value integer(uint32_t number, Type type) const { return k.constant(static_cast<int32_t>(number), type); }
+  Value bits(Value number) const {
+    auto vector = dyn_cast<VectorType>(number.getType());
+    return arith::BitcastOp::create(k.b, vector ? Type(vector.clone(k.i32)) : k.i32, number);
+  }
+  Value mixed(Value x, uint32_t by) const {
+    return arith::XOrIOp::create(k.b, x, arith::ShRUIOp::create(k.b, x, integer(by, x.getType())));
+  }
+  CodeBuilder &k;
+  Value salt;
+};
+
+} // namespace
+
 // The tensors of a group (parameters, gradients, each state) follow each other in memory, starting with the first.
 OptimizerBlocks optimizerBlocks(CodeBuilder &k, OptimizeOp op) {
   auto scalarAt = [&](const View &p) { return k.elementOf(k.load(p)); };
@@ -75,11 +122,19 @@ OptimizerBlocks optimizerBlocks(CodeBuilder &k, OptimizeOp op) {
   result.blocks = {k.buffer(op.getParametersMutable()), k.buffer(op.getGradientsMutable())};
   for (unsigned i = 0; i < op.getNumStates(); ++i)
     result.blocks.push_back(k.buffer(op->getOpOperand(op.getState(i).getBeginOperandIndex())));
+  const SmallVector<bool> narrow =
+      llvm::map_to_vector(ArrayRef(result.blocks).drop_front(2), [&](const View &p) { return p.element != k.element; });
+  std::optional<RandomRounding> rounding;
+  if (llvm::is_contained(narrow, true))
+    rounding.emplace(k, k.buffer(op.getHyperMutable()), op.getHyper().getType().getNumElements(), factor);
   result.compute = [=, &k](ArrayRef<Value> xs) {
     Values updated(xs);
-    Value gradient = k.mulf(factor, xs[1]);
+    Value gradient = k.mulf(factor, xs[1]), random = rounding ? rounding->randomOf(xs[0], xs[1]) : Value();
     updated[0] = step(xs[0], gradient, MutableArrayRef<Value>(updated).drop_front(2));
     updated[1] = {};
+    for (auto [i, isNarrow] : llvm::enumerate(narrow))
+      if (isNarrow)
+        updated[2 + i] = rounding->rounded(updated[2 + i], random, i == 0);
     return updated;
   };
   return result;

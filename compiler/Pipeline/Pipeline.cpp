@@ -48,6 +48,11 @@ const std::vector<std::string> &cacheTypes() {
   return names;
 }
 
+const std::vector<std::string> &momentTypes() {
+  static const std::vector<std::string> names = {"f32", "bf16"};
+  return names;
+}
+
 const std::vector<std::string> &recomputeLevels() {
   static const std::vector<std::string> names = {"cheap", "most"};
   return names;
@@ -105,6 +110,12 @@ public:
       throw Error("--cache-type " + options.cacheType +
                   ": only fused attention reads such keys and values; do without "
                   "--no-fuse, or name other fusions");
+    if (options.momentType != momentTypes().front() && options.dtype == "f64")
+      throw Error("--moment-type " + options.momentType +
+                  ": an executable of f64 keeps everything in f64; use "
+                  "--dtype f32");
+    if (options.momentType != momentTypes().front() && groups.front().least().name == "plain")
+      throw Error("--moment-type " + options.momentType + ": the plain path keeps moments in f32 only");
     for (const std::string &type : options.computeTypes)
       checkComputeType(type);
     if (!options.dumpDirectory.empty()) {
@@ -125,6 +136,7 @@ public:
     stage.dtype = options.dtype == "f64" ? DataType::f64 : options.dtype == "bf16" ? DataType::bf16 : DataType::f32;
     if (!options.computeTypes.empty())
       stage.computeTypes = options.computeTypes;
+    stage.momentType = options.momentType == "bf16" ? MomentType::bf16 : MomentType::f32;
     stage.cacheType = options.cacheType == "bf16"   ? CacheType::bf16
                       : options.cacheType == "int8" ? CacheType::int8
                                                     : CacheType::f32;

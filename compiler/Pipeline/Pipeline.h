@@ -30,6 +30,8 @@ const std::vector<std::string> &dtypes();
 const std::vector<std::string> &residualTypes();
 // The values of `--cache-type`, starting with the one that changes nothing.
 const std::vector<std::string> &cacheTypes();
+// The values of `--moment-type`, starting with the one that changes nothing.
+const std::vector<std::string> &momentTypes();
 // The levels of `--recompute=LEVEL`, starting with the one that recomputes least.
 const std::vector<std::string> &recomputeLevels();
 
@@ -47,6 +49,7 @@ struct PipelineOptions {
   // The type in which the residual stream is stored if the dtype is bf16 and the target stores rows in bf16: one of
   // residualTypes(), or empty for bf16.
   std::string residual;
+  std::string momentType = "f32"; // in which optimizers keep the moments of gradients: one of momentTypes()
   std::string cacheType = "f32";  // in which decoding keeps keys and values: one of cacheTypes()
   std::set<std::string> disabled; // names from fusions()
   std::string recompute;          // one of recomputeLevels(); empty: every value is kept for the gradients

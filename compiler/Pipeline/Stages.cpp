@@ -67,6 +67,10 @@ void setComputeTypes(OpPassManager &manager, const StageOptions &options) {
              target.attentionProducts}));
 }
 
+void buildOptimizer(OpPassManager &manager, const StageOptions &options) {
+  manager.addPass(createBuildOptimizer({options.momentType == MomentType::bf16 ? "bf16" : "f32"}));
+}
+
 void setCacheType(OpPassManager &manager, const StageOptions &options) {
   if (options.cacheType != CacheType::f32)
     manager.addPass(createSetCacheType({options.cacheType == CacheType::bf16 ? "bf16" : "int8"}));
@@ -81,7 +85,7 @@ const PassEntry passes[] = {
     {Stage::Fused, "fuse-candidates", addToFunctions<createFuseCandidates>},
     {Stage::Fused, "merge-projections", add<createMergeProjections>},
     {Stage::Differentiated, nullptr, add<createDifferentiate>},
-    {Stage::Differentiated, nullptr, add<createBuildOptimizer>},
+    {Stage::Differentiated, nullptr, buildOptimizer},
     {Stage::Differentiated, nullptr, canonicalize},
     {Stage::Differentiated, nullptr, mergeEqual},
     {Stage::Differentiated, "fuse-loss-gradient", addToFunctions<createFuseLossGradient>},

@@ -21,6 +21,9 @@ inline const std::vector<std::string> &defaultComputeTypes() {
 // The values of --cache-type.
 enum class CacheType { f32, bf16, int8 };
 
+// The values of --moment-type.
+enum class MomentType { f32, bf16 };
+
 // The values of --recompute.
 enum class Recomputation { none, cheap, most };
 
@@ -44,6 +47,11 @@ struct StageOptions : mlir::PassPipelineOptions<StageOptions> {
       llvm::cl::values(clEnumValN(CacheType::f32, "f32", "what is computed in"),
                        clEnumValN(CacheType::bf16, "bf16", "rounded to bf16"),
                        clEnumValN(CacheType::int8, "int8", "integers, with a scale for each head of a row"))};
+  Option<MomentType> momentType{*this, "moment-type",
+                                llvm::cl::desc("type in which optimizers keep the moments of gradients"),
+                                llvm::cl::init(MomentType::f32),
+                                llvm::cl::values(clEnumValN(MomentType::f32, "f32", "what is computed in"),
+                                                 clEnumValN(MomentType::bf16, "bf16", "rounded at random to bf16"))};
   Option<Recomputation> recompute{
       *this, "recompute", llvm::cl::desc("what is recomputed for the gradients"), llvm::cl::init(Recomputation::none),
       llvm::cl::values(clEnumValN(Recomputation::none, "none", "nothing"),

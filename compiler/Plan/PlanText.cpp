@@ -48,6 +48,8 @@ private:
     }
     for (const OptimizerState &state : plan.states) {
       out << "  state \"" << state.name << "\"";
+      if (state.type != plan.type)
+        out << " in " << nameOf(state.type);
       if (state.likeParameters) {
         out << "\n";
         continue;

@@ -46,6 +46,7 @@ private:
     ParametersOp block = *layouts.begin();
     type = block.getType();
     elementBytes = bytesOf(*dtypeOf(type));
+    stateTypes.clear();
     blocks = {{attr::parameter, {Place::Kind::Parameters, 0, 0}}, {attr::gradient, {Place::Kind::Gradients, 0, 0}}};
     for (auto [i, state] : llvm::enumerate(block.getStates().getAsValueRange<StringAttr>()))
       blocks[state] = {Place::Kind::State, static_cast<int64_t>(i), 0};
@@ -79,11 +80,23 @@ private:
   // Null for a launch that packs a weight.
   KernelOp kernelOf(LaunchOp launch) { return kernels.lookup(launch.getKernelAttr().getAttr()); }
 
-  // Whether a value is only kept for later runs, in whatever type it has.
-  bool isKept(Value value) {
+  // Whether a result is only kept for later runs, in whatever type it has: it replaces an argument, or was made for
+  // that.
+  bool isKept(ProgramOp program, unsigned result, Value value) {
     auto launch = value.getDefiningOp<LaunchOp>();
     KernelOp kernel = launch ? kernelOf(launch) : nullptr;
-    return kernel && isa<QuantizeOp, CacheWriteOp>(kernel.getOp());
+    return program.getResultAttr(result, attr::alias) || (kernel && isa<QuantizeOp>(kernel.getOp()));
+  }
+
+  // The type of a state's numbers is that of the arguments that lie in it.
+  LogicalResult verifyType(ProgramOp program, const NamedArgument &named, Type argument, Place::Kind kind) {
+    Type expected = type;
+    if (kind == Place::Kind::State && mayBeNarrow(std::string_view(named.role)))
+      expected = stateTypes.try_emplace(named.role, elementOf(argument)).first->second;
+    if (elementOf(argument) == expected && computedType(expected) == type)
+      return success();
+    return program.emitOpError() << "has the " << named.role << " '" << named.name << "' as " << argument
+                                 << ", but plan.parameters has numbers of " << expected;
   }
 
   LogicalResult assign(ProgramOp program) {
@@ -96,7 +109,8 @@ private:
       return failure();
     Operation *end = program.getBody().front().getTerminator();
     for (auto [i, value] : llvm::enumerate(end->getOperands()))
-      if (computedType(elementOf(value.getType())) != elementOf(value.getType()) && !isKept(value))
+      if (computedType(elementOf(value.getType())) != elementOf(value.getType()) &&
+          !isKept(program, static_cast<unsigned>(i), value))
         return end->emitOpError("operand ")
                << i << " is read outside of the program and must be f32, found " << value.getType();
 
@@ -154,9 +168,10 @@ private:
         place = Place{Place::Kind::Argument, others++, 0};
       if (failed(place))
         return failure();
-      if (block != blocks.end() && elementOf(argument.getType()) != type)
-        return program.emitOpError() << "has the " << named.role << " '" << named.name << "' as " << argument.getType()
-                                     << ", but plan.parameters has numbers of " << type;
+      if (block != blocks.end() && failed(verifyType(program, named, argument.getType(), place->kind)))
+        return failure();
+      if (place->kind == Place::Kind::State)
+        place->offset = place->offset / elementBytes * xfc::elementBytes(argument.getType());
       if (place->kind != Place::Kind::Argument && !seen.insert((named.role + " " + named.name).str()).second)
         return program.emitOpError() << "has the " << named.role << " '" << named.name << "' as two arguments";
       assignment.bind(argument, {*place, strideOf(argument.getType())});
@@ -283,6 +298,7 @@ private:
   Type type;                        // of the elements of blocks
   int64_t elementBytes = 0;         // of one of them
   llvm::StringMap<Place> blocks;    // of parameters, gradients and states, by the role of their arguments
+  llvm::StringMap<Type> stateTypes; // of the numbers of states that may be narrow
   llvm::StringMap<int64_t> offsets; // in bytes, in blocks with the layout of the parameters
   llvm::StringMap<llvm::StringMap<int64_t>> stateOffsets; // in those of other states
   llvm::DenseMap<StringAttr, KernelOp> kernels;

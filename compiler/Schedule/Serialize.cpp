@@ -109,7 +109,7 @@ private:
     module.compute = computeOf(source);
     module.parameterElements = block.getElements();
     for (StringRef state : block.getStates().getAsValueRange<StringAttr>())
-      module.states.push_back({state.str()});
+      module.states.push_back({state.str(), typeOf(state)});
     for (auto entry : block.getOps<OffsetOp>()) {
       auto parameter = symbols.lookup<ParameterOp>(entry.getName());
       numbers[entry.getName()] = static_cast<int64_t>(module.parameters.size());
@@ -123,6 +123,15 @@ private:
     }
     for (auto entry : block.getOps<StateOp>())
       addLayout(entry);
+  }
+
+  // The type of a state's numbers, which all programs agree in (xfc-assign-buffers).
+  DType typeOf(StringRef state) {
+    for (auto program : source.getOps<ProgramOp>())
+      for (BlockArgument argument : program.getArguments())
+        if (argumentOf(argument).role == state)
+          return *dtypeOf(elementOf(argument.getType()));
+    return module.type;
   }
 
   void addLayout(StateOp entry) {

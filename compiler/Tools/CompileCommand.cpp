@@ -81,8 +81,8 @@ void reportWritten(const std::string &file) {
 // A plan was made for one target, with everything that these options choose.
 void refuseChoices(const Command &command) {
   for (const char *flag :
-       {"--target", "--cpu", "--cuda-arch", "--dtype", "--residual", "--compute-type", "--cache-type", "--mode",
-        "--distillation", "--guided-alignment", "--no-fuse", "--recompute"})
+       {"--target", "--cpu", "--cuda-arch", "--dtype", "--residual", "--compute-type", "--moment-type", "--cache-type",
+        "--mode", "--distillation", "--guided-alignment", "--no-fuse", "--recompute"})
     if (command.given(flag))
       throw Error(std::string(flag) +
                   ": what a plan contains is fixed; give this when you make it: `xfc compile "
@@ -183,6 +183,11 @@ void addCompile(Command app) {
                  "(GPUs, and CPUs with AMX): bf16 or f32; bf16 by default")
       .valueName("TYPE");
   options->computeTypes.addTo(command);
+  command
+      .addOption("--moment-type", options->momentType,
+                 "type in which optimizers keep the moments of gradients: f32; or bf16, half as large, rounded at "
+                 "random")
+      .showDefault();
   command
       .addOption("--cache-type", options->cacheType,
                  "type in which decoding keeps keys and values: f32; bf16, half as large; or int8, a quarter, with a "

@@ -230,6 +230,8 @@ void addInspect(Command app) {
   command.addOption("--residual", options->residual, "type of the residual stream, as for `xfc compile`")
       .valueName("TYPE");
   options->computeTypes.addTo(command);
+  command.addOption("--moment-type", options->momentType, "type of the optimizer's moments, as for `xfc compile`")
+      .showDefault();
   command.addOption("--cache-type", options->cacheType, "type of the keys and values, as for `xfc compile`")
       .showDefault();
   command.setSubject("Batches");

@@ -182,6 +182,8 @@ void CompilationArguments::applyTo(PipelineOptions &pipeline) const {
   if (!residual.empty())
     check("--residual", residual, residualTypes());
   pipeline.residual = residual;
+  check("--moment-type", momentType, momentTypes());
+  pipeline.momentType = momentType;
   check("--cache-type", cacheType, cacheTypes());
   pipeline.cacheType = cacheType;
   pipeline.computeTypes = computeTypes.types();

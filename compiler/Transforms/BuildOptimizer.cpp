@@ -5,6 +5,7 @@
 #include "Passes.h"
 #include "plan/Optimizers.h"
 #include "plan/Programs.h"
+#include "support/Quoted.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -16,10 +17,16 @@ namespace xfc {
 namespace {
 
 struct BuildOptimizer : impl::BuildOptimizerBase<BuildOptimizer> {
+  using BuildOptimizerBase::BuildOptimizerBase;
+
   void runOnOperation() override {
     auto gradients = getOperation().lookupSymbol<func::FuncOp>(programs::lossAndGradients);
     if (!gradients)
       return;
+    if (momentType != "f32" && momentType != "bf16") {
+      emitError(getOperation().getLoc()) << "moment type " << escaped(momentType) << ": expected f32 or bf16";
+      return signalPassFailure();
+    }
     findParameters(gradients);
     if (parameters.empty())
       return;
@@ -71,6 +78,14 @@ private:
     function.finish();
   }
 
+  // The type of what is kept of a parameter in a role.
+  Type typeOf(StringRef role, const Parameter &parameter) {
+    const Type element = parameter.type.getElementType();
+    return momentType == "bf16" && element.isF32() && mayBeNarrow(std::string_view(role))
+               ? Type(BFloat16Type::get(&getContext()))
+               : element;
+  }
+
   void buildUpdate(const Optimizer &optimizer) {
     Location loc = NameLoc::get(StringAttr::get(&getContext(), optimizer.program));
     FunctionBuilder function(getOperation(), optimizer.program, loc);
@@ -81,8 +96,8 @@ private:
     for (auto [role, values] : llvm::zip_equal(roles, arguments))
       for (auto [parameter, value] : llvm::zip_equal(parameters, values))
         if (const auto shape = shapeOfState(std::string_view(role), parameter.type.getShape().vec()))
-          value = function.addArgument(
-              parameter.name, role, RankedTensorType::get(*shape, parameter.type.getElementType()), parameter.location);
+          value = function.addArgument(parameter.name, role, RankedTensorType::get(*shape, typeOf(role, parameter)),
+                                       parameter.location);
     Type element = parameters.front().type.getElementType();
     auto scalar = RankedTensorType::get({}, element);
     Value hyper =
@@ -124,8 +139,10 @@ private:
       SmallVector<Value> old;
       for (ArrayRef<Value> state : ArrayRef(arguments).drop_front(states))
         old.push_back(state[i]);
-      auto step = OptimizeOp::create(builder, parameter.location, SmallVector<Type>(1 + old.size(), parameter.type),
-                                     optimizer.rule, hyper, factor, arguments[values][i], arguments[gradients][i], old,
+      SmallVector<Type> types = {parameter.type};
+      llvm::append_range(types, ValueRange(old).getTypes());
+      auto step = OptimizeOp::create(builder, parameter.location, types, optimizer.rule, hyper, factor,
+                                     arguments[values][i], arguments[gradients][i], old,
                                      /*packs=*/false, /*compute=*/nullptr);
       updated[values].push_back(step.getResult(0));
       for (unsigned state = 0; state < old.size(); ++state)

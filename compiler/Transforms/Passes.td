@@ -150,6 +150,8 @@ def BuildOptimizer : Pass<"xfc-build-optimizer", "::mlir::ModuleOp"> {
     }
     ```
   }];
+  let options = [Option<"momentType", "moment-type", "std::string", /*default=*/"\"f32\"",
+                        "type in which the moments that rules keep of each element are stored, f32 or bf16">];
   let statistics = [Statistic<"updated", "parameters updated", "parameters that have a gradient">];
 }
 

@@ -25,8 +25,7 @@ struct xfc_training {
     const Module &module = engine.module();
     for (std::string_view state : options.optimizer->states)
       if (const OptimizerState *kept = module.findState(state))
-        std::memset(engine.optimizerState(state), 0,
-                    static_cast<size_t>(module.elementsOf(*kept) * bytesOf(module.type)));
+        std::memset(engine.optimizerState(state), 0, static_cast<size_t>(module.bytesOf(*kept)));
     engine.statesChanged();
     open->training = true;
   }

@@ -113,7 +113,7 @@ struct Engine::State {
     kept = std::move(ranges);
     for (size_t i = 0; i < states.size(); ++i) {
       const OptimizerState &state = module.states[i];
-      states[i].bytes = (state.likeParameters ? sizeOf(kept) : module.elementsOf(state)) * bytesOf(module.type);
+      states[i].bytes = (state.likeParameters ? sizeOf(kept) : module.elementsOf(state)) * bytesOf(state.type);
     }
   }
 

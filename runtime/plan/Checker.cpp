@@ -23,8 +23,10 @@ public:
   static void beforeLimits(const Module &module) {
     within(module.type, DType::F64);
     number(module.parameterElements);
-    for (const OptimizerState &state : module.states)
+    for (const OptimizerState &state : module.states) {
+      within(state.type, DType::BF16);
       number(state.elements);
+    }
   }
 
   static void settings(const ModelSettings &settings) {
@@ -246,7 +248,7 @@ IndexLimits limitsOf(const Module &module) {
                      module.parameterElements * bytesOf(module.type),
                      {}};
   for (const OptimizerState &state : module.states)
-    limits.stateBytes.push_back(module.elementsOf(state) * bytesOf(module.type));
+    limits.stateBytes.push_back(module.bytesOf(state));
   return limits;
 }
 

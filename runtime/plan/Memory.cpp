@@ -123,7 +123,7 @@ Memory predictMemory(const Module &module, const std::vector<std::string> &progr
     }
   }
   for (int64_t index : states)
-    memory.states += module.elementsOf(module.states[index]) * bytesOf(module.type);
+    memory.states += module.bytesOf(module.states[index]);
   for (int64_t index : packed) {
     memory.packed += module.packed[index].bytes;
     scratch = std::max(scratch, module.kernels[module.packed[index].kernel].scratch);

@@ -51,8 +51,8 @@ Counts encoderCounts(const Counts &decoding, bool host);
 // (Module::readsHistory).
 int64_t rowsOfHypothesis(bool readsHistory, int64_t longest);
 
-// The type in which decoding keeps keys and values: "f32", "f64", "bf16" or "int8" (`xfc compile --cache-type`); empty for
-// a model that does not decode.
+// The type in which decoding keeps keys and values: "f32", "f64", "bf16" or "int8" (`xfc compile --cache-type`); empty
+// for a model that does not decode.
 std::string cacheType(const Module &module);
 
 // The rows of a position table once sequences of `longest` rows have been seen: the next power of two, at least 64, so

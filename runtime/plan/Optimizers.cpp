@@ -134,6 +134,10 @@ std::span<const std::string_view> optimizerStates() {
   return all;
 }
 
+bool mayBeNarrow(std::string_view state) {
+  return std::ranges::count(optimizerStates(), state) > 0 && likeParameters(state) && state != averageState;
+}
+
 bool likeParameters(std::string_view state) {
   return std::ranges::none_of(smallStates, [&](const auto &small) { return small.first == state; });
 }

@@ -65,6 +65,9 @@ using Extents = std::vector<int64_t>; // of a shape
 // Whether the state holds a tensor of the parameter's shape for every parameter. Its block is then laid out like the
 // parameters; otherwise, it has a layout of its own.
 bool likeParameters(std::string_view state);
+// Whether this is a state that may be kept in a narrower type than it is computed in (`xfc compile --moment-type`):
+// those with an element for each of the parameters' but for the moving average, which serves as weights.
+bool mayBeNarrow(std::string_view state);
 // The shape of the tensor that the state holds for a parameter of a shape; nullopt if it holds none.
 std::optional<Extents> shapeOfState(std::string_view state, const Extents &parameter);
 

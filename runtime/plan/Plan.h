@@ -140,6 +140,7 @@ struct OptimizerState {
     int64_t offset = 0; // elements into the block
   };
   std::string name;
+  DType type = DType::F32;    // of its numbers: the module's, or bf16 (`xfc compile --moment-type`)
   bool likeParameters = true; // the block is laid out like the parameters; if not, the rest says how
   int64_t elements = 0;       // of the block, alignment included
   std::vector<Part> parts;    // in the order of the parameters, which need not all have one
@@ -166,7 +167,7 @@ struct Module {
   std::string hash;                           // of the canonical description
   std::string description;                    // the canonical model.json, which only the compiler parses
   ModelSettings settings;                     // what the runtime needs of it besides
-  DType type = DType::F32;                    // of parameters, gradients, states and rows
+  DType type = DType::F32;                    // of parameters, gradients and rows
   std::string compute = "f32";                // what products multiply in: f32, f64, or bf16
   int64_t parameterElements = 0;              // of the block, alignment included
   int64_t sourceVocab = 0, targetVocab = 0;   // 0: float rows
@@ -187,8 +188,9 @@ struct Module {
   const Program *find(std::string_view program) const { return programs.find(program); }
   // Null if no optimizer keeps such a state.
   const OptimizerState *findState(std::string_view state) const;
-  // The elements of its block, and its tensors, however it is laid out.
+  // The elements of its block, its bytes, and its tensors, however it is laid out.
   int64_t elementsOf(const OptimizerState &state) const;
+  int64_t bytesOf(const OptimizerState &state) const { return elementsOf(state) * xfc::bytesOf(state.type); }
   std::vector<OptimizerState::Part> partsOf(const OptimizerState &state) const;
   // Throws Error unless the model maps tokens to tokens.
   void requireTranslator() const;

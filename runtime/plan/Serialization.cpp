@@ -180,7 +180,7 @@ template <typename Direction> void fields(Archive<Direction> &archive, Optimizer
 }
 
 template <typename Direction> void fields(Archive<Direction> &archive, OptimizerState &state) {
-  archive(state.name, state.likeParameters, state.elements, state.parts);
+  archive(state.name, state.type, state.likeParameters, state.elements, state.parts);
 }
 
 template <typename Direction> void fields(Archive<Direction> &archive, Packed &packed) {

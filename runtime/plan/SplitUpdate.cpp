@@ -36,14 +36,19 @@ std::vector<Span> spansOf(const Module &module, std::span<const int> groupOf, in
 // For each weight that the launch packs as well: three immediates and, at the end of its buffers, two copies.
 constexpr size_t numbersOfWeight = 3, copiesOfWeight = 2;
 
+// The bytes of an element of the block of parameters, gradients or a state that a place is in.
+int64_t bytesOfElement(const Module &module, const Place &place) {
+  return bytesOf(place.kind == Place::Kind::State ? module.states[place.index].type : module.type);
+}
+
 // Restricts a launch, whose first element in the block is `begin`, to the elements of the range.
-Step cutTo(const Range &range, const Step &whole, int64_t begin, int64_t element) {
+Step cutTo(const Module &module, const Range &range, const Step &whole, int64_t begin) {
   Step step = whole;
   step.elements = range.size();
   for (Place &place : step.buffers)
     if (place.kind == Place::Kind::Parameters || place.kind == Place::Kind::Gradients ||
         place.kind == Place::Kind::State)
-      place.offset += (range.begin - begin) * element;
+      place.offset += (range.begin - begin) * bytesOfElement(module, place);
   const auto shared = [&](int64_t value) {
     return static_cast<int64_t>(static_cast<double>(value) * static_cast<double>(step.elements) /
                                 static_cast<double>(whole.elements));
@@ -80,7 +85,7 @@ Step cutTo(const Range &range, const Step &whole, int64_t begin, int64_t element
 
 // The parameter whose value, gradient or state lies at the place; their number if there is none.
 size_t parameterAt(const Module &module, const Place &place) {
-  const int64_t offset = place.offset / bytesOf(module.type);
+  const int64_t offset = place.offset / bytesOfElement(module, place);
   if (place.kind == Place::Kind::State)
     for (const OptimizerState::Part &part : module.partsOf(module.states[place.index]))
       if (part.offset == offset)
@@ -154,7 +159,7 @@ Program inGroups(const Module &module, const Program &update, std::span<const in
     }
     const int64_t begin = parameters->offset / element;
     for (const Span &span : spansOf(module, groupOf, begin, begin + step.elements)) {
-      steps.push_back(cutTo(span, step, begin, element));
+      steps.push_back(cutTo(module, span, step, begin));
       for (Place &place : steps.back().buffers)
         if (place.kind == Place::Kind::Argument)
           place.offset += span.group * hyperBytes;
@@ -197,7 +202,7 @@ ShareOfUpdate inShare(const Module &module, const Program &update, std::span<con
     for (const Range &range : owned) {
       const Range common = {std::max(range.begin, begin), std::min(range.end, begin + step.elements)};
       if (common.size() > 0) {
-        steps.push_back(cutTo(common, step, begin, element));
+        steps.push_back(cutTo(module, common, step, begin));
         change(steps.back(), common.begin, before + common.begin - range.begin);
       }
       before += range.size();
@@ -214,7 +219,7 @@ ShareOfUpdate inShare(const Module &module, const Program &update, std::span<con
       cut(step, parameters->offset / element, steps, [&](Step &part, int64_t, int64_t place) {
         for (Place &of : part.buffers)
           if (of.kind == Place::Kind::State)
-            of.offset = place * element;
+            of.offset = place * bytesOfElement(module, of);
       });
     } else {
       steps.push_back(step);

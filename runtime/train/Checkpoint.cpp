@@ -6,6 +6,7 @@
 #include "support/Files.h"
 #include "support/Json.h"
 #include "support/MappedFile.h"
+#include "tensors/Numbers.h"
 #include "vocabularies/Vocabulary.h"
 #include "vocabularies/VocabularyIdentity.h"
 #include <algorithm>
@@ -210,15 +211,22 @@ void RunFolder::saveState(States &states, const Progress &progress) const {
   metadata["progress"] = textOf(progress);
   TensorViews views = weightsInState(engine);
   const size_t first = views.size();
-  const std::string type = views.front().type;
   for (const States::Tensor &tensor : tensors)
-    views.push_back({tensor.name, type, tensor.part.shape, states.placeOf(tensor)});
+    views.push_back({tensor.name, tensor.typeName(), tensor.part.shape, states.placeOf(tensor)});
   const auto bring = [&](size_t i) {
     if (i >= first)
       states.gather(tensors[i - first]);
   };
   writeSafetensors(file(stateFile), views, metadata, &engine.pool(), file(previousFile),
                    states.areShared() ? bring : std::function<void(size_t)>());
+}
+
+// The numbers of a state of another type (`xfc compile --moment-type`), each rounded to the nearest.
+static std::string converted(const TensorView &tensor, DType type) {
+  std::string bytes(static_cast<size_t>(elementsOf(tensor.shape) * bytesOf(type)), '\0');
+  eachNumber(tensor, 0, elementsOf(tensor.shape),
+             [&](int64_t i, double number) { storeNumber(number, type, bytes.data(), i); });
+  return bytes;
 }
 
 Progress RunFolder::loadState(Engine &engine, const std::string &name) {
@@ -260,15 +268,17 @@ Progress RunFolder::loadState(Engine &engine, const std::string &name) {
                                                            : " without --ema") +
                     "); resume it with that, or train into a new --out");
   loadWeights(engine, parameters, name);
-  const int64_t element = bytesOf(engine.module().type);
   loadedStates.clear();
+  convertedStates.clear();
   for (const States::Tensor &tensor : States::tensorsOf(engine.module(), *optimizer)) {
     const auto found = byName.find(tensor.name);
-    if (found == byName.end() ||
-        static_cast<int64_t>(found->second->bytes.size()) != elementsOf(tensor.part.shape) * element)
+    if (found == byName.end() || found->second->shape != tensor.part.shape || !withType(*found->second, [](auto) {}))
       throw Error(name + ": " + tensor.name +
-                  " is missing or of another size; the file is damaged; start again in a new --out");
-    loadedStates[tensor.name] = found->second->bytes;
+                  " is missing or of another shape; the file is damaged; start again in a new --out");
+    loadedStates[tensor.name] =
+        found->second->type == tensor.typeName()
+            ? found->second->bytes
+            : std::string_view(convertedStates.emplace_back(converted(*found->second, tensor.type)));
   }
   try {
     const Progress progress = progressOf(metadata["progress"]);
@@ -287,6 +297,7 @@ void RunFolder::shareStates(States &states) {
     states.scatter(tensor, ranks.isFirst() ? loadedStates.at(tensor.name) : std::string_view());
   states.engineOf().statesChanged();
   loadedStates.clear();
+  convertedStates.clear();
   loaded.reset();
 }
 

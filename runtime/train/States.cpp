@@ -15,9 +15,13 @@ std::vector<States::Tensor> States::tensorsOf(const Module &module, const Optimi
   for (std::string_view state : optimizer.states)
     if (const OptimizerState *kept = module.findState(state)) // a model without matrices has no means of columns
       for (const OptimizerState::Part &part : module.partsOf(*kept))
-        tensors.push_back({std::string(state) + "." + module.parameters[part.parameter].name, state, part});
+        tensors.push_back({std::string(state) + "." + module.parameters[part.parameter].name, state, kept->type, part});
   std::ranges::stable_sort(tensors, {}, [](const Tensor &tensor) { return tensor.part.parameter; });
   return tensors;
+}
+
+const char *States::Tensor::typeName() const {
+  return type == DType::F64 ? "F64" : type == DType::BF16 ? "BF16" : "F32";
 }
 
 template <typename Use> void States::forEachPart(const Tensor &tensor, int rank, Use use) const {
@@ -35,37 +39,39 @@ template <typename Use> void States::forEachPart(const Tensor &tensor, int rank,
 
 std::string_view States::placeOf(const Tensor &tensor) {
   const char *block = sharing ? static_cast<const char *>(engine.gradients()) : blockOf(tensor.state);
-  return {block + tensor.part.offset * element, static_cast<size_t>(bytesOf(tensor))};
+  return {block + tensor.part.offset * elementOf(tensor), static_cast<size_t>(bytesOf(tensor))};
 }
 
 void States::gather(const Tensor &tensor) {
   if (!sharing)
     return;
+  const int64_t size = elementOf(tensor);
   std::vector<Ranks::Part> parts;
   char *whole = static_cast<char *>(engine.gradients());
   if (!ranks.isFirst()) {
     char *own = blockOf(tensor.state);
     forEachPart(tensor, ranks.rank(), [&](const Range &range, int64_t place) {
-      parts.push_back({0, own + place * element, range.size() * element});
+      parts.push_back({0, own + place * size, range.size() * size});
     });
     ranks.exchange(parts, {});
     return;
   }
   for (int rank = 0; rank < ranks.size(); ++rank)
     forEachPart(tensor, rank, [&](const Range &range, int64_t place) {
-      char *to = whole + range.begin * element;
+      char *to = whole + range.begin * size;
       if (rank == 0)
-        std::memcpy(to, blockOf(tensor.state) + place * element, range.size() * element);
+        std::memcpy(to, blockOf(tensor.state) + place * size, range.size() * size);
       else
-        parts.push_back({rank, to, range.size() * element});
+        parts.push_back({rank, to, range.size() * size});
     });
   ranks.exchange({}, parts);
 }
 
 void States::scatter(const Tensor &tensor, std::string_view bytes) {
+  const int64_t size = elementOf(tensor);
   char *own = blockOf(tensor.state);
   if (!sharing) {
-    char *to = own + tensor.part.offset * element;
+    char *to = own + tensor.part.offset * elementOf(tensor);
     if (ranks.isFirst())
       std::memcpy(to, bytes.data(), bytes.size());
     ranks.broadcast(to, bytesOf(tensor));
@@ -74,7 +80,7 @@ void States::scatter(const Tensor &tensor, std::string_view bytes) {
   std::vector<Ranks::Part> parts;
   if (!ranks.isFirst()) {
     forEachPart(tensor, ranks.rank(), [&](const Range &range, int64_t place) {
-      parts.push_back({0, own + place * element, range.size() * element});
+      parts.push_back({0, own + place * size, range.size() * size});
     });
     ranks.exchange({}, parts);
     return;
@@ -82,11 +88,11 @@ void States::scatter(const Tensor &tensor, std::string_view bytes) {
   const int64_t offset = tensor.part.offset;
   for (int rank = 0; rank < ranks.size(); ++rank)
     forEachPart(tensor, rank, [&](const Range &range, int64_t place) {
-      const char *from = bytes.data() + (range.begin - offset) * element;
+      const char *from = bytes.data() + (range.begin - offset) * size;
       if (rank == 0)
-        std::memcpy(own + place * element, from, range.size() * element);
+        std::memcpy(own + place * size, from, range.size() * size);
       else
-        parts.push_back({rank, const_cast<char *>(from), range.size() * element});
+        parts.push_back({rank, const_cast<char *>(from), range.size() * size});
     });
   ranks.exchange(parts, {});
 }
@@ -141,13 +147,13 @@ TensorViews weightsInState(Engine &engine) {
 
 void States::checkFinite() {
   TensorViews tensors = weightsInState(engine);
-  const std::string type = tensors.front().type;
   for (const Tensor &tensor : all)
     forEachPart(tensor, ranks.rank(), [&](const Range &range, int64_t place) {
+      const int64_t size = elementOf(tensor);
       tensors.push_back({tensor.name,
-                         type,
+                         tensor.typeName(),
                          {range.size()},
-                         {blockOf(tensor.state) + place * element, static_cast<size_t>(range.size() * element)}});
+                         {blockOf(tensor.state) + place * size, static_cast<size_t>(range.size() * size)}});
     });
   if (const TensorView *bad = notFinite(&engine.pool(), tensors))
     throw Error("'" + bad->name + "' holds NaN or infinity");

@@ -29,7 +29,9 @@ public:
   struct Tensor {
     std::string name;
     std::string_view state;
+    DType type; // of its numbers
     OptimizerState::Part part;
+    const char *typeName() const; // as files call it
   };
   static std::vector<Tensor> tensorsOf(const Module &module, const Optimizer &optimizer);
   const std::vector<Tensor> &tensors() const { return all; }
@@ -57,13 +59,15 @@ private:
   // The parts of a tensor that a rank keeps: calls use(elements of the whole block, their place in the rank's block).
   template <typename Use> void forEachPart(const Tensor &tensor, int rank, Use use) const;
   char *blockOf(std::string_view state) { return static_cast<char *>(engine.optimizerState(state)); }
-  int64_t bytesOf(const Tensor &tensor) const { return elementsOf(tensor.part.shape) * element; }
+  // The bytes of one element of a tensor's state, and those of the tensor.
+  int64_t elementOf(const Tensor &tensor) const { return xfc::bytesOf(tensor.type); }
+  int64_t bytesOf(const Tensor &tensor) const { return elementsOf(tensor.part.shape) * elementOf(tensor); }
   void swapAverage();
   Engine &engine;
   const Optimizer &optimizer;
   Ranks &ranks;
   const Sharding *sharing; // null: every rank keeps all states
-  const int64_t element;   // bytes
+  const int64_t element;   // bytes of a parameter, and of its moving average
   Update *update;
   std::vector<Tensor> all;
 };

@@ -96,7 +96,7 @@ int64_t bytesFrom(const Place &place) {
   case Place::Kind::Gradients:
     return module.parameterElements * element - place.offset;
   case Place::Kind::State: // ranks that share states have less, which is not known here
-    return module.elementsOf(module.states[place.index]) * element - place.offset;
+    return module.bytesOf(module.states[place.index]) - place.offset;
   case Place::Kind::Packed:
     return module.packed[place.index].bytes;
   case Place::Kind::Table:

@@ -44,6 +44,15 @@ int64_t MemoryNeeds::bytesOfLists(int64_t tokens) const {
       {options.batches.accumulate * ranks, 2 * (growth * list + numbers) + 2 * (list + numbers) + growth * losses});
 }
 
+// The bytes of all states of one element.
+int64_t MemoryNeeds::bytesOfStates(const Module &module) const {
+  int64_t bytes = 0;
+  for (std::string_view state : options.update.optimizer->states)
+    if (const OptimizerState *kept = module.findState(state))
+      bytes += bytesOf(kept->type);
+  return bytes;
+}
+
 Memory MemoryNeeds::forBatches(int64_t tokens) const {
   Engine &engine = model.engine();
   const Module &module = model.module();
@@ -53,8 +62,7 @@ Memory MemoryNeeds::forBatches(int64_t tokens) const {
     memory = larger(memory, predictMemory(module, {programs::encode, module.stepProgram(1)->name},
                                           searchCounts(module, translated->sources, heldOut.search()), threads));
   if (const Sharding *sharing = model.update.sharing()) // whichever rank has the most
-    memory.states =
-        static_cast<int64_t>(options.update.optimizer->states.size()) * sharing->largestShare() * bytesOf(module.type);
+    memory.states = sharing->largestShare() * bytesOfStates(module);
   memory.held += model.update.bytesOfSum();
   if (engine.device().traits().hostMemory)
     memory.held += bytesOfLists(tokens);

@@ -28,6 +28,7 @@ public:
 
 private:
   Memory forBatches(int64_t tokens) const;
+  int64_t bytesOfStates(const Module &module) const;
   Counts countsFor(int64_t tokens) const;
   int64_t bytesOfLists(int64_t tokens) const;
   std::vector<std::string> programsOfSteps() const;

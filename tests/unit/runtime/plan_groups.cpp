@@ -18,6 +18,7 @@ Module model() {
   for (int i = 0; i < 5; ++i)
     module.parameters.push_back({std::to_string(i), {}, {sizes[i]}, offsets[i], "zero"});
   module.parameterElements = 96;
+  module.states = {{"moment1"}, {"moment2", DType::BF16}};
   return module;
 }
 
@@ -59,7 +60,7 @@ TEST(SplitUpdate, LaunchesAreCutWhereGroupsMeet) {
     EXPECT_EQ(step.immediates, expected[i].immediates);
     EXPECT_EQ(step.buffers[0].offset, expected[i].group * 16); // a row of hyper has 4 f32
     for (size_t buffer : {2, 3, 4, 5})
-      EXPECT_EQ(step.buffers[buffer].offset, 4 * expected[i].begin);
+      EXPECT_EQ(step.buffers[buffer].offset, (buffer == 5 ? 2 : 4) * expected[i].begin); // the second state is in bf16
     EXPECT_EQ(step.buffers[1].offset, 0);
     std::vector<int64_t> packed;
     for (const Place &place : step.buffers)
@@ -87,6 +88,7 @@ TEST(SplitUpdate, APartOfAWeightIsNotPacked) {
 TEST(SplitUpdate, ARankUpdatesItsShare) {
   constexpr int64_t part = squarePart;
   Module module;
+  module.states = {{"moment1"}, {"moment2", DType::BF16}};
   const int64_t sizes[] = {part + 100, 2 * part - 100, part / 2};
   for (int64_t size : sizes) {
     module.parameters.push_back({std::to_string(size), {}, {size}, module.parameterElements, "zero"});
@@ -120,7 +122,7 @@ TEST(SplitUpdate, ARankUpdatesItsShare) {
     EXPECT_EQ(step.buffers[2].offset, 4 * begins[i]);
     EXPECT_EQ(step.buffers[3].offset, 4 * begins[i]);
     EXPECT_EQ(step.buffers[4].offset, 4 * places[i]);
-    EXPECT_EQ(step.buffers[5].offset, 4 * places[i]);
+    EXPECT_EQ(step.buffers[5].offset, 2 * places[i]);                 // in bf16
     EXPECT_EQ(step.immediates, (std::vector<int64_t>{counts[i], 0})); // each weight is partly another rank's
   }
   EXPECT_EQ(steps[2].buffers.size(), 3u);
@@ -144,7 +146,7 @@ TEST(SplitUpdate, OneGroupIsTheProgramAsItWas) {
 // frozen. The parameter is found by the place of its value, or of a state with a layout of its own.
 TEST(SplitUpdate, TablesOfTensorsHaveTheGroups) {
   Module module = model();
-  module.states = {{"moment"}, {"row_mean", false, 64, {{3, {4}, 0}, {1, {5}, 16}, {2, {4}, 32}}}};
+  module.states = {{"moment"}, {"row_mean", DType::F32, false, 64, {{3, {4}, 0}, {1, {5}, 16}, {2, {4}, 32}}}};
   Program program = update();
   Step step, other;
   step.tensors = other.tensors = 2;
