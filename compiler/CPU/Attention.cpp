@@ -57,10 +57,10 @@ AttentionKernel::AttentionKernel(KernelBuilder &k, AttentionOp op)
   rate = op.getRate().convertToDouble();
   wantsLse = !op.getLse().use_empty();
   wantsWeights = op.getWeights() && !op.getWeights().use_empty();
-  if (op.getKScale())
+  if (op.getKScale()) {
     keyScale = op.getKScaleMutable();
-  if (op.getVScale())
     valueScale = op.getVScaleMutable();
+  }
 }
 
 KernelInfo AttentionKernel::emit() {

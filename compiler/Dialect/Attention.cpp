@@ -246,6 +246,8 @@ static LogicalResult verifyScale(AttentionOp op, StringRef name, RowsType rows, 
 }
 
 LogicalResult AttentionOp::verify() {
+  if (!getKScale() != !getVScale())
+    return emitOpError("has scales of one of k and v, expected those of both or of none");
   if (failed(verifyAttention(*this, getResult().getType(), getLse().getType())) ||
       failed(verifyScale(*this, "k", getK().getType(), getKScale())) ||
       failed(verifyScale(*this, "v", getV().getType(), getVScale())))

@@ -4,6 +4,7 @@
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "plan/Optimizers.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
@@ -64,6 +65,7 @@ static LogicalResult verifyParameters(ModuleOp module) {
       if (auto [known, isNew] = parameters.try_emplace(name, parameter); !isNew)
         return parameter.emitOpError() << "shares the name " << name << " with another parameter";
   }
+  llvm::StringMap<Type> stateTypes; // of the numbers of each role
   llvm::StringSet<> roles = {attr::parameter, attr::gradient};
   roles.insert(optimizerStates().begin(), optimizerStates().end());
   for (auto function : module.getOps<FunctionOpInterface>()) {
@@ -97,6 +99,11 @@ static LogicalResult verifyParameters(ModuleOp module) {
           error << ", whose " << role.getValue() << " is " << RankedTensorType::get(*shape, type.getElementType());
         return error;
       }
+      const Type element = cast<RankedTensorType>(argument.getType()).getElementType(),
+                 known = stateTypes.try_emplace(role.getValue(), element).first->second;
+      if (element != known)
+        return function.emitError() << "argument " << argument.getArgNumber() << ", " << name << ", is "
+                                    << argument.getType() << ", but other numbers of " << role << " are " << known;
     }
   }
   return success();

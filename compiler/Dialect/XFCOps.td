@@ -644,7 +644,7 @@ def XFC_QuantizeOp : XFC_Op<"quantize", [NoGradient, Kernel]> {
   let description = [{
     x [N, F]; result [N, F]. Rows of bf16 are rounded to the nearest, ties to even. Those of i8 have `groups` equal parts, one for each
     head, and become s q, where m is the largest magnitude in a part, s = m / 127, and q are the integers nearest to x (127 / m), ties
-    to even; scale [N, groups] holds s. A part of zeros has s = 0.
+    to even; scale [N, groups] holds s. A part has s = 0 and only zeros if m is below 2^-100.
   }];
   let arguments = (ins XFC_FloatRows:$x, DefaultValuedAttr<I64Attr, "1">:$groups);
   let results = (outs XFC_StoredRows:$result, Optional<XFC_FloatRows>:$scale);
@@ -906,7 +906,8 @@ def XFC_OptimizeOp : XFC_Op<"optimize", [AttrSizedOperandSegments, NoGradient, K
     the first state, and the upper half, for the second, of h = mix(2654435761 p + 2246822519 g + salt) modulo 2^32, where p and g are the bits
     of the old parameter and of the gradient, salt is the sum of (2 i + 1) 3266489917 times the bits of element i of `hyper`, and of 668265263
     times those of `factor`, and mix is the finalizer of MurmurHash3 (Appleby, 2011): x ^= x >> 16, x *= 0x85ebca6b, x ^= x >> 13,
-    x *= 0xc2b2ae35, x ^= x >> 16. So they depend neither on threads nor on ranks.
+    x *= 0xc2b2ae35, x ^= x >> 16. So they depend neither on threads nor on ranks, and the number of the step in `hyper` makes them differ from
+    step to step. Infinity and NaN stay as they are.
 
     With `packs`, the op also writes the packed forms of the parameters that products read (the resource "packed weights"), rounded to
     the type `compute` if these products round their operands to it; scheduling determines which packed forms there are.

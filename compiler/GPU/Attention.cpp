@@ -43,6 +43,7 @@ private:
   double rate;
   bool wantsLse, wantsWeights;
   const BufferIndex q, key, value;
+  std::optional<BufferIndex> keyScale, valueScale; // of integers
   // Queries and keys per block. Blocks of keys are counted from the first key of the list, whatever the queries, so
   // that a row's sums have a fixed order.
   static constexpr int64_t queries = 64;
@@ -63,6 +64,10 @@ AttentionKernel::AttentionKernel(KernelBuilder &k, AttentionOp op)
   rate = op.getRate().convertToDouble();
   wantsLse = !op.getLse().use_empty();
   wantsWeights = op.getWeights() && !op.getWeights().use_empty();
+  if (op.getKScale()) {
+    keyScale = op.getKScaleMutable();
+    valueScale = op.getVScaleMutable();
+  }
 }
 
 Values AttentionKernel::State::flat() const {
@@ -124,8 +129,8 @@ void AttentionKernel::queryBlock(HeadOfSequence &at, Value first) {
       [&](Value j, Value stage) {
         Value count = keysFrom(j);
         const Tile keyTile = tiles.ofStage(keyTiles, stage), valueTile = tiles.ofStage(valueTiles, stage);
-        tiles.startCopy(keyTile, at.listedRows(k, key, keyDim, j), count, key, keyDim);
-        tiles.startCopy(valueTile, at.listedRows(k, value, valueDim, j), count, value, valueDim);
+        tiles.startCopy(keyTile, at.listedRows(k, key, keyDim, j, keyScale), count, key, keyDim);
+        tiles.startCopy(valueTile, at.listedRows(k, value, valueDim, j, valueScale), count, value, valueDim);
       },
       [&](Value j, Value stage, const Values &flat) {
         bias->copyIn(at, block.start, j, keysFrom(j));
@@ -228,7 +233,7 @@ void AttentionKernel::writeWeights(HeadOfSequence &at, const std::array<Value, 2
   k.loop(0, at.keys, keys, [&](Value j) {
     Value count = k.min(k.sub(at.keys, j), keys);
     k.barrier();
-    tiles.startCopy(keyTile, at.listedRows(k, key, keyDim, j), count, key, keyDim);
+    tiles.startCopy(keyTile, at.listedRows(k, key, keyDim, j, keyScale), count, key, keyDim);
     tiles.finishCopies();
     bias->copyIn(at, block.start, j, count);
     Values scores = scoresOf(at, keyTile, j);

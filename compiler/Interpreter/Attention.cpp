@@ -386,6 +386,8 @@ static LogicalResult evaluateOp(QuantizeOp op, const xfc_shape &shape, ArrayRef<
     double largest = 0;
     for (int64_t f = 0; f < width; ++f)
       largest = std::max(largest, std::abs(row[f]));
+    if (largest < 0x1p-100)
+      largest = 0;
     for (int64_t f = 0; f < width; ++f)
       row[f] = largest > 0 ? std::nearbyint(row[f] * (127 / largest)) : 0;
     scales.data[part] = largest / 127;

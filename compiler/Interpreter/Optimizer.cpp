@@ -69,6 +69,8 @@ static uint32_t randomBits(double parameter, double gradient, uint32_t salt) {
 }
 
 static double roundedAtRandom(double number, uint32_t random) {
+  if (!std::isfinite(static_cast<float>(number)))
+    return number;
   return std::bit_cast<float>((bitsOf(number) + random) & 0xffff0000U);
 }
 

@@ -93,8 +93,11 @@ public:
     Type type = random.getType();
     Value part = first ? arith::AndIOp::create(k.b, random, integer(0xffff, type)).getResult()
                        : arith::ShRUIOp::create(k.b, random, integer(16, type)).getResult();
-    Value sum = k.add(bits(number), part);
-    return arith::BitcastOp::create(k.b, number.getType(), arith::AndIOp::create(k.b, sum, integer(0xffff0000, type)));
+    Value word = bits(number), exponent = integer(0x7f800000, type);
+    Value isFinite =
+        arith::CmpIOp::create(k.b, arith::CmpIPredicate::ne, arith::AndIOp::create(k.b, word, exponent), exponent);
+    Value sum = k.add(word, part), upper = arith::AndIOp::create(k.b, sum, integer(0xffff0000, type));
+    return k.select(isFinite, arith::BitcastOp::create(k.b, number.getType(), upper), number);
   }
 
 private:

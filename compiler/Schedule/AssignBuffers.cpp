@@ -95,8 +95,9 @@ private:
       expected = stateTypes.try_emplace(named.role, elementOf(argument)).first->second;
     if (elementOf(argument) == expected && computedType(expected) == type)
       return success();
-    return program.emitOpError() << "has the " << named.role << " '" << named.name << "' as " << argument
-                                 << ", but plan.parameters has numbers of " << expected;
+    return program.emitOpError() << "has the " << named.role << " '" << named.name << "' as " << argument << ", but "
+                                 << (expected == type ? "plan.parameters has numbers of " : "other numbers of it are ")
+                                 << expected;
   }
 
   LogicalResult assign(ProgramOp program) {

@@ -87,8 +87,8 @@ def GenerateKernels : Pass<"xfc-generate-kernels", "::mlir::ModuleOp"> {
 def PackInStep : Pass<"xfc-pack-in-step", "::mlir::ModuleOp"> {
   let summary = "Packs the weights that a launch of the training step reads right before it, into the arena";
   let description = [{
-    Products read weights in packed form, and the gradients of their inputs read them in another one. Every update changes all of
-    them, so a packed copy serves one launch. One that is kept until the next step takes as much memory as the parameters; one that
+    Products read weights in packed form, and the gradients of their inputs read them in another one. An update changes all that are
+    trained, so a packed copy serves one launch, or one for each batch of a step that has several. One that is kept until the next step takes as much memory as the parameters; one that
     a launch makes and the next one reads shares the memory of activations, and is still in cache. A form that is rounded is kept
     (xfc-fuse-packing): it is smaller than the weight, and reading the weight once more costs more than it saves.
 

@@ -64,7 +64,8 @@ private:
   std::string name;
 };
 
-// The options that say what a model is compiled for, and how: those above, --dtype, --residual, --moment-type and --cache-type.
+// The options that say what a model is compiled for, and how: those above, --dtype, --residual, --moment-type and
+// --cache-type.
 struct CompilationArguments {
   TargetArguments targets;
   std::string dtype = "f32", residual, momentType = "f32", cacheType = "f32";

@@ -273,7 +273,7 @@ def SetCacheType : Pass<"xfc-set-cache-type", "::mlir::ModuleOp"> {
   let description = [{
     This changes the keys and values that a decoding step takes from the encoder, and those that it keeps of earlier tokens: what the
     encoder returns, and what steps read and write. In int8, each head of a row has a scale (xfc.quantize), which is kept beside the
-    row under its name and ".scale". Keys and values with a number of features that is not a multiple of 8 stay as they are. Only
+    row under its name and ".scale". An attention whose keys or values have a number of features that is not a multiple of 8 reads them as they are. Only
     fused attention reads such rows; it is an error if another op would.
 
     ```mlir

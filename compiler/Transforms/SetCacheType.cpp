@@ -40,6 +40,10 @@ struct SetCacheType : impl::SetCacheTypeBase<SetCacheType> {
     }
     for (func::FuncOp encoder : encoders)
       narrowResults(encoder);
+    if (!encoders.empty() && heads.empty())
+      emitWarning(encoders.front().getLoc())
+          << "cache type " << escaped(type) << ": no keys and values have a multiple of " << featuresOfPiece
+          << " features; all of them stay f32";
   }
 
 private:
@@ -48,16 +52,26 @@ private:
   RowsType scalesOf(RowsType rows, int64_t ofHeads) const {
     return RowsType::get(rows.getContext(), rows.getSet(), {ofHeads}, rows.computed().getElementType());
   }
-  bool mayBeNarrow(Type type) const {
-    auto rows = dyn_cast<RowsType>(type);
-    return rows && rows.getElementType().isF32() && rows.getFeatures() % featuresOfPiece == 0;
+  static bool hasPieces(Value rows) { return cast<RowsType>(rows.getType()).getFeatures() % featuresOfPiece == 0; }
+  // The argument that keys or values come from: as they are, or with the rows of the step written to it.
+  static BlockArgument keptIn(Value rows) {
+    auto write = rows.getDefiningOp<CacheWriteOp>();
+    return dyn_cast<BlockArgument>(write ? write.getCache() : rows);
   }
 
-  // What an argument becomes as keys or values: the operands of attentions that read it, directly or after the rows of
-  // the step have been written to it.
+  // An attention that reads an argument, as keys or as values. Both of them are narrowed, or none.
+  struct Read {
+    AttentionOp attention;
+    bool asKeys;
+    bool mayBeNarrow() {
+      return hasPieces(attention.getK()) && hasPieces(attention.getV()) && keptIn(attention.getK()) &&
+             keptIn(attention.getV());
+    }
+  };
+  // What reads an argument, directly or after the rows of the step have been written to it.
   struct Uses {
     CacheWriteOp write;
-    SmallVector<OpOperand *> reads;
+    SmallVector<Read> reads;
     bool others = false;
   };
   static Uses usesOf(Value argument) {
@@ -65,8 +79,10 @@ private:
     auto add = [&](Value rows) {
       for (OpOperand &use : rows.getUses()) {
         auto attention = dyn_cast<AttentionOp>(use.getOwner());
-        if (attention && (attention.getK() == rows || attention.getV() == rows))
-          uses.reads.push_back(&use);
+        if (attention && &use == &attention.getKMutable())
+          uses.reads.push_back({attention, true});
+        else if (attention && &use == &attention.getVMutable())
+          uses.reads.push_back({attention, false});
         else if (auto write = dyn_cast<CacheWriteOp>(use.getOwner()); write && write.getCache() == rows && !uses.write)
           uses.write = write;
         else
@@ -84,24 +100,24 @@ private:
       BlockArgument argument = function.getArgument(i);
       const auto role = function.getArgAttrOfType<StringAttr>(i, attr::role),
                  name = function.getArgAttrOfType<StringAttr>(i, attr::name);
-      if (!role || !name || (role != attr::input && role != attr::state) || !mayBeNarrow(argument.getType()))
+      auto rows = dyn_cast<RowsType>(argument.getType());
+      if (!role || !name || (role != attr::input && role != attr::state) || !rows || !rows.getElementType().isF32())
         continue;
-      const Uses uses = usesOf(argument);
+      Uses uses = usesOf(argument);
       if (uses.others && (!uses.reads.empty() || isKeys(name)))
         return function.emitError() << "'" << name.getValue() << "' is read by an op that reads no rows of " << element
                                     << "; only fused attention does (xfc-fuse-attention)";
-      if (uses.reads.empty())
+      if (uses.reads.empty() || !llvm::all_of(uses.reads, [](Read &read) { return read.mayBeNarrow(); }))
         continue;
-      auto rows = cast<RowsType>(argument.getType());
-      const auto ofHeads = cast<AttentionOp>(uses.reads.front()->getOwner()).getKeyHeads();
+      const auto ofHeads = uses.reads.front().attention.getKeyHeads();
       heads[name.getValue()] = ofHeads;
       argument.setType(rows.in(element));
       Value scales = hasScales() ? addArgument(function, scaleOf(name), role, scalesOf(rows, ofHeads)) : Value();
       if (uses.write)
         scales = write(function, uses.write, scales, ofHeads);
-      for (OpOperand *use : uses.reads)
+      for (auto [attention, asKeys] : uses.reads)
         if (scales)
-          setScale(cast<AttentionOp>(use->getOwner()), use->get(), scales);
+          (asKeys ? attention.getKScaleMutable() : attention.getVScaleMutable()).assign(scales);
       ++narrowed;
     }
     function.setFunctionType(FunctionType::get(&getContext(), function.getBody().front().getArgumentTypes(),
@@ -147,13 +163,6 @@ private:
     const auto cache = cast<BlockArgument>(scales);
     addResult(function, function.getArgAttrOfType<StringAttr>(cache.getArgNumber(), attr::name).str(), now, cache);
     return now;
-  }
-
-  static void setScale(AttentionOp attention, Value rows, Value scales) {
-    if (attention.getK() == rows)
-      attention.getKScaleMutable().assign(scales);
-    if (attention.getV() == rows)
-      attention.getVScaleMutable().assign(scales);
   }
 
   // The encoder gives keys and values in the type in which steps take them.

@@ -2,6 +2,7 @@
 #include "plan/Checker.h"
 #include "plan/GenerationSettings.h"
 #include "plan/Memory.h"
+#include "plan/Optimizers.h"
 #include "support/Error.h"
 #include <algorithm>
 #include <cmath>
@@ -24,7 +25,8 @@ public:
     within(module.type, DType::F64);
     number(module.parameterElements);
     for (const OptimizerState &state : module.states) {
-      within(state.type, DType::BF16);
+      require(state.type == module.type ||
+              (state.type == DType::BF16 && module.type == DType::F32 && mayBeNarrow(state.name)));
       number(state.elements);
     }
   }

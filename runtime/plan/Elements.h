@@ -6,8 +6,8 @@
 
 namespace xfc {
 
-// BF16 is for rows alone, which are computed in F32.
-// I8 holds integers, which are multiplied by a scale where they are read.
+// BF16 is for rows and for moments of optimizers, which are computed in F32. I8 is for rows of integers, which are
+// multiplied by a scale where they are read.
 enum class DType : uint8_t { F32, F64, I32, BF16, I8 };
 
 constexpr int64_t bytesOf(DType type) {

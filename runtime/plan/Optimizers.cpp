@@ -71,6 +71,10 @@ static std::vector<Optimizer> completed(std::vector<Optimizer> rules) {
     optimizer.averages = true;
     all.push_back(std::move(optimizer));
   }
+  // The step's number varies the random bits by which narrow moments are rounded; an f32 holds it.
+  for (Optimizer &optimizer : all)
+    if (optimizer.elementwise)
+      optimizer.hyper.push_back({"step", [](const Settings &, double step) { return std::fmod(step, 0x1p24); }});
   return all;
 }
 

@@ -34,7 +34,8 @@ struct Optimizer {
   // program's arguments that lie in the block; checkpoints have a tensor STATE.PARAMETER of the shape shapeOfState().
   std::vector<std::string_view> states;
   // The elements of the program's argument `hyper`. Every optimizer has "limit": each element of a gradient, after
-  // clipping by norm, is clamped to [-limit, limit].
+  // clipping by norm, is clamped to [-limit, limit]. Elementwise ones have "step", its number, from which the random
+  // bits for moments in bf16 are made, too (xfc.optimize).
   struct Hyperparameter {
     std::string_view name;
     double (*value)(const OptimizerSettings &settings, double step); // of step number `step`, from 1
@@ -45,11 +46,11 @@ struct Optimizer {
   // it).
   bool elementwise = true;
   // Whether its last state is a moving average of the parameters, which starts equal to them. Each step then computes
-  // average += weight (parameter - average), where "weight" is its last hyperparameter. The rule is that of another
+  // average += weight (parameter - average), where "weight" is a hyperparameter. The rule is that of another
   // optimizer with "_ema" appended.
   bool averages = false;
 };
-inline constexpr size_t mostHyperparameters = 10;
+inline constexpr size_t mostHyperparameters = 11;
 inline constexpr std::string_view averageState = "average";
 
 // All of them, those without a moving average of the parameters first; the very first is the default.

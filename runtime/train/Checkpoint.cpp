@@ -221,11 +221,18 @@ void RunFolder::saveState(States &states, const Progress &progress) const {
                    states.areShared() ? bring : std::function<void(size_t)>());
 }
 
-// The numbers of a state of another type (`xfc compile --moment-type`), each rounded to the nearest.
-static std::string converted(const TensorView &tensor, DType type) {
-  std::string bytes(static_cast<size_t>(elementsOf(tensor.shape) * bytesOf(type)), '\0');
-  eachNumber(tensor, 0, elementsOf(tensor.shape),
-             [&](int64_t i, double number) { storeNumber(number, type, bytes.data(), i); });
+// Whether a file may hold a state's tensor as numbers of this type: its own, or those of an executable that keeps
+// moments in the other one (`xfc compile --moment-type`).
+static bool canHold(const States::Tensor &tensor, std::string_view type) {
+  return type == tensor.typeName() ||
+         (mayBeNarrow(tensor.state) && tensor.type != DType::F64 && (type == "F32" || type == "BF16"));
+}
+
+// Numbers as those of a state, each rounded to the nearest.
+static std::string converted(const TensorView &stored, const States::Tensor &tensor) {
+  const int64_t count = elementsOf(stored.shape);
+  std::string bytes(static_cast<size_t>(count * bytesOf(tensor.type)), '\0');
+  eachNumber(stored, 0, count, [&](int64_t i, double number) { storeNumber(number, tensor.type, bytes.data(), i); });
   return bytes;
 }
 
@@ -269,17 +276,18 @@ Progress RunFolder::loadState(Engine &engine, const std::string &name) {
                     "); resume it with that, or train into a new --out");
   loadWeights(engine, parameters, name);
   loadedStates.clear();
-  convertedStates.clear();
+  TensorViews others; // in another type
   for (const States::Tensor &tensor : States::tensorsOf(engine.module(), *optimizer)) {
     const auto found = byName.find(tensor.name);
-    if (found == byName.end() || found->second->shape != tensor.part.shape || !withType(*found->second, [](auto) {}))
+    if (found == byName.end() || found->second->shape != tensor.part.shape || !canHold(tensor, found->second->type))
       throw Error(name + ": " + tensor.name +
-                  " is missing or of another shape; the file is damaged; start again in a new --out");
-    loadedStates[tensor.name] =
-        found->second->type == tensor.typeName()
-            ? found->second->bytes
-            : std::string_view(convertedStates.emplace_back(converted(*found->second, tensor.type)));
+                  " is missing, or of another shape or type; the file is damaged; start again in a new --out");
+    loadedStates[tensor.name] = *found->second;
+    if (found->second->type != tensor.typeName())
+      others.push_back(*found->second);
   }
+  if (const TensorView *bad = notFinite(&engine.pool(), others))
+    throw Error(name + ": '" + bad->name + "' holds NaN or infinity; the file is damaged; start again in a new --out");
   try {
     const Progress progress = progressOf(metadata["progress"]);
     loaded.emplace(std::move(contents));
@@ -293,11 +301,19 @@ void RunFolder::shareStates(States &states) {
   Ranks &ranks = states.ranksOf();
   if (!ranks.largest(loaded.has_value()))
     return;
-  for (const States::Tensor &tensor : states.tensors())
-    states.scatter(tensor, ranks.isFirst() ? loadedStates.at(tensor.name) : std::string_view());
+  for (const States::Tensor &tensor : states.tensors()) {
+    if (!ranks.isFirst()) {
+      states.scatter(tensor, {});
+      continue;
+    }
+    const TensorView &stored = loadedStates.at(tensor.name);
+    if (stored.type == tensor.typeName())
+      states.scatter(tensor, stored.bytes);
+    else
+      states.scatter(tensor, converted(stored, tensor));
+  }
   states.engineOf().statesChanged();
   loadedStates.clear();
-  convertedStates.clear();
   loaded.reset();
 }
 

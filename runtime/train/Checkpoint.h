@@ -11,7 +11,6 @@
 #include "support/MappedFile.h"
 #include "train/States.h"
 #include <limits>
-#include <list>
 #include <map>
 #include <optional>
 #include <span>
@@ -122,8 +121,7 @@ private:
   std::optional<FileLock> held;
   // The state that was loaded last, until its tensors have been shared.
   std::optional<MappedFile> loaded;
-  std::map<std::string, std::string_view> loadedStates;
-  std::list<std::string> convertedStates; // those of them that the file has in another type
+  std::map<std::string, TensorView> loadedStates;
 };
 
 // Broadcasts the first rank's parameters to all ranks.

@@ -58,8 +58,8 @@ func.func @clip(%g: !t, %max: tensor<f32>) -> (tensor<f32>, tensor<f32>) {
 // CHECK-COUNT-3: llvm.intr.masked.store
 // CHECK-NOT:   {{llvm.store|masked.store}}
 // CHECK:       return
-func.func @adam(%h: tensor<9xf32>, %f: tensor<f32>, %p: !t, %g: !t, %m: !t, %v: !t) -> (!t, !t, !t) {
-  %0, %1, %2 = xfc.optimize "adam" %h, %f parameters(%p) gradients(%g) states(%m, %v) : (tensor<9xf32>, tensor<f32>, !t, !t, !t, !t) -> (!t, !t, !t)
+func.func @adam(%h: tensor<10xf32>, %f: tensor<f32>, %p: !t, %g: !t, %m: !t, %v: !t) -> (!t, !t, !t) {
+  %0, %1, %2 = xfc.optimize "adam" %h, %f parameters(%p) gradients(%g) states(%m, %v) : (tensor<10xf32>, tensor<f32>, !t, !t, !t, !t) -> (!t, !t, !t)
   return %0, %1, %2 : !t, !t, !t
 }
 
@@ -150,7 +150,7 @@ func.func @factored(%h: tensor<9xf32>, %factor: tensor<f32>, %p: tensor<40x24xf3
 // CHECK-NEXT:  scf.if %[[TRANSPOSED]]
 // CHECK:       func.call @pack_rows_transposed(
 // CHECK:       scf.for {{.*}} = %[[REST]] to {{.*}} step %c{{8|16}}_i64
-func.func @packs(%h: tensor<9xf32>, %f: tensor<f32>, %p: tensor<64x40xf32>, %g: tensor<64x40xf32>, %m: tensor<64x40xf32>, %v: tensor<64x40xf32>) -> (tensor<64x40xf32>, tensor<64x40xf32>, tensor<64x40xf32>) {
-  %0, %1, %2 = xfc.optimize "adam" %h, %f parameters(%p) gradients(%g) states(%m, %v) {packs} : (tensor<9xf32>, tensor<f32>, tensor<64x40xf32>, tensor<64x40xf32>, tensor<64x40xf32>, tensor<64x40xf32>) -> (tensor<64x40xf32>, tensor<64x40xf32>, tensor<64x40xf32>)
+func.func @packs(%h: tensor<10xf32>, %f: tensor<f32>, %p: tensor<64x40xf32>, %g: tensor<64x40xf32>, %m: tensor<64x40xf32>, %v: tensor<64x40xf32>) -> (tensor<64x40xf32>, tensor<64x40xf32>, tensor<64x40xf32>) {
+  %0, %1, %2 = xfc.optimize "adam" %h, %f parameters(%p) gradients(%g) states(%m, %v) {packs} : (tensor<10xf32>, tensor<f32>, tensor<64x40xf32>, tensor<64x40xf32>, tensor<64x40xf32>, tensor<64x40xf32>) -> (tensor<64x40xf32>, tensor<64x40xf32>, tensor<64x40xf32>)
   return %0, %1, %2 : tensor<64x40xf32>, tensor<64x40xf32>, tensor<64x40xf32>
 }

@@ -7,10 +7,10 @@
 // CHECK-LABEL: func.func @packs
 // CHECK-COUNT-2: xfc.optimize "adam" {{.*}}packs
 // CHECK-NOT: xfc.optimize "adam"
-func.func @packs(%hyper: tensor<9xf32>, %factor: tensor<f32>, %p: !t, %g: !t, %m: !t, %v: !t) {
-  %a:3 = xfc.optimize "adam" %hyper, %factor parameters(%p) gradients(%g) states(%m, %v) {packs} : (tensor<9xf32>, tensor<f32>, !t, !t, !t, !t) -> (!t, !t, !t)
-  %b:3 = xfc.optimize "adam" %hyper, %factor parameters(%p) gradients(%g) states(%m, %v) {packs} : (tensor<9xf32>, tensor<f32>, !t, !t, !t, !t) -> (!t, !t, !t)
-  %c:3 = xfc.optimize "adam" %hyper, %factor parameters(%p) gradients(%g) states(%m, %v) : (tensor<9xf32>, tensor<f32>, !t, !t, !t, !t) -> (!t, !t, !t)
+func.func @packs(%hyper: tensor<10xf32>, %factor: tensor<f32>, %p: !t, %g: !t, %m: !t, %v: !t) {
+  %a:3 = xfc.optimize "adam" %hyper, %factor parameters(%p) gradients(%g) states(%m, %v) {packs} : (tensor<10xf32>, tensor<f32>, !t, !t, !t, !t) -> (!t, !t, !t)
+  %b:3 = xfc.optimize "adam" %hyper, %factor parameters(%p) gradients(%g) states(%m, %v) {packs} : (tensor<10xf32>, tensor<f32>, !t, !t, !t, !t) -> (!t, !t, !t)
+  %c:3 = xfc.optimize "adam" %hyper, %factor parameters(%p) gradients(%g) states(%m, %v) : (tensor<10xf32>, tensor<f32>, !t, !t, !t, !t) -> (!t, !t, !t)
   return
 }
 

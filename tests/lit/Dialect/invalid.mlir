@@ -1409,49 +1409,49 @@ func.func @f(%e: tensor<f32>, %w: tensor<6x4xf32>) {
 
 // -----
 
-func.func @f(%h: tensor<9xf32>, %e: tensor<f32>, %w: tensor<6xf32>, %v: tensor<4xf32>) {
+func.func @f(%h: tensor<10xf32>, %e: tensor<f32>, %w: tensor<6xf32>, %v: tensor<4xf32>) {
   // expected-error @+1 {{every operand and result of parameter 0 must be 'tensor<6xf32>', found 'tensor<4xf32>'}}
-  %0, %1, %2 = xfc.optimize "adam" %h, %e parameters(%w) gradients(%v) states(%w, %w) : (tensor<9xf32>, tensor<f32>, tensor<6xf32>, tensor<4xf32>, tensor<6xf32>, tensor<6xf32>) -> (tensor<6xf32>, tensor<6xf32>, tensor<6xf32>)
+  %0, %1, %2 = xfc.optimize "adam" %h, %e parameters(%w) gradients(%v) states(%w, %w) : (tensor<10xf32>, tensor<f32>, tensor<6xf32>, tensor<4xf32>, tensor<6xf32>, tensor<6xf32>) -> (tensor<6xf32>, tensor<6xf32>, tensor<6xf32>)
   return
 }
 
 // -----
 
-func.func @f(%w: tensor<6xf32>, %h: tensor<9xf32>, %e: tensor<f32>) {
+func.func @f(%w: tensor<6xf32>, %h: tensor<10xf32>, %e: tensor<f32>) {
   // expected-error @+1 {{'xfc.optimize' op rounds packed weights, but packs none}}
-  %0, %1, %2 = xfc.optimize "adam" %h, %e parameters(%w) gradients(%w) states(%w, %w) in bf16 : (tensor<9xf32>, tensor<f32>, tensor<6xf32>, tensor<6xf32>, tensor<6xf32>, tensor<6xf32>) -> (tensor<6xf32>, tensor<6xf32>, tensor<6xf32>)
+  %0, %1, %2 = xfc.optimize "adam" %h, %e parameters(%w) gradients(%w) states(%w, %w) in bf16 : (tensor<10xf32>, tensor<f32>, tensor<6xf32>, tensor<6xf32>, tensor<6xf32>, tensor<6xf32>) -> (tensor<6xf32>, tensor<6xf32>, tensor<6xf32>)
   return
 }
 
 // -----
 
-func.func @f(%h: tensor<9xf32>, %e: tensor<f32>, %w: tensor<6xf32>) {
+func.func @f(%h: tensor<10xf32>, %e: tensor<f32>, %w: tensor<6xf32>) {
   // expected-error-re @+1 {{there is no rule "adom"; expected one of adam, {{.*}}}}
-  %0 = xfc.optimize "adom" %h, %e parameters(%w) gradients(%w) states() : (tensor<9xf32>, tensor<f32>, tensor<6xf32>, tensor<6xf32>) -> tensor<6xf32>
+  %0 = xfc.optimize "adom" %h, %e parameters(%w) gradients(%w) states() : (tensor<10xf32>, tensor<f32>, tensor<6xf32>, tensor<6xf32>) -> tensor<6xf32>
   return
 }
 
 // -----
 
-func.func @f(%h: tensor<9xf32>, %e: tensor<f32>) {
+func.func @f(%h: tensor<10xf32>, %e: tensor<f32>) {
   // expected-error @+1 {{needs at least one parameter}}
-  xfc.optimize "adam" %h, %e parameters() gradients() states() : (tensor<9xf32>, tensor<f32>) -> ()
+  xfc.optimize "adam" %h, %e parameters() gradients() states() : (tensor<10xf32>, tensor<f32>) -> ()
   return
 }
 
 // -----
 
 func.func @f(%h: tensor<7xf32>, %e: tensor<f32>, %w: tensor<6xf32>) {
-  // expected-error @+1 {{hyper must have 9 elements, found 'tensor<7xf32>'}}
+  // expected-error @+1 {{hyper must have 10 elements, found 'tensor<7xf32>'}}
   %0, %1, %2 = xfc.optimize "adam" %h, %e parameters(%w) gradients(%w) states(%w, %w) : (tensor<7xf32>, tensor<f32>, tensor<6xf32>, tensor<6xf32>, tensor<6xf32>, tensor<6xf32>) -> (tensor<6xf32>, tensor<6xf32>, tensor<6xf32>)
   return
 }
 
 // -----
 
-func.func @f(%h: tensor<9xf32>, %e: tensor<f32>, %w: tensor<6xf32>) {
+func.func @f(%h: tensor<10xf32>, %e: tensor<f32>, %w: tensor<6xf32>) {
   // expected-error @+1 {{with 1 parameters needs 1 gradients, 2 states and 3 results, found 1, 3 and 3}}
-  %0, %1, %2 = xfc.optimize "adam" %h, %e parameters(%w) gradients(%w) states(%w, %w, %w) : (tensor<9xf32>, tensor<f32>, tensor<6xf32>, tensor<6xf32>, tensor<6xf32>, tensor<6xf32>, tensor<6xf32>) -> (tensor<6xf32>, tensor<6xf32>, tensor<6xf32>)
+  %0, %1, %2 = xfc.optimize "adam" %h, %e parameters(%w) gradients(%w) states(%w, %w, %w) : (tensor<10xf32>, tensor<f32>, tensor<6xf32>, tensor<6xf32>, tensor<6xf32>, tensor<6xf32>, tensor<6xf32>) -> (tensor<6xf32>, tensor<6xf32>, tensor<6xf32>)
   return
 }
 
@@ -1465,17 +1465,17 @@ func.func @f(%h: tensor<8xf32>, %e: tensor<f32>, %w: tensor<6x4xf32>) {
 
 // -----
 
-func.func @f(%h: tensor<9xf32>, %e: tensor<f32>, %w: tensor<6xf32>) {
+func.func @f(%h: tensor<10xf32>, %e: tensor<f32>, %w: tensor<6xf32>) {
   // expected-error-re @+1 {{does not take a step by the rule "adam"; expected one of adafactor{{.*}}}}
-  %0, %1 = xfc.row_moments "adam" %h, %e parameters(%w) gradients(%w) rows(%w) : (tensor<9xf32>, tensor<f32>, tensor<6xf32>, tensor<6xf32>, tensor<6xf32>) -> (tensor<6xf32>, tensor<1xf64>)
+  %0, %1 = xfc.row_moments "adam" %h, %e parameters(%w) gradients(%w) rows(%w) : (tensor<10xf32>, tensor<f32>, tensor<6xf32>, tensor<6xf32>, tensor<6xf32>) -> (tensor<6xf32>, tensor<1xf64>)
   return
 }
 
 // -----
 
-func.func @f(%h: tensor<9xf32>, %e: tensor<f32>, %w: tensor<6xf32>) {
-  // expected-error @+1 {{hyper must have 8 elements, found 'tensor<9xf32>'}}
-  %0, %1 = xfc.row_moments "adafactor" %h, %e parameters(%w) gradients(%w) rows(%w) : (tensor<9xf32>, tensor<f32>, tensor<6xf32>, tensor<6xf32>, tensor<6xf32>) -> (tensor<6xf32>, tensor<1xf64>)
+func.func @f(%h: tensor<10xf32>, %e: tensor<f32>, %w: tensor<6xf32>) {
+  // expected-error @+1 {{hyper must have 8 elements, found 'tensor<10xf32>'}}
+  %0, %1 = xfc.row_moments "adafactor" %h, %e parameters(%w) gradients(%w) rows(%w) : (tensor<10xf32>, tensor<f32>, tensor<6xf32>, tensor<6xf32>, tensor<6xf32>) -> (tensor<6xf32>, tensor<1xf64>)
   return
 }
 

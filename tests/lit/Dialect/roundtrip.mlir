@@ -255,14 +255,14 @@ func.func @candidates(%p: !x, %wanted: !ids, %x: !y, %w: tensor<100x4xf32>, %b: 
 }
 
 // CHECK-LABEL: func.func @optimizer(
-func.func @optimizer(%h: tensor<9xf32>, %limit: tensor<f32>, %p: tensor<3xf32>, %g: tensor<3xf32>, %m: tensor<3xf32>, %v: tensor<3xf32>) -> tensor<3xf32> {
+func.func @optimizer(%h: tensor<10xf32>, %limit: tensor<f32>, %p: tensor<3xf32>, %g: tensor<3xf32>, %m: tensor<3xf32>, %v: tensor<3xf32>) -> tensor<3xf32> {
   // CHECK: xfc.square_sum %{{.*}} : (tensor<3xf32>) -> tensor<1xf64>
   %s = xfc.square_sum %g : (tensor<3xf32>) -> tensor<1xf64>
   // CHECK: xfc.clip_factor
   %factor, %norm = xfc.clip_factor %limit, %s : (tensor<f32>, tensor<1xf64>) -> (tensor<f32>, tensor<f32>)
   // CHECK: xfc.optimize "adam" %{{.*}}, %{{.*}} parameters(%{{.*}}) gradients(%{{.*}}) states(%{{.*}}, %{{.*}}) :
   %0, %1, %2 = xfc.optimize "adam" %h, %factor parameters(%p) gradients(%g) states(%m, %v) :
-    (tensor<9xf32>, tensor<f32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>, tensor<3xf32>)
+    (tensor<10xf32>, tensor<f32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>, tensor<3xf32>)
   return %0 : tensor<3xf32>
 }
 

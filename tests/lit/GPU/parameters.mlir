@@ -39,7 +39,7 @@ func.func @norm(%g: tensor<40003xf32>, %max: tensor<f32>) -> (tensor<f32>, tenso
 // CHECK:       sqrt.rn.ftz.f32
 // CHECK:       div.rn.ftz.f32
 // CHECK:       st.global.v4.b32
-func.func @adam(%h: tensor<9xf32>, %f: tensor<f32>, %p: tensor<40003xf32>, %g: tensor<40003xf32>, %m: tensor<40003xf32>, %v: tensor<40003xf32>) -> (tensor<40003xf32>, tensor<40003xf32>, tensor<40003xf32>) {
-  %0, %1, %2 = xfc.optimize "adam" %h, %f parameters(%p) gradients(%g) states(%m, %v) : (tensor<9xf32>, tensor<f32>, tensor<40003xf32>, tensor<40003xf32>, tensor<40003xf32>, tensor<40003xf32>) -> (tensor<40003xf32>, tensor<40003xf32>, tensor<40003xf32>)
+func.func @adam(%h: tensor<10xf32>, %f: tensor<f32>, %p: tensor<40003xf32>, %g: tensor<40003xf32>, %m: tensor<40003xf32>, %v: tensor<40003xf32>) -> (tensor<40003xf32>, tensor<40003xf32>, tensor<40003xf32>) {
+  %0, %1, %2 = xfc.optimize "adam" %h, %f parameters(%p) gradients(%g) states(%m, %v) : (tensor<10xf32>, tensor<f32>, tensor<40003xf32>, tensor<40003xf32>, tensor<40003xf32>, tensor<40003xf32>) -> (tensor<40003xf32>, tensor<40003xf32>, tensor<40003xf32>)
   return %0, %1, %2 : tensor<40003xf32>, tensor<40003xf32>, tensor<40003xf32>
 }

@@ -68,12 +68,12 @@ func.func @update(%pw: !w {xfc.name = "w", xfc.role = "parameter"}, %pv: !w {xfc
                   %gw: !w {xfc.name = "w", xfc.role = "gradient"}, %gv: !w {xfc.name = "v", xfc.role = "gradient"},
                   %mw: !w {xfc.name = "w", xfc.role = "moment1"}, %mv: !w {xfc.name = "v", xfc.role = "moment1"},
                   %vw: !w {xfc.name = "w", xfc.role = "moment2"}, %vv: !w {xfc.name = "v", xfc.role = "moment2"},
-                  %hyper: tensor<9xf32> {xfc.name = "hyper", xfc.role = "scalar"}, %max: tensor<f32> {xfc.name = "max_norm", xfc.role = "scalar"})
+                  %hyper: tensor<10xf32> {xfc.name = "hyper", xfc.role = "scalar"}, %max: tensor<f32> {xfc.name = "max_norm", xfc.role = "scalar"})
     -> (!w {xfc.alias = 0 : i64}, !w {xfc.alias = 1 : i64}, !w {xfc.alias = 4 : i64}, !w {xfc.alias = 5 : i64}, !w {xfc.alias = 6 : i64}, !w {xfc.alias = 7 : i64}) {
   %s = xfc.square_sum %gw, %gv : (!w, !w) -> tensor<1xf64>
   %factor, %norm = xfc.clip_factor %max, %s : (tensor<f32>, tensor<1xf64>) -> (tensor<f32>, tensor<f32>)
   %p:2, %m:2, %v:2 = xfc.optimize "adam" %hyper, %factor parameters(%pw, %pv) gradients(%gw, %gv) states(%mw, %mv, %vw, %vv)
-      : (tensor<9xf32>, tensor<f32>, !w, !w, !w, !w, !w, !w, !w, !w) -> (!w, !w, !w, !w, !w, !w)
+      : (tensor<10xf32>, tensor<f32>, !w, !w, !w, !w, !w, !w, !w, !w) -> (!w, !w, !w, !w, !w, !w)
   return %p#0, %p#1, %m#0, %m#1, %v#0, %v#1 : !w, !w, !w, !w, !w, !w
 }
 

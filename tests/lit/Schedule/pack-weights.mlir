@@ -3,7 +3,7 @@
 
 !rows = !xfc.rows<source, 4xf32>
 !w = tensor<4x4xf32>
-!hyper = tensor<9xf32>
+!hyper = tensor<10xf32>
 
 xfc.parameter @v : !w init zero
 xfc.parameter @w : !w init zero

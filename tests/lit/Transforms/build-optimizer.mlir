@@ -12,7 +12,7 @@ func.func @loss_and_gradients(%w: tensor<200x100xf32> {xfc.name = "w", xfc.role 
 // CHECK-SAME: %[[GW:[a-z0-9]+]]: tensor<200x100xf32> {xfc.name = "w", xfc.role = "gradient"}, %[[GB:[a-z0-9]+]]: tensor<100xf32> {xfc.name = "b", xfc.role = "gradient"}
 // CHECK-SAME: %[[MW:[a-z0-9]+]]: tensor<200x100xf32> {xfc.name = "w", xfc.role = "moment1"}, %[[MB:[a-z0-9]+]]: tensor<100xf32> {xfc.name = "b", xfc.role = "moment1"}
 // CHECK-SAME: %[[VW:[a-z0-9]+]]: tensor<200x100xf32> {xfc.name = "w", xfc.role = "moment2"}, %[[VB:[a-z0-9]+]]: tensor<100xf32> {xfc.name = "b", xfc.role = "moment2"}
-// CHECK-SAME: %[[HYPER:[a-z0-9]+]]: tensor<9xf32> {xfc.name = "hyper", xfc.role = "scalar"}, %[[LIMIT:[a-z0-9]+]]: tensor<f32> {xfc.name = "max_norm", xfc.role = "scalar"}
+// CHECK-SAME: %[[HYPER:[a-z0-9]+]]: tensor<10xf32> {xfc.name = "hyper", xfc.role = "scalar"}, %[[LIMIT:[a-z0-9]+]]: tensor<f32> {xfc.name = "max_norm", xfc.role = "scalar"}
 // CHECK-SAME: tensor<200x100xf32> {xfc.alias = 0 : i64, xfc.name = "w"}, tensor<100xf32> {xfc.alias = 1 : i64, xfc.name = "b"}
 // CHECK-SAME: tensor<200x100xf32> {xfc.alias = 4 : i64, xfc.name = "w"}, tensor<100xf32> {xfc.alias = 5 : i64, xfc.name = "b"}
 // CHECK-SAME: tensor<200x100xf32> {xfc.alias = 6 : i64, xfc.name = "w"}, tensor<100xf32> {xfc.alias = 7 : i64, xfc.name = "b"}
@@ -29,7 +29,7 @@ func.func @loss_and_gradients(%w: tensor<200x100xf32> {xfc.name = "w", xfc.role 
 // CHECK-SAME: %[[W:[a-z0-9]+]]: tensor<200x100xf32> {xfc.name = "w", xfc.role = "parameter"}, %[[B:[a-z0-9]+]]: tensor<100xf32> {xfc.name = "b", xfc.role = "parameter"}
 // CHECK-SAME: %[[GW:[a-z0-9]+]]: tensor<200x100xf32> {xfc.name = "w", xfc.role = "gradient"}, %[[GB:[a-z0-9]+]]: tensor<100xf32> {xfc.name = "b", xfc.role = "gradient"}
 // CHECK-SAME: %[[MW:[a-z0-9]+]]: tensor<200x100xf32> {xfc.name = "w", xfc.role = "momentum"}, %[[MB:[a-z0-9]+]]: tensor<100xf32> {xfc.name = "b", xfc.role = "momentum"}
-// CHECK-SAME: %[[HYPER:[a-z0-9]+]]: tensor<4xf32> {xfc.name = "hyper", xfc.role = "scalar"}, %[[LIMIT:[a-z0-9]+]]: tensor<f32> {xfc.name = "max_norm", xfc.role = "scalar"}
+// CHECK-SAME: %[[HYPER:[a-z0-9]+]]: tensor<5xf32> {xfc.name = "hyper", xfc.role = "scalar"}, %[[LIMIT:[a-z0-9]+]]: tensor<f32> {xfc.name = "max_norm", xfc.role = "scalar"}
 // CHECK-SAME: tensor<200x100xf32> {xfc.alias = 4 : i64, xfc.name = "w"}, tensor<100xf32> {xfc.alias = 5 : i64, xfc.name = "b"}, tensor<f32> {xfc.name = "norm"}
 // CHECK: %[[PW:.*]]:2 = xfc.optimize "sgd" %[[HYPER]], %{{.*}} parameters(%[[W]]) gradients(%[[GW]]) states(%[[MW]])
 // CHECK: %[[PB:.*]]:2 = xfc.optimize "sgd" %[[HYPER]], %{{.*}} parameters(%[[B]]) gradients(%[[GB]]) states(%[[MB]])
@@ -55,7 +55,7 @@ func.func @loss_and_gradients(%w: tensor<200x100xf32> {xfc.name = "w", xfc.role 
 
 // Each optimizer also has a program that keeps a moving average of the parameters.
 // CHECK-LABEL: func.func @update.adam_ema(
-// CHECK-SAME: tensor<10xf32> {xfc.name = "hyper", xfc.role = "scalar"}
+// CHECK-SAME: tensor<11xf32> {xfc.name = "hyper", xfc.role = "scalar"}
 // CHECK: %[[PW:.*]]:4 = xfc.optimize "adam_ema"
 // CHECK: %[[PB:.*]]:4 = xfc.optimize "adam_ema"
 // CHECK: return %[[PW]]#0, %[[PB]]#0, %[[PW]]#1, %[[PB]]#1, %[[PW]]#2, %[[PB]]#2, %[[PW]]#3, %[[PB]]#3, %

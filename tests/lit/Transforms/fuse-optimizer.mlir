@@ -25,15 +25,15 @@ func.func @update(%pa: !big {xfc.name = "a", xfc.role = "parameter"}, %pb: !smal
                   %ga: !big {xfc.name = "a", xfc.role = "gradient"}, %gb: !small {xfc.name = "b", xfc.role = "gradient"}, %gc: !big {xfc.name = "c", xfc.role = "gradient"},
                   %ma: !big {xfc.name = "a", xfc.role = "moment1"}, %mb: !small {xfc.name = "b", xfc.role = "moment1"}, %mc: !big {xfc.name = "c", xfc.role = "moment1"},
                   %va: !big {xfc.name = "a", xfc.role = "moment2"}, %vb: !small {xfc.name = "b", xfc.role = "moment2"}, %vc: !big {xfc.name = "c", xfc.role = "moment2"},
-                  %hyper: tensor<9xf32> {xfc.name = "hyper", xfc.role = "scalar"}, %max: tensor<f32> {xfc.name = "max_norm", xfc.role = "scalar"})
+                  %hyper: tensor<10xf32> {xfc.name = "hyper", xfc.role = "scalar"}, %max: tensor<f32> {xfc.name = "max_norm", xfc.role = "scalar"})
     -> (!big, !small, !big, !big, !small, !big, !big, !small, !big, tensor<f32>) {
   %sa = xfc.square_sum %ga : (!big) -> tensor<1xf64>
   %sb = xfc.square_sum %gb : (!small) -> tensor<1xf64>
   %sc = xfc.square_sum %gc : (!big) -> tensor<1xf64>
   %factor, %norm = xfc.clip_factor %max, %sa, %sb, %sc : (tensor<f32>, tensor<1xf64>, tensor<1xf64>, tensor<1xf64>) -> (tensor<f32>, tensor<f32>)
-  %na, %nma, %nva = xfc.optimize "adam" %hyper, %factor parameters(%pa) gradients(%ga) states(%ma, %va) : (tensor<9xf32>, tensor<f32>, !big, !big, !big, !big) -> (!big, !big, !big)
-  %nb, %nmb, %nvb = xfc.optimize "adam" %hyper, %factor parameters(%pb) gradients(%gb) states(%mb, %vb) : (tensor<9xf32>, tensor<f32>, !small, !small, !small, !small) -> (!small, !small, !small)
-  %nc, %nmc, %nvc = xfc.optimize "adam" %hyper, %factor parameters(%pc) gradients(%gc) states(%mc, %vc) : (tensor<9xf32>, tensor<f32>, !big, !big, !big, !big) -> (!big, !big, !big)
+  %na, %nma, %nva = xfc.optimize "adam" %hyper, %factor parameters(%pa) gradients(%ga) states(%ma, %va) : (tensor<10xf32>, tensor<f32>, !big, !big, !big, !big) -> (!big, !big, !big)
+  %nb, %nmb, %nvb = xfc.optimize "adam" %hyper, %factor parameters(%pb) gradients(%gb) states(%mb, %vb) : (tensor<10xf32>, tensor<f32>, !small, !small, !small, !small) -> (!small, !small, !small)
+  %nc, %nmc, %nvc = xfc.optimize "adam" %hyper, %factor parameters(%pc) gradients(%gc) states(%mc, %vc) : (tensor<10xf32>, tensor<f32>, !big, !big, !big, !big) -> (!big, !big, !big)
   return %na, %nb, %nc, %nma, %nmb, %nmc, %nva, %nvb, %nvc, %norm : !big, !small, !big, !big, !small, !big, !big, !small, !big, tensor<f32>
 }
 

@@ -12,9 +12,9 @@ func.func @loss_and_gradients(%x: !x, %q: !w {xfc.name = "q", xfc.role = "parame
 
 // CHECK-LABEL: func.func @update
 // CHECK-NOT: packs
-func.func @update(%q: !w {xfc.name = "q", xfc.role = "parameter"}, %k: !w {xfc.name = "k", xfc.role = "parameter"}, %g: !w, %hyper: tensor<9xf32>, %factor: tensor<f32>) -> (!w, !w) {
-  %a, %a1, %a2 = xfc.optimize "adam" %hyper, %factor parameters(%q) gradients(%g) states(%g, %g) : (tensor<9xf32>, tensor<f32>, !w, !w, !w, !w) -> (!w, !w, !w)
-  %c, %c1, %c2 = xfc.optimize "adam" %hyper, %factor parameters(%k) gradients(%g) states(%g, %g) : (tensor<9xf32>, tensor<f32>, !w, !w, !w, !w) -> (!w, !w, !w)
+func.func @update(%q: !w {xfc.name = "q", xfc.role = "parameter"}, %k: !w {xfc.name = "k", xfc.role = "parameter"}, %g: !w, %hyper: tensor<10xf32>, %factor: tensor<f32>) -> (!w, !w) {
+  %a, %a1, %a2 = xfc.optimize "adam" %hyper, %factor parameters(%q) gradients(%g) states(%g, %g) : (tensor<10xf32>, tensor<f32>, !w, !w, !w, !w) -> (!w, !w, !w)
+  %c, %c1, %c2 = xfc.optimize "adam" %hyper, %factor parameters(%k) gradients(%g) states(%g, %g) : (tensor<10xf32>, tensor<f32>, !w, !w, !w, !w) -> (!w, !w, !w)
   return %a, %c : !w, !w
 }
 
@@ -31,8 +31,8 @@ func.func @forward(%x: !x, %w: !w {xfc.name = "w", xfc.role = "parameter"}) -> !
 
 // CHECK-LABEL: func.func @update
 // CHECK-NOT: packs
-func.func @update(%w: !w {xfc.name = "w", xfc.role = "parameter"}, %g: !w, %hyper: tensor<9xf32>, %factor: tensor<f32>) -> !w {
-  %a, %a1, %a2 = xfc.optimize "adam" %hyper, %factor parameters(%w) gradients(%g) states(%g, %g) : (tensor<9xf32>, tensor<f32>, !w, !w, !w, !w) -> (!w, !w, !w)
+func.func @update(%w: !w {xfc.name = "w", xfc.role = "parameter"}, %g: !w, %hyper: tensor<10xf32>, %factor: tensor<f32>) -> !w {
+  %a, %a1, %a2 = xfc.optimize "adam" %hyper, %factor parameters(%w) gradients(%g) states(%g, %g) : (tensor<10xf32>, tensor<f32>, !w, !w, !w, !w) -> (!w, !w, !w)
   return %a : !w
 }
 
@@ -50,7 +50,7 @@ func.func @loss_and_gradients(%x: !x, %w: !w {xfc.name = "w", xfc.role = "parame
 
 // CHECK-LABEL: func.func @update
 // CHECK-NOT: packs
-func.func @update(%w: !w {xfc.name = "w", xfc.role = "parameter"}, %g: !w, %hyper: tensor<9xf32>, %factor: tensor<f32>) -> !w {
-  %a, %a1, %a2 = xfc.optimize "adam" %hyper, %factor parameters(%w) gradients(%g) states(%g, %g) : (tensor<9xf32>, tensor<f32>, !w, !w, !w, !w) -> (!w, !w, !w)
+func.func @update(%w: !w {xfc.name = "w", xfc.role = "parameter"}, %g: !w, %hyper: tensor<10xf32>, %factor: tensor<f32>) -> !w {
+  %a, %a1, %a2 = xfc.optimize "adam" %hyper, %factor parameters(%w) gradients(%g) states(%g, %g) : (tensor<10xf32>, tensor<f32>, !w, !w, !w, !w) -> (!w, !w, !w)
   return %a : !w
 }

@@ -22,13 +22,13 @@ func.func @loss_and_gradients(%x: !x, %q: !w {xfc.name = "q", xfc.role = "parame
 // Products that round their operands read weights that are packed in that type. The steps of the whole weight, of the bias, and of the two
 // parts of a weight.
 // BF16-LABEL: func.func @update
-// BF16: xfc.optimize "adam" {{.*}} in bf16 {packs} : (tensor<9xf32>, tensor<f32>, tensor<4x4xf32>
-// BF16: xfc.optimize "adam" {{.*}}states({{[^)]*}}) : (tensor<9xf32>, tensor<f32>, tensor<4xf32>
+// BF16: xfc.optimize "adam" {{.*}} in bf16 {packs} : (tensor<10xf32>, tensor<f32>, tensor<4x4xf32>
+// BF16: xfc.optimize "adam" {{.*}}states({{[^)]*}}) : (tensor<10xf32>, tensor<f32>, tensor<4xf32>
 // BF16: xfc.optimize "adam" {{.*}} in bf16 {packs}
 func.func @update(%q: !w {xfc.name = "q", xfc.role = "parameter"}, %k: !w {xfc.name = "k", xfc.role = "parameter"}, %o: !w {xfc.name = "o", xfc.role = "parameter"},
-                  %b: !b {xfc.name = "b", xfc.role = "parameter"}, %g: !w, %h: !b, %hyper: tensor<9xf32>, %factor: tensor<f32>) -> (!w, !b, !w, !w) {
-  %a, %a1, %a2 = xfc.optimize "adam" %hyper, %factor parameters(%o) gradients(%g) states(%g, %g) : (tensor<9xf32>, tensor<f32>, !w, !w, !w, !w) -> (!w, !w, !w)
-  %c, %c1, %c2 = xfc.optimize "adam" %hyper, %factor parameters(%b) gradients(%h) states(%h, %h) : (tensor<9xf32>, tensor<f32>, !b, !b, !b, !b) -> (!b, !b, !b)
-  %d:2, %d1:2, %d2:2 = xfc.optimize "adam" %hyper, %factor parameters(%q, %k) gradients(%g, %g) states(%g, %g, %g, %g) : (tensor<9xf32>, tensor<f32>, !w, !w, !w, !w, !w, !w, !w, !w) -> (!w, !w, !w, !w, !w, !w)
+                  %b: !b {xfc.name = "b", xfc.role = "parameter"}, %g: !w, %h: !b, %hyper: tensor<10xf32>, %factor: tensor<f32>) -> (!w, !b, !w, !w) {
+  %a, %a1, %a2 = xfc.optimize "adam" %hyper, %factor parameters(%o) gradients(%g) states(%g, %g) : (tensor<10xf32>, tensor<f32>, !w, !w, !w, !w) -> (!w, !w, !w)
+  %c, %c1, %c2 = xfc.optimize "adam" %hyper, %factor parameters(%b) gradients(%h) states(%h, %h) : (tensor<10xf32>, tensor<f32>, !b, !b, !b, !b) -> (!b, !b, !b)
+  %d:2, %d1:2, %d2:2 = xfc.optimize "adam" %hyper, %factor parameters(%q, %k) gradients(%g, %g) states(%g, %g, %g, %g) : (tensor<10xf32>, tensor<f32>, !w, !w, !w, !w, !w, !w, !w, !w) -> (!w, !w, !w, !w, !w, !w)
   return %a, %c, %d#0, %d#1 : !w, !b, !w, !w
 }

@@ -491,19 +491,19 @@ TEST(Loss, alignment) {
 // limit/norm).
 TEST(Adam, firstStepAndClipping) {
   const std::string text = R"(
-    func.func @f(%h: tensor<9xf64>, %p: tensor<2xf64>, %g: tensor<2xf64>, %m: tensor<2xf64>, %v: tensor<2xf64>, %limit: tensor<f64>)
+    func.func @f(%h: tensor<10xf64>, %p: tensor<2xf64>, %g: tensor<2xf64>, %m: tensor<2xf64>, %v: tensor<2xf64>, %limit: tensor<f64>)
         -> (tensor<2xf64>, tensor<2xf64>, tensor<2xf64>, tensor<f64>, tensor<f64>) {
       %s = xfc.square_sum %g : (tensor<2xf64>) -> tensor<1xf64>
       %factor, %norm = xfc.clip_factor %limit, %s : (tensor<f64>, tensor<1xf64>) -> (tensor<f64>, tensor<f64>)
       %a, %b, %c = xfc.optimize "adam" %h, %factor parameters(%p) gradients(%g) states(%m, %v)
-        : (tensor<9xf64>, tensor<f64>, tensor<2xf64>, tensor<2xf64>, tensor<2xf64>, tensor<2xf64>) -> (tensor<2xf64>, tensor<2xf64>, tensor<2xf64>)
+        : (tensor<10xf64>, tensor<f64>, tensor<2xf64>, tensor<2xf64>, tensor<2xf64>, tensor<2xf64>) -> (tensor<2xf64>, tensor<2xf64>, tensor<2xf64>)
       return %a, %b, %c, %factor, %norm : tensor<2xf64>, tensor<2xf64>, tensor<2xf64>, tensor<f64>, tensor<f64>
     })";
   const Tensor zero{{2}, {0, 0}}, gradient{{2}, {3, -4}};
   auto step = [&](std::vector<double> hyper, double limit, double value = HUGE_VAL) {
-    hyper.push_back(value);
+    hyper.insert(hyper.end(), {value, 1}); // and the step
     return evaluateOn(1, text,
-                      {Tensor{{9}, std::move(hyper)}, Tensor{{2}, {1, 2}}, gradient, zero, zero, Tensor{{}, {limit}}});
+                      {Tensor{{10}, std::move(hyper)}, Tensor{{2}, {1, 2}}, gradient, zero, zero, Tensor{{}, {limit}}});
   };
   auto plain = step({0.01, 0.9, 0.98, 0, 0, 0, 0.1, 0.02}, 0);
   expectNear(plain[0], Tensor{{2}, {0.99, 2.01}}, 1e-15, "parameters");
@@ -530,14 +530,14 @@ TEST(Adam, firstStepAndClipping) {
 // Two steps of SGD with momentum, by hand: m = 0.9 m + g + 0.5 p, p = p - 0.1 m.
 TEST(Sgd, twoSteps) {
   const std::string text = R"(
-    func.func @f(%h: tensor<4xf64>, %factor: tensor<f64>, %p: tensor<2xf64>, %q: tensor<1xf64>, %g: tensor<2xf64>, %i: tensor<1xf64>, %m: tensor<2xf64>, %n: tensor<1xf64>)
+    func.func @f(%h: tensor<5xf64>, %factor: tensor<f64>, %p: tensor<2xf64>, %q: tensor<1xf64>, %g: tensor<2xf64>, %i: tensor<1xf64>, %m: tensor<2xf64>, %n: tensor<1xf64>)
         -> (tensor<2xf64>, tensor<1xf64>, tensor<2xf64>, tensor<1xf64>) {
       %r:4 = xfc.optimize "sgd" %h, %factor parameters(%p, %q) gradients(%g, %i) states(%m, %n)
-        : (tensor<4xf64>, tensor<f64>, tensor<2xf64>, tensor<1xf64>, tensor<2xf64>, tensor<1xf64>, tensor<2xf64>, tensor<1xf64>)
+        : (tensor<5xf64>, tensor<f64>, tensor<2xf64>, tensor<1xf64>, tensor<2xf64>, tensor<1xf64>, tensor<2xf64>, tensor<1xf64>)
         -> (tensor<2xf64>, tensor<1xf64>, tensor<2xf64>, tensor<1xf64>)
       return %r#0, %r#1, %r#2, %r#3 : tensor<2xf64>, tensor<1xf64>, tensor<2xf64>, tensor<1xf64>
     })";
-  const Tensor hyper{{4}, {0.1, 0.9, 0.5, HUGE_VAL}}, factor{{}, {0.5}}, g{{2}, {6, -8}}, i{{1}, {2}};
+  const Tensor hyper{{5}, {0.1, 0.9, 0.5, HUGE_VAL, 1}}, factor{{}, {0.5}}, g{{2}, {6, -8}}, i{{1}, {2}};
   auto first = evaluateOn(1, text, {hyper, factor, {{2}, {1, 2}}, {{1}, {4}}, g, i, {{2}, {0, 0}}, {{1}, {10}}});
   expectNear(first[0], Tensor{{2}, {0.65, 2.3}}, 1e-15, "parameters");
   expectNear(first[1], Tensor{{1}, {2.8}}, 1e-15, "the other parameter");
@@ -551,14 +551,14 @@ TEST(Sgd, twoSteps) {
 // SGD with a moving average of the parameters: p = p - 0.1 g, a = a + 0.25 (p - a).
 TEST(Sgd, average) {
   const std::string text = R"(
-    func.func @f(%h: tensor<5xf64>, %factor: tensor<f64>, %p: tensor<2xf64>, %q: tensor<1xf64>, %g: tensor<2xf64>, %i: tensor<1xf64>, %m: tensor<2xf64>, %n: tensor<1xf64>, %a: tensor<2xf64>, %b: tensor<1xf64>)
+    func.func @f(%h: tensor<6xf64>, %factor: tensor<f64>, %p: tensor<2xf64>, %q: tensor<1xf64>, %g: tensor<2xf64>, %i: tensor<1xf64>, %m: tensor<2xf64>, %n: tensor<1xf64>, %a: tensor<2xf64>, %b: tensor<1xf64>)
         -> (tensor<2xf64>, tensor<1xf64>, tensor<2xf64>, tensor<1xf64>, tensor<2xf64>, tensor<1xf64>) {
       %r:6 = xfc.optimize "sgd_ema" %h, %factor parameters(%p, %q) gradients(%g, %i) states(%m, %n, %a, %b)
-        : (tensor<5xf64>, tensor<f64>, tensor<2xf64>, tensor<1xf64>, tensor<2xf64>, tensor<1xf64>, tensor<2xf64>, tensor<1xf64>, tensor<2xf64>, tensor<1xf64>)
+        : (tensor<6xf64>, tensor<f64>, tensor<2xf64>, tensor<1xf64>, tensor<2xf64>, tensor<1xf64>, tensor<2xf64>, tensor<1xf64>, tensor<2xf64>, tensor<1xf64>)
         -> (tensor<2xf64>, tensor<1xf64>, tensor<2xf64>, tensor<1xf64>, tensor<2xf64>, tensor<1xf64>)
       return %r#0, %r#1, %r#2, %r#3, %r#4, %r#5 : tensor<2xf64>, tensor<1xf64>, tensor<2xf64>, tensor<1xf64>, tensor<2xf64>, tensor<1xf64>
     })";
-  const Tensor hyper{{5}, {0.1, 0, 0, HUGE_VAL, 0.25}}, one{{}, {1}}, zeros{{2}, {0, 0}}, zero{{1}, {0}};
+  const Tensor hyper{{6}, {0.1, 0, 0, HUGE_VAL, 0.25, 1}}, one{{}, {1}}, zeros{{2}, {0, 0}}, zero{{1}, {0}};
   auto step = evaluateOn(
       1, text,
       {hyper, one, {{2}, {1, 2}}, {{1}, {4}}, {{2}, {5, -10}}, {{1}, {20}}, zeros, zero, {{2}, {2.5, 3}}, {{1}, {0}}});
@@ -571,12 +571,13 @@ TEST(Sgd, average) {
 // A step of Lion by hand: the sign of 0.5 m + 0.5 g is the direction, and the new state is m = 0.75 m + 0.25 g.
 TEST(Lion, step) {
   const std::string text = R"(
-    func.func @f(%h: tensor<5xf64>, %factor: tensor<f64>, %p: tensor<4xf64>, %g: tensor<4xf64>, %m: tensor<4xf64>) -> (tensor<4xf64>, tensor<4xf64>) {
+    func.func @f(%h: tensor<6xf64>, %factor: tensor<f64>, %p: tensor<4xf64>, %g: tensor<4xf64>, %m: tensor<4xf64>) -> (tensor<4xf64>, tensor<4xf64>) {
       %r:2 = xfc.optimize "lion" %h, %factor parameters(%p) gradients(%g) states(%m)
-        : (tensor<5xf64>, tensor<f64>, tensor<4xf64>, tensor<4xf64>, tensor<4xf64>) -> (tensor<4xf64>, tensor<4xf64>)
+        : (tensor<6xf64>, tensor<f64>, tensor<4xf64>, tensor<4xf64>, tensor<4xf64>) -> (tensor<4xf64>, tensor<4xf64>)
       return %r#0, %r#1 : tensor<4xf64>, tensor<4xf64>
     })";
-  const Tensor hyper{{5}, {0.1, 0.5, 0.75, 0.5, HUGE_VAL}}, factor{{}, {0.5}}; // rate, beta1, beta2, decay, limit
+  const Tensor hyper{{6}, {0.1, 0.5, 0.75, 0.5, HUGE_VAL, 1}},
+      factor{{}, {0.5}}; // rate, beta1, beta2, decay, limit, step
   // The updates: down, up, and twice none, because gradient and mean cancel out or are 0.
   const auto stepped =
       evaluateOn(1, text, {hyper, factor, {{4}, {1, 2, -4, 8}}, {{4}, {6, 2, -4, 0}}, {{4}, {1, -8, 2, 0}}});

@@ -274,9 +274,10 @@ TEST_P(AttentionToCache, NarrowRows) {
             t.data[i] = std::nearbyint(127 * std::sin(i * 0.9 + operand));
       };
       for (const Batch *each : {&batch, &several}) {
-        if (each == &several && GetParam().device == Device::GPU) // whose decoding steps have one query each
+        // On a GPU, a sequence has one query in a program that has a cache.
+        if (each == &several && GetParam().device == Device::GPU && c.keys == "cache")
           continue;
-        const Options options = on({.extraStride = 3, .unused = {1}, .decodingStep = true, .set = set});
+        const Options options = on({.extraStride = 3, .unused = {1}, .decodingStep = each == &batch, .set = set});
         ASSERT_NO_THROW(
             expectClose(runKernel(*each, c.forward(in), c.operands(), options), tolerance(), c.forward(in)));
       }

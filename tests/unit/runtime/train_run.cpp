@@ -145,7 +145,7 @@ Module tableModel() {
   }
   Program update;
   update.name = "update";
-  update.arguments = {argument("hyper", Argument::Role::Scalar, DType::F32, -1, {9}),
+  update.arguments = {argument("hyper", Argument::Role::Scalar, DType::F32, -1, {10}),
                       argument("max_norm", Argument::Role::Scalar, DType::F32, -1)};
   update.buffers = {{scalar, 0, 1}};
   update.outputs = {{"norm", place(Place::Kind::Arena, 0), DType::F32, -1, -1, {}, 0}};
@@ -158,7 +158,7 @@ Module tableModel() {
   update.steps = {step};
   module.programs.push_back(update);
   update.name = "update.adam_ema";
-  update.arguments[0].shape = {10};
+  update.arguments[0].shape = {11};
   update.steps[0].kernel = 4;
   update.steps[0].buffers.insert(update.steps[0].buffers.end() - 1, {Place::Kind::State, 2, 0});
   update.steps[0].strides.push_back(0);

@@ -1,5 +1,7 @@
 # Compares runs whose moments are in f32 and in bf16.
-# Usage: moments.py losses RUN RUN, moments.py equal STATE STATE, moments.py states STATE STATE, moments.py memory F32 BF16
+# Usage: moments.py losses RUN RUN, moments.py equal STATE STATE, moments.py states STATE STATE, moments.py memory F32 BF16, or
+# moments.py converted STATE FILE, which writes the state with moments in the other type.
+import array
 import json
 import os
 import struct
@@ -30,10 +32,39 @@ def memory(executable):
     return json.loads(info)["memory"]["training"]["optimizer_bytes"]
 
 
+def widened(bits):
+    return array.array("I", [number << 16 for number in bits])
+
+
+def narrowed(bits):  # to the nearest, ties to even
+    return array.array("H", [(number + 0x7FFF + (number >> 16 & 1)) >> 16 for number in bits])
+
+
+def convert(file, to):
+    entries, data = header(file), tensors(file)
+    metadata = {key: text for key, text in entries.pop("__metadata__").items() if key != "checksum" and not key.startswith("crc32c.")}
+    parts, end = [], 0
+    for name, entry in sorted(entries.items(), key=lambda item: item[1]["data_offsets"]):
+        part = data[slice(*entry["data_offsets"])]
+        if name.startswith("moment"):
+            wide = entry["dtype"] == "F32"
+            part = (narrowed(array.array("I", part)) if wide else widened(array.array("H", part))).tobytes()
+            entry["dtype"] = "BF16" if wide else "F32"
+        entry["data_offsets"] = [end, end + len(part)]
+        end += len(part)
+        parts.append(part)
+    text = json.dumps({"__metadata__": metadata, **entries}).encode()
+    text += b" " * (-len(text) % 64)
+    with open(to, "wb") as out:
+        out.write(struct.pack("<Q", len(text)) + text + b"".join(parts))
+
+
 kind, first, second = sys.argv[1:]
 if kind == "losses":
     one, other = last_loss(first), last_loss(second)
     assert abs(one - other) < 0.02 * one, (one, other)
+elif kind == "converted":
+    convert(first, second)
 elif kind == "equal":  # but for the times in the files' metadata
     assert tensors(first) == tensors(second)
 elif kind == "states":
