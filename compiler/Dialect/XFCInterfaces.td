@@ -95,7 +95,8 @@ def ViewOpInterface : OpInterface<"ViewOpInterface"> {
                     "return $_op.getWhole().getDefiningOp() == $_op.getOperation();">];
 }
 
-// Only fusion creates the op. It has no plain kernel (PlainOpInterface), but the ops that it replaces have one each.
+// Only fusion creates the op, or a pass over fused programs. It has no plain kernel (PlainOpInterface), but the ops that it replaces,
+// if there are any, have one each.
 def Fused : NativeOpTrait<"Fused"> { let cppNamespace = "::xfc"; }
 
 // The op is never differentiated: differentiation or a later pass creates it, it occurs only in decoding, or it depends

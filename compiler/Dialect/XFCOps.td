@@ -639,7 +639,7 @@ def XFC_AttentionGradOp : XFC_Op<"attention_grad", [NoGradient, Kernel, Fused, P
   let hasVerifier = 1;
 }
 
-def XFC_QuantizeOp : XFC_Op<"quantize", [NoGradient, Kernel]> {
+def XFC_QuantizeOp : XFC_Op<"quantize", [NoGradient, Kernel, Fused]> {
   let summary = "rows in a narrower type, in which they are kept from step to step (xfc-set-cache-type)";
   let description = [{
     x [N, F]; result [N, F]. Rows of bf16 are rounded to the nearest, ties to even. Those of i8 have `groups` equal parts, one for each

@@ -41,9 +41,12 @@ static Partition emitQuantize(Machine &k, QuantizeOp op) {
       Value largest = parts->largest({own}, [&](ArrayRef<Value> v) { return k.maxf(v[0], k.subf(0, v[0])); });
       // Whose inverse would be infinite otherwise.
       largest = k.select(k.lessf(largest, 0x1p-100), 0, largest);
-      Value inverse = k.select(k.lessf(0, largest), k.divf(127, largest), 0);
+      Value any = k.lessf(0, largest), inverse = k.select(any, k.divf(127, largest), 0);
       parts->store({own}, result(row, first), [&](ArrayRef<Value> v) { return k.mulf(v[0], inverse); });
-      parts->once([&] { k.store(k.mulf(largest, 1.0 / 127), scales(row, part)); });
+      parts->once([&] {
+        const View place = scales(row, part);
+        k.store(k.mulf(largest, 1.0 / 127), place);
+      });
     });
   });
 }

@@ -73,20 +73,16 @@ namespace {
 class RandomRounding {
 public:
   RandomRounding(CodeBuilder &k, const View &hyper, int64_t count, Value factor) : k(k) {
-    salt = k.mul(bits(factor), integer(668265263, k.i32));
-    for (int64_t i = 0; i < count; ++i) {
-      const auto weight = static_cast<uint32_t>(2 * i + 1) * 3266489917U;
-      salt = k.add(salt, k.mul(bits(k.load(hyper + i)), integer(weight, k.i32)));
-    }
+    salt = times(bits(factor), 668265263);
+    for (int64_t i = 0; i < count; ++i)
+      salt = k.add(salt, times(bits(k.load(hyper + i)), static_cast<uint32_t>(2 * i + 1) * 3266489917U));
   }
 
   // The random bits of an element with this old parameter and this gradient.
   Value randomOf(Value parameter, Value gradient) const {
-    Value p = bits(parameter), g = bits(gradient);
-    Value x = k.add(k.mul(p, integer(2654435761, p.getType())), k.mul(g, integer(2246822519, g.getType())));
-    x = k.mul(mixed(k.add(x, salt), 16), integer(0x85ebca6b, x.getType()));
-    x = k.mul(mixed(x, 13), integer(0xc2b2ae35, x.getType()));
-    return mixed(x, 16);
+    Value p = times(bits(parameter), 2654435761), g = times(bits(gradient), 2246822519);
+    Value x = times(mixed(k.add(k.add(p, g), salt), 16), 0x85ebca6b);
+    return mixed(times(mixed(x, 13), 0xc2b2ae35), 16);
   }
   // The new value of the first state, or of the second.
   Value rounded(Value number, Value random, bool first) const {
@@ -94,20 +90,25 @@ public:
     Value part = first ? arith::AndIOp::create(k.b, random, integer(0xffff, type)).getResult()
                        : arith::ShRUIOp::create(k.b, random, integer(16, type)).getResult();
     Value word = bits(number), exponent = integer(0x7f800000, type);
-    Value isFinite =
-        arith::CmpIOp::create(k.b, arith::CmpIPredicate::ne, arith::AndIOp::create(k.b, word, exponent), exponent);
+    Value ofWord = arith::AndIOp::create(k.b, word, exponent),
+          isFinite = arith::CmpIOp::create(k.b, arith::CmpIPredicate::ne, ofWord, exponent);
     Value sum = k.add(word, part), upper = arith::AndIOp::create(k.b, sum, integer(0xffff0000, type));
     return k.select(isFinite, arith::BitcastOp::create(k.b, number.getType(), upper), number);
   }
 
 private:
   Value integer(uint32_t number, Type type) const { return k.constant(static_cast<int32_t>(number), type); }
+  Value times(Value x, uint32_t factor) const {
+    Value number = integer(factor, x.getType());
+    return k.mul(x, number);
+  }
   Value bits(Value number) const {
     auto vector = dyn_cast<VectorType>(number.getType());
     return arith::BitcastOp::create(k.b, vector ? Type(vector.clone(k.i32)) : k.i32, number);
   }
   Value mixed(Value x, uint32_t by) const {
-    return arith::XOrIOp::create(k.b, x, arith::ShRUIOp::create(k.b, x, integer(by, x.getType())));
+    Value count = integer(by, x.getType()), shifted = arith::ShRUIOp::create(k.b, x, count);
+    return arith::XOrIOp::create(k.b, x, shifted);
   }
   CodeBuilder &k;
   Value salt;

@@ -74,6 +74,7 @@ struct TargetGroup {
   // In the order in which the runtime tries their images.
   std::vector<const Target *> bestFirst() const {
     std::vector<const Target *> sorted;
+    sorted.reserve(targets.size());
     for (const std::unique_ptr<Target> &target : targets)
       sorted.push_back(target.get());
     llvm::stable_sort(sorted, [](const Target *a, const Target *b) { return isBetter(*a, *b); });

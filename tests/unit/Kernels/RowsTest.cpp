@@ -742,7 +742,8 @@ TEST_P(Rows, NarrowMomentsDecay) {
   int64_t differing = 0;
   for (size_t i = 0; i < squares.data.size(); ++i)
     differing += squares.data[i] != outcome.kernel[2].data[i];
-  EXPECT_NEAR(differing / 17003.0, 2 * 0.256 * 0.744, 0.02); // of two independent roundings, down with probability 0.256
+  EXPECT_NEAR(differing / 17003.0, 2 * 0.256 * 0.744,
+              0.02); // of two independent roundings, down with probability 0.256
 }
 
 // Matrices of one and of several parts of rows, one of several chunks of columns, and tensors that are no matrices.
