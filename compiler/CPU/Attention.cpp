@@ -57,10 +57,8 @@ AttentionKernel::AttentionKernel(KernelBuilder &k, AttentionOp op)
   rate = op.getRate().convertToDouble();
   wantsLse = !op.getLse().use_empty();
   wantsWeights = op.getWeights() && !op.getWeights().use_empty();
-  if (op.getKScale()) {
-    keyScale = op.getKScaleMutable();
-    valueScale = op.getVScaleMutable();
-  }
+  keyScale = optionalBuffer(op.getKScaleMutable());
+  valueScale = optionalBuffer(op.getVScaleMutable());
 }
 
 KernelInfo AttentionKernel::emit() {

@@ -35,6 +35,11 @@ private:
   mlir::Type type;
 };
 
+// The buffer of an operand that may be absent.
+inline std::optional<BufferIndex> optionalBuffer(const mlir::MutableOperandRange &operand) {
+  return operand.empty() ? std::nullopt : std::optional<BufferIndex>(operand);
+}
+
 class CodeBuilder;
 
 // An operand of arithmetic: a value, or a number, which becomes a constant of the other operands' type (i64 if they are

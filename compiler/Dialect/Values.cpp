@@ -47,6 +47,10 @@ Type elementOf(Type type) {
 
 int64_t elementBytes(Type type) { return bytesOf(*dtypeOf(elementOf(type))); }
 
+bool hasWholePieces(RowsType rows) { return rows.getFeatures() % 8 == 0; }
+
+bool isKeysOrValues(StringRef name) { return name.ends_with(".k") || name.ends_with(".v"); }
+
 static constexpr int64_t maxElements = int64_t(1) << 40;
 
 static bool isNarrow(Type type) { return computedType(elementOf(type)) != elementOf(type); }
@@ -72,8 +76,8 @@ static LogicalResult verifyValue(Operation *op, Type type) {
   return success();
 }
 
-// The runtime reads and writes the numbers of most arguments. It only keeps those of states, and those that programs
-// return for the steps of decoding, PATH.k and PATH.v, from run to run, and those of an optimizer's states.
+// The runtime reads and writes the numbers of most arguments. Of states, and of keys and values, it only keeps the
+// bytes from run to run, so these may be narrow.
 static LogicalResult verifyArguments(FunctionOpInterface function) {
   for (auto [i, type] : llvm::enumerate(function.getArgumentTypes())) {
     if (!isNarrow(type))
@@ -81,7 +85,7 @@ static LogicalResult verifyArguments(FunctionOpInterface function) {
     const auto number = static_cast<unsigned>(i);
     const auto role = function.getArgAttrOfType<StringAttr>(number, attr::role),
                name = function.getArgAttrOfType<StringAttr>(number, attr::name);
-    const bool isKeys = name && (name.getValue().ends_with(".k") || name.getValue().ends_with(".v"));
+    const bool isKeys = name && isKeysOrValues(name.getValue());
     const bool isKept =
         role && (isa<RowsType>(type) ? role == attr::state || (role == attr::input && isKeys)
                                      : elementOf(type).isBF16() && mayBeNarrow(std::string_view(role.getValue())));

@@ -20,6 +20,13 @@ mlir::Type elementOf(mlir::Type type);
 // Bytes of such an element, which must be known.
 int64_t elementBytes(mlir::Type type);
 
+// Whether rows have whole pieces of 8 features. Only such rows become narrower than they are computed in, since kernels
+// access several narrow numbers of a row at once, and copy them by 16 bytes.
+bool hasWholePieces(RowsType rows);
+
+// Whether an argument or a result of a program of this name is keys or values that decoding keeps: PATH.k or PATH.v.
+bool isKeysOrValues(llvm::StringRef name);
+
 // Checks that each value inside the op, and each parameter, is rows, pairs or a static tensor of known numbers, of a
 // size that memory could hold. Only rows and tensors that an op makes, and arguments that are kept from run to run, may
 // have elements of bf16 or i8. Fails with a diagnostic at the op that makes the value.

@@ -59,10 +59,8 @@ OneQueryAttention::OneQueryAttention(KernelBuilder &k, AttentionOp op)
       heads(static_cast<int64_t>(op.getHeads())), keyHeads(op.getKeyHeads()), keyDim(op.getKeyDim()),
       valueDim(op.getValueDim()), reach(op.getReach()), cached(op.getK().getType().getSet() == RowSet::cache),
       table(DistanceTable::of(k, op)), q(op.getQMutable()), key(op.getKMutable()), value(op.getVMutable()) {
-  if (op.getKScale()) {
-    keyScale = op.getKScaleMutable();
-    valueScale = op.getVScaleMutable();
-  }
+  keyScale = optionalBuffer(op.getKScaleMutable());
+  valueScale = optionalBuffer(op.getVScaleMutable());
   // Loads in flight take registers: 64 of them for heads of 64.
   for (const int64_t row = (padded(keyDim) + padded(valueDim)) / lanes; steps > 1 && row * steps > 128;)
     steps /= 2;

@@ -95,7 +95,7 @@ static LogicalResult evaluateOp(OptimizeOp op, const xfc_shape &, ArrayRef<Tenso
   SmallVector<double *> states(stateCount);
   for (size_t t = 0; t < n; ++t)
     for (size_t i = 0; i < gradients[t].data.size(); ++i) {
-      const uint32_t random = randomBits(results[t].data[i], gradients[t].data[i], salt);
+      const double before = results[t].data[i];
       for (size_t s = 0; s < stateCount; ++s)
         states[s] = &results[(1 + s) * n + t].data[i];
       const double gradient = operands[1].data[0] * gradients[t].data[i];
@@ -103,8 +103,10 @@ static LogicalResult evaluateOp(OptimizeOp op, const xfc_shape &, ArrayRef<Tenso
       if (averages)
         *states.back() += hyper("weight") * (results[t].data[i] - *states.back());
       for (size_t s = 0; s < stateCount; ++s)
-        if (cast<RankedTensorType>(op.getStates()[s * n + t].getType()).getElementType().isBF16())
+        if (cast<RankedTensorType>(op.getStates()[s * n + t].getType()).getElementType().isBF16()) {
+          const uint32_t random = randomBits(before, gradients[t].data[i], salt);
           *states[s] = roundedAtRandom(*states[s], s == 0 ? random & 0xffff : random >> 16);
+        }
     }
   return success();
 }

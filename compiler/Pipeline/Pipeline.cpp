@@ -137,10 +137,8 @@ public:
     stage.dtype = options.dtype == "f64" ? DataType::f64 : options.dtype == "bf16" ? DataType::bf16 : DataType::f32;
     if (!options.computeTypes.empty())
       stage.computeTypes = options.computeTypes;
-    stage.momentType = options.momentType == "bf16" ? MomentType::bf16 : MomentType::f32;
-    stage.cacheType = options.cacheType == "bf16"   ? CacheType::bf16
-                      : options.cacheType == "int8" ? CacheType::int8
-                                                    : CacheType::f32;
+    stage.momentType = options.momentType;
+    stage.cacheType = options.cacheType;
     stage.recompute = options.recompute.empty()                        ? Recomputation::none
                       : options.recompute == recomputeLevels().front() ? Recomputation::cheap
                                                                        : Recomputation::most;

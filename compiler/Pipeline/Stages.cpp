@@ -68,12 +68,12 @@ void setComputeTypes(OpPassManager &manager, const StageOptions &options) {
 }
 
 void buildOptimizer(OpPassManager &manager, const StageOptions &options) {
-  manager.addPass(createBuildOptimizer({options.momentType == MomentType::bf16 ? "bf16" : "f32"}));
+  manager.addPass(createBuildOptimizer({options.momentType}));
 }
 
 void setCacheType(OpPassManager &manager, const StageOptions &options) {
-  if (options.cacheType != CacheType::f32)
-    manager.addPass(createSetCacheType({options.cacheType == CacheType::bf16 ? "bf16" : "int8"}));
+  if (options.cacheType != "f32")
+    manager.addPass(createSetCacheType({options.cacheType}));
 }
 
 const PassEntry passes[] = {

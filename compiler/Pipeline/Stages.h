@@ -18,12 +18,6 @@ inline const std::vector<std::string> &defaultComputeTypes() {
   return types;
 }
 
-// The values of --cache-type.
-enum class CacheType { f32, bf16, int8 };
-
-// The values of --moment-type.
-enum class MomentType { f32, bf16 };
-
 // The values of --recompute.
 enum class Recomputation { none, cheap, most };
 
@@ -41,17 +35,12 @@ struct StageOptions : mlir::PassPipelineOptions<StageOptions> {
   ListOption<std::string> computeTypes{*this, "compute-types",
                                        llvm::cl::desc("types that decoding can choose, where the target has them"),
                                        llvm::cl::list_init<std::string>(defaultComputeTypes())};
-  Option<CacheType> cacheType{
-      *this, "cache-type", llvm::cl::desc("type in which decoding keeps keys and values"),
-      llvm::cl::init(CacheType::f32),
-      llvm::cl::values(clEnumValN(CacheType::f32, "f32", "what is computed in"),
-                       clEnumValN(CacheType::bf16, "bf16", "rounded to bf16"),
-                       clEnumValN(CacheType::int8, "int8", "integers, with a scale for each head of a row"))};
-  Option<MomentType> momentType{*this, "moment-type",
-                                llvm::cl::desc("type in which optimizers keep the moments of gradients"),
-                                llvm::cl::init(MomentType::f32),
-                                llvm::cl::values(clEnumValN(MomentType::f32, "f32", "what is computed in"),
-                                                 clEnumValN(MomentType::bf16, "bf16", "rounded at random to bf16"))};
+  Option<std::string> cacheType{*this, "cache-type",
+                                llvm::cl::desc("type in which decoding keeps keys and values: f32, bf16 or int8"),
+                                llvm::cl::init("f32")};
+  Option<std::string> momentType{*this, "moment-type",
+                                 llvm::cl::desc("type in which optimizers keep the moments of gradients: f32 or bf16"),
+                                 llvm::cl::init("f32")};
   Option<Recomputation> recompute{
       *this, "recompute", llvm::cl::desc("what is recomputed for the gradients"), llvm::cl::init(Recomputation::none),
       llvm::cl::values(clEnumValN(Recomputation::none, "none", "nothing"),

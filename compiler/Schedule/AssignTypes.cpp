@@ -1,5 +1,6 @@
 // Decides which rows of a program are stored in bf16.
 #include "Analysis/Kernels.h"
+#include "Dialect/Values.h"
 #include "Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/EquivalenceClasses.h"
@@ -11,10 +12,6 @@ namespace xfc {
 #include "Schedule/Passes.h.inc"
 
 namespace {
-
-// Rows are narrowed only if each begins at a multiple of 16 bytes when it is dense, since kernels copy rows in such
-// pieces.
-constexpr int64_t featuresOfPiece = 8;
 
 struct AssignTypes : impl::AssignTypesBase<AssignTypes> {
   AssignTypes() = default;
@@ -47,7 +44,7 @@ private:
   // Whether the value's type may change, as far as its maker and its readers are concerned.
   bool mayBeNarrow(OpResult value) const {
     auto rows = dyn_cast<RowsType>(value.getType());
-    return rows && rows.getElementType().isF32() && rows.getFeatures() % featuresOfPiece == 0 &&
+    return rows && rows.getElementType().isF32() && hasWholePieces(rows) &&
            takesNarrow(value.getOwner(), value.getOwner()->getNumOperands() + value.getResultNumber()) &&
            llvm::all_of(value.getUses(),
                         [&](OpOperand &use) { return takesNarrow(use.getOwner(), use.getOperandNumber()); });

@@ -125,7 +125,7 @@ private:
       addLayout(entry);
   }
 
-  // The type of a state's numbers, in which all programs agree (verifyParameters)
+  // The type of a state's numbers, in which all programs agree (verifyParameters).
   DType typeOf(StringRef state) {
     for (auto program : source.getOps<ProgramOp>())
       for (BlockArgument argument : program.getArguments())

@@ -1,4 +1,5 @@
 // Keeps the keys and values of decoding in a narrower type.
+#include "Dialect/Values.h"
 #include "Dialect/XFC.h"
 #include "Passes.h"
 #include "plan/Programs.h"
@@ -12,9 +13,6 @@ namespace xfc {
 #include "Transforms/Passes.h.inc"
 
 namespace {
-
-// Rows are narrowed only if each begins at a multiple of 8 bytes, whatever its type is.
-constexpr int64_t featuresOfPiece = 8;
 
 struct SetCacheType : impl::SetCacheTypeBase<SetCacheType> {
   using SetCacheTypeBase::SetCacheTypeBase;
@@ -42,8 +40,8 @@ struct SetCacheType : impl::SetCacheTypeBase<SetCacheType> {
       narrowResults(encoder);
     if (!encoders.empty() && heads.empty())
       emitWarning(encoders.front().getLoc())
-          << "cache type " << escaped(type) << ": no keys and values have a multiple of " << featuresOfPiece
-          << " features; all of them stay f32";
+          << "cache type " << escaped(type)
+          << ": no keys and values have a multiple of 8 features; all of them stay f32";
   }
 
 private:
@@ -52,7 +50,6 @@ private:
   RowsType scalesOf(RowsType rows, int64_t ofHeads) const {
     return RowsType::get(rows.getContext(), rows.getSet(), {ofHeads}, rows.computed().getElementType());
   }
-  static bool hasPieces(Value rows) { return cast<RowsType>(rows.getType()).getFeatures() % featuresOfPiece == 0; }
   // The argument that keys or values come from: as they are, or with the rows of the step written to it.
   static BlockArgument keptIn(Value rows) {
     auto write = rows.getDefiningOp<CacheWriteOp>();
@@ -64,11 +61,11 @@ private:
     AttentionOp attention;
     bool asKeys;
     bool mayBeNarrow() {
-      return hasPieces(attention.getK()) && hasPieces(attention.getV()) && keptIn(attention.getK()) &&
-             keptIn(attention.getV());
+      return hasWholePieces(attention.getK().getType()) && hasWholePieces(attention.getV().getType()) &&
+             keptIn(attention.getK()) && keptIn(attention.getV());
     }
   };
-  // What reads an argument, directly or after the rows of the step have been written to it.
+  // The readers of an argument, and of the cache that it becomes when the rows of the step are written to it.
   struct Uses {
     CacheWriteOp write;
     SmallVector<Read> reads;
@@ -104,7 +101,7 @@ private:
       if (!role || !name || (role != attr::input && role != attr::state) || !rows || !rows.getElementType().isF32())
         continue;
       Uses uses = usesOf(argument);
-      if (uses.others && (!uses.reads.empty() || isKeys(name)))
+      if (uses.others && (!uses.reads.empty() || isKeysOrValues(name)))
         return function.emitError() << "'" << name.getValue() << "' is read by an op that reads no rows of " << element
                                     << "; only fused attention does (xfc-fuse-attention)";
       if (uses.reads.empty() || !llvm::all_of(uses.reads, [](Read &read) { return read.mayBeNarrow(); }))
@@ -124,8 +121,6 @@ private:
                                                function.getBody().front().getTerminator()->getOperandTypes()));
     return success();
   }
-
-  static bool isKeys(StringAttr name) { return name.getValue().ends_with(".k") || name.getValue().ends_with(".v"); }
 
   Value addArgument(func::FuncOp function, const std::string &name, StringAttr role, Type type) {
     Builder builder(&getContext());

@@ -42,7 +42,6 @@ public:
   Tensors results;
 
 private:
-  const char *typeName() const { return module.type == DType::F64 ? "F64" : "F32"; }
   std::vector<uint8_t> scalar(double value) const;
   void store(std::vector<uint8_t> &bytes, int64_t i, double value) const;
   static void check(const char *name, const Rectangle &rectangle, int64_t maxLength);

@@ -9,6 +9,9 @@
 
 namespace xfc {
 
+// What files call the numbers of parameters, and of optimizers' states, of this type: F32, F64 or BF16.
+const char *typeName(DType type);
+
 // Loads weights into the engine's parameters and returns the file's metadata. Throws Error naming the tensor that is
 // missing, unknown, of another shape, not finite, or not as its checksum says; tied names must be equal if several are
 // given. Throws Error for weights of another model (see Identity.h) unless `anyModel`. A file laid out like the

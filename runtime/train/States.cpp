@@ -20,10 +20,6 @@ std::vector<States::Tensor> States::tensorsOf(const Module &module, const Optimi
   return tensors;
 }
 
-const char *States::Tensor::typeName() const {
-  return type == DType::F64 ? "F64" : type == DType::BF16 ? "BF16" : "F32";
-}
-
 template <typename Use> void States::forEachPart(const Tensor &tensor, int rank, Use use) const {
   const int64_t first = tensor.part.offset, last = first + elementsOf(tensor.part.shape);
   if (!sharing)
@@ -71,7 +67,7 @@ void States::scatter(const Tensor &tensor, std::string_view bytes) {
   const int64_t size = elementOf(tensor);
   char *own = blockOf(tensor.state);
   if (!sharing) {
-    char *to = own + tensor.part.offset * elementOf(tensor);
+    char *to = own + tensor.part.offset * size;
     if (ranks.isFirst())
       std::memcpy(to, bytes.data(), bytes.size());
     ranks.broadcast(to, bytesOf(tensor));
@@ -151,7 +147,7 @@ void States::checkFinite() {
     forEachPart(tensor, ranks.rank(), [&](const Range &range, int64_t place) {
       const int64_t size = elementOf(tensor);
       tensors.push_back({tensor.name,
-                         tensor.typeName(),
+                         typeName(tensor.type),
                          {range.size()},
                          {blockOf(tensor.state) + place * size, static_cast<size_t>(range.size() * size)}});
     });

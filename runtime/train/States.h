@@ -31,7 +31,6 @@ public:
     std::string_view state;
     DType type; // of its numbers
     OptimizerState::Part part;
-    const char *typeName() const; // as files call it
   };
   static std::vector<Tensor> tensorsOf(const Module &module, const Optimizer &optimizer);
   const std::vector<Tensor> &tensors() const { return all; }

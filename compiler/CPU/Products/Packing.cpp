@@ -16,7 +16,7 @@ static void packRows(KernelBuilder &k, const Tiling &t, bool transposed, const V
   Value inner = transposed ? columns : rows, units = t.units(k, inner);
   auto at = [&](Value row, Value column) { return weight + k.add(k.mul(row, columns), column); };
   auto unitOf = [&](Value x, Value next) { return pair > 1 ? pairOfBF16(k, x, next) : x; };
-  // What is not rounded is read right afterwards, by the next launch of a training step.
+  // Weights that are not rounded are packed for the launch that comes next in a training step, so they stay in cache.
   auto store = [&](Value x, const View &to, Value unit, int64_t v) {
     const View place = to + k.add(k.mul(unit, panel), v * lanes);
     t.products == Products::Elements ? k.store(x, place) : k.storePastCaches(x, place);

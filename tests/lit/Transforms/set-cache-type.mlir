@@ -6,7 +6,7 @@
 !c = !xfc.rows<cache, 16xf32>
 !lse = !xfc.rows<target, 2xf32>
 
-// What the encoder returns for steps, but not what else it returns. All copies of a program change.
+// The keys and values that the encoder returns become narrower, and its other results stay as they are.
 // CHECK-LABEL: func.func @encode(
 // BF16-SAME: -> (!xfc.rows<source, 16xbf16> {xfc.name = "cross.k"}, !xfc.rows<source, 16xbf16> {xfc.name = "cross.v"}, !xfc.rows<source, 16xf32> {xfc.name = "other"})
 // BF16:      %[[K:.*]] = xfc.quantize %arg0 {groups = 2 : i64} : (!xfc.rows<source, 16xf32>) -> !xfc.rows<source, 16xbf16>
@@ -20,7 +20,8 @@ func.func @encode(%k: !s {xfc.name = "source", xfc.role = "input"})
   return %k, %k, %k : !s, !s, !s
 }
 
-// Rows of a step are rounded where they are written, or turned into integers before. An input that is no key or value stays.
+// Rows of a step are rounded where they are written, or turned into integers before. An input that is no key or value stays. A program
+// that has a compute type in its name changes as the others do.
 // CHECK-LABEL: func.func @decode_step.bf16(
 // BF16-SAME: %arg1: !xfc.rows<source, 16xbf16> {xfc.name = "cross.k", {{.*}} %arg3: !xfc.rows<cache, 16xbf16> {xfc.name = "self.k", xfc.role = "state"}, %arg4: !xfc.rows<target, 16xf32>
 // BF16:      %[[NOW:.*]] = xfc.cache_write %arg3, %arg0 : (!xfc.rows<cache, 16xbf16>, !xfc.rows<target, 16xf32>) -> !xfc.rows<cache, 16xbf16>

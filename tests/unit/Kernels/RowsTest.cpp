@@ -143,7 +143,7 @@ TEST_P(Rows, PositionsAndCache) {
             }});
     }
     // An integer may be the other neighbor of a number close to the middle between two. Parts of zeros stay zeros.
-    for (const auto &[width, groups] : {std::pair{"8", 1}, {"72", 3}, {"24", 3}, {"128", 2}, {"320", 1}})
+    for (const auto &[width, groups] : {std::pair{"8", 1}, {"72", 3}, {"24", 3}, {"24", 4}, {"128", 2}, {"320", 1}})
       check(batch, "xfc.quantize %a0 {groups = " + std::to_string(groups) + " : i64}", {wide("source", width)},
             std::string("!xfc.rows<source, ") + width + "xi8>, " + wide("source", std::to_string(groups)),
             {.extraStride = 3,
