@@ -1,5 +1,6 @@
 // Converts xfc vocabularies to the tokenizer files of folders for other programs.
 #include "vocabularies/TokenizerFiles.h"
+#include "support/Error.h"
 #include "tokenizers/MappedSentencePiece.h"
 #include "tokenizers/SentencePieceModel.h"
 #include "tokenizers/Tokenizer.h"
