@@ -46,7 +46,7 @@ View View::row(int64_t i) const {
 }
 
 // A scalar's or a vector's type, with other elements.
-static Type withElements(Type type, Type element) {
+Type withElements(Type type, Type element) {
   auto vector = dyn_cast<VectorType>(type);
   return vector ? Type(vector.clone(element)) : element;
 }
@@ -225,15 +225,15 @@ Value CodeBuilder::erf(Value x) {
 // Memory
 //===--------------------------------------------------------------------------------------------------------===//
 
-Value CodeBuilder::widened(Value v) {
-  Type stored = getElementTypeOrSelf(v), to = computedType(stored);
+Value CodeBuilder::widened(Value v, Type stored) {
+  Type to = computedType(stored);
   if (stored == to)
     return v;
   Type type = withElements(v.getType(), to);
   return stored.isFloat() ? arith::ExtFOp::create(b, type, v).getResult() : arith::SIToFPOp::create(b, type, v);
 }
 Value CodeBuilder::loaded(Value v, const View &p) {
-  v = widened(v);
+  v = widened(v, p.element);
   return p.scale ? mulf(v, p.scale) : v;
 }
 Value CodeBuilder::narrowed(Value v, Type stored) {
@@ -246,7 +246,7 @@ Value CodeBuilder::narrowed(Value v, Type stored) {
   return arith::FPToSIOp::create(b, to, math::RoundEvenOp::create(b, v));
 }
 Value CodeBuilder::load(const View &p) {
-  return loaded(LLVM::LoadOp::create(b, p.element, p.data, bytesOf(p.element)), p);
+  return loaded(LLVM::LoadOp::create(b, inMemory(p.element), p.data, bytesOf(p.element)), p);
 }
 void CodeBuilder::store(Value value, const View &p) {
   LLVM::StoreOp::create(b, narrowed(value, p.element), p.data, bytesOf(p.element));

@@ -42,6 +42,9 @@ inline std::optional<BufferIndex> optionalBuffer(const mlir::MutableOperandRange
 
 class CodeBuilder;
 
+// The scalar or vector type with elements of another type.
+mlir::Type withElements(mlir::Type type, mlir::Type element);
+
 // An operand of arithmetic: a value, or a number, which becomes a constant of the other operands' type (i64 if they are
 // numbers, too). Beside a vector, a scalar stands for a vector that has it in all lanes.
 class Term {
@@ -176,10 +179,12 @@ public:
   // while larger integers are themselves. load() widens an element to that type, or a vector of them, and store()
   // rounds floats to the type in memory, to the nearest, ties to even; what becomes an i8 must not be beyond -128 ..
   // 127.
-  virtual mlir::Value widened(mlir::Value v);
+  virtual mlir::Value widened(mlir::Value v, mlir::Type stored);
+  virtual mlir::Value narrowed(mlir::Value v, mlir::Type stored);
+  // As what a type in memory is loaded and stored: itself, or integers of its size if the target knows no such numbers.
+  virtual mlir::Type inMemory(mlir::Type stored) { return stored; }
   // An element, or a vector of them, as it was in memory at p: widened, and scaled.
   mlir::Value loaded(mlir::Value v, const View &p);
-  mlir::Value narrowed(mlir::Value v, mlir::Type stored);
   mlir::Value load(const View &p);
   void store(mlir::Value value, const View &p);
   void store(double number, const View &p);

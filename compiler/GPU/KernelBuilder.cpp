@@ -167,9 +167,9 @@ Value KernelBuilder::maxf(Value x, Value y) { return arith::MaxNumFOp::create(b,
 
 // By bits: LLVM would compare a bf16 that it knows to be one, with an instruction that ptxas does not have
 // (setp.ftz.bf16).
-Value KernelBuilder::widened(Value v) {
+Value KernelBuilder::widened(Value v, Type stored) {
   if (!v.getType().isBF16())
-    return CodeBuilder::widened(v);
+    return CodeBuilder::widened(v, stored);
   Value word = arith::ExtUIOp::create(b, i32, bits(v, b.getI16Type()));
   return bits(shiftLeft(word, 16), element);
 }

@@ -67,7 +67,7 @@ public:
   mlir::Value maxf(mlir::Value a, mlir::Value b) override; // if one is NaN, the other
 
   // Memory. n elements (1, 2 or 4) at a pointer that is aligned to their total size.
-  mlir::Value widened(mlir::Value v) override;
+  mlir::Value widened(mlir::Value v, mlir::Type stored) override;
   using CodeBuilder::load;
   Values load(const View &p, int64_t n);
   void store(llvm::ArrayRef<mlir::Value> values, const View &p);

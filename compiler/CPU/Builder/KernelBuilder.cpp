@@ -137,8 +137,38 @@ Value KernelBuilder::erf(Value x) {
 // Memory
 //===--------------------------------------------------------------------------------------------------------===//
 
+Type KernelBuilder::inMemory(Type stored) { return stored.isBF16() && !set.bf16 ? b.getI16Type() : stored; }
+
+Value KernelBuilder::widened(Value v, Type stored) {
+  if (inMemory(stored) == stored)
+    return Machine::widened(v, stored);
+  Type words = withElements(v.getType(), i32), floats = withElements(v.getType(), b.getF32Type());
+  Value half = constant(16, words), wide = arith::ExtUIOp::create(b, words, v);
+  return arith::BitcastOp::create(b, floats, arith::ShLIOp::create(b, wide, half));
+}
+
+Value KernelBuilder::narrowed(Value v, Type stored) {
+  if (inMemory(stored) == stored || !getElementTypeOrSelf(v).isF32())
+    return Machine::narrowed(v, stored);
+  Value words = bitsOfBF16(v), half = constant(16, words);
+  return arith::TruncIOp::create(b, withElements(v.getType(), inMemory(stored)),
+                                 arith::ShRUIOp::create(b, words, half));
+}
+
+// A NaN keeps its upper half with the quiet bit set, so that it does not become an infinity.
+Value KernelBuilder::bitsOfBF16(Value x) {
+  Type type = withElements(x.getType(), i32);
+  auto number = [&](uint32_t bits) { return constant(static_cast<int32_t>(bits), type); };
+  Value bits = arith::BitcastOp::create(b, type, x), half = number(16), upper = arith::ShRUIOp::create(b, bits, half),
+        one = number(1);
+  Value odd = arith::AndIOp::create(b, upper, one), nearest = add(add(bits, 0x7fff), odd), quietBit = number(0x400000);
+  Value quiet = arith::OrIOp::create(b, bits, quietBit),
+        isNumber = arith::CmpFOp::create(b, arith::CmpFPredicate::ORD, x, x);
+  return select(isNumber, nearest, quiet);
+}
+
 Value KernelBuilder::load(const View &p, int64_t n) {
-  return loaded(LLVM::LoadOp::create(b, vectorType(n, p.element), p.data, bytesOf(p.element)), p);
+  return loaded(LLVM::LoadOp::create(b, vectorType(n, inMemory(p.element)), p.data, bytesOf(p.element)), p);
 }
 Value KernelBuilder::loadPart(const View &p, int64_t n) {
   Value all = load(p, lanes());
@@ -160,7 +190,7 @@ void KernelBuilder::storePart(Value value, const View &p, int64_t n) {
 }
 
 Value KernelBuilder::loadMasked(const View &p, Value mask) {
-  VectorType type = vectorType(lanes(), p.element);
+  VectorType type = vectorType(lanes(), inMemory(p.element));
   return loaded(LLVM::MaskedLoadOp::create(b, type, p.data, mask, constant(0, type), bytesOf(p.element)), p);
 }
 

@@ -53,7 +53,13 @@ public:
   mlir::Value exp(mlir::Value a) override;
   mlir::Value tanh(mlir::Value a) override, erf(mlir::Value a) override;
 
-  // Memory.
+  // Memory. Without AVX512-BF16, bf16 is rounded and widened by operations on its bits: LLVM would call a function for
+  // each number, which GCC's library has from version 13 on.
+  mlir::Value widened(mlir::Value v, mlir::Type stored) override;
+  mlir::Value narrowed(mlir::Value v, mlir::Type stored) override;
+  mlir::Type inMemory(mlir::Type stored) override;
+  // The bits of f32 numbers or vectors (as i32) whose upper halves are those of the nearest bf16, ties to even.
+  mlir::Value bitsOfBF16(mlir::Value x);
   using CodeBuilder::load;
   mlir::Value load(const View &p, int64_t n);
   // The first `n` lanes of a vector (n static): the others read as 0, though their memory is read, and are not written.

@@ -115,22 +115,13 @@ static Value words(KernelBuilder &k, Value x) {
 static Value floats(KernelBuilder &k, Value x) { return arith::BitcastOp::create(k.b, k.vectorType(k.lanes()), x); }
 static Value word(KernelBuilder &k, uint32_t bits) { return k.broadcast(k.i32Of(static_cast<int32_t>(bits))); }
 
-// Words whose upper halves are the nearest bf16. A NaN keeps its upper half with the quiet bit set, so that it does not
-// become an infinity.
-static Value roundedWords(KernelBuilder &k, Value x) {
-  Value bits = words(k, x), upper = arith::ShRUIOp::create(k.b, bits, word(k, 16));
-  Value odd = arith::AndIOp::create(k.b, upper, word(k, 1)), nearest = k.add(k.add(bits, 0x7fff), odd);
-  Value quiet = arith::OrIOp::create(k.b, bits, word(k, 0x400000));
-  return k.select(arith::CmpFOp::create(k.b, arith::CmpFPredicate::ORD, x, x), nearest, quiet);
-}
-
 Value roundToBF16(KernelBuilder &k, Value x) {
   if (k.set.bf16) {
     Value rounded = arith::TruncFOp::create(k.b, k.vectorType(k.lanes(), k.b.getBF16Type()), x);
     return arith::ExtFOp::create(k.b, x.getType(), rounded);
   }
   Value upper = word(k, 0xffff0000);
-  return floats(k, arith::AndIOp::create(k.b, roundedWords(k, x), upper));
+  return floats(k, arith::AndIOp::create(k.b, k.bitsOfBF16(x), upper));
 }
 
 static Value shuffled(KernelBuilder &k, Value first, Value second, llvm::function_ref<int64_t(int64_t)> from,
@@ -161,8 +152,8 @@ Value pairOfBF16(KernelBuilder &k, Value first, Value second) {
                                    shuffled(k, both, both, [](int64_t i) { return i / 2 + i % 2 * 16; }, 32));
   }
   Value half = word(k, 16), upper = word(k, 0xffff0000);
-  Value low = arith::ShRUIOp::create(k.b, roundedWords(k, first), half);
-  Value high = arith::AndIOp::create(k.b, roundedWords(k, second), upper);
+  Value low = arith::ShRUIOp::create(k.b, k.bitsOfBF16(first), half);
+  Value high = arith::AndIOp::create(k.b, k.bitsOfBF16(second), upper);
   return floats(k, arith::OrIOp::create(k.b, low, high));
 }
 

@@ -2,7 +2,9 @@
 // multiplied by the scale of their row and head, which is loaded once for each row.
 //
 // RUN: %xfc-opt %s --xfc-kernels=target=x86-64-v4 --canonicalize --cse > %t
-// RUN: FileCheck %s < %t
+// RUN: FileCheck %s --check-prefixes=CHECK,BITS < %t
+// RUN: %xfc-opt %s --xfc-kernels=target=x86-64-v4+bf16 --canonicalize --cse > %t
+// RUN: FileCheck %s --check-prefixes=CHECK,BF16 < %t
 
 !queries = !xfc.rows<target, 128xf32>
 !integers = !xfc.rows<cache, 128xi8>
@@ -40,10 +42,16 @@ func.func @quantize(%x: !queries {xfc.name = "q", xfc.role = "input"}) -> (!xfc.
   return %i, %s : !xfc.rows<target, 128xi8>, !lse
 }
 
+// An instruction of AVX512-BF16 rounds a vector; without it, operations on its bits do, since LLVM would call a function
+// for each number.
 // CHECK-LABEL: func.func @cache_write_128(
 // CHECK:       %[[ROWS:.*]] = llvm.load {{.*}} -> vector<16xf32>
-// CHECK:       %[[ROUNDED:.*]] = arith.truncf %[[ROWS]] : vector<16xf32> to vector<16xbf16>
-// CHECK-NEXT:  llvm.store %[[ROUNDED]], {{.*}} {alignment = 2 : i64} : vector<16xbf16>, !llvm.ptr
+// BF16:        %[[ROUNDED:.*]] = arith.truncf %[[ROWS]] : vector<16xf32> to vector<16xbf16>
+// BF16-NEXT:   llvm.store %[[ROUNDED]], {{.*}} {alignment = 2 : i64} : vector<16xbf16>, !llvm.ptr
+// BITS:        %{{.*}} = arith.bitcast %[[ROWS]] : vector<16xf32> to vector<16xi32>
+// BITS-NOT:    bf16
+// BITS:        %[[UPPER:.*]] = arith.trunci {{.*}} : vector<16xi32> to vector<16xi16>
+// BITS-NEXT:   llvm.store %[[UPPER]], {{.*}} {alignment = 2 : i64} : vector<16xi16>, !llvm.ptr
 func.func @write(%old: !xfc.rows<cache, 128xbf16> {xfc.name = "self.k", xfc.role = "state"}, %x: !queries {xfc.name = "q", xfc.role = "input"}) -> !xfc.rows<cache, 128xbf16> {
   %now = xfc.cache_write %old, %x : (!xfc.rows<cache, 128xbf16>, !queries) -> !xfc.rows<cache, 128xbf16>
   return %now : !xfc.rows<cache, 128xbf16>

@@ -28,8 +28,8 @@ using namespace mlir;
 namespace xfc::test {
 namespace {
 
-// Rounds f32, one or a vector, to the nearest bf16, ties to even, in integers: without AVX512-BF16, LLVM would call a
-// function of the compiler's library for a truncation, which GCC's has only since version 13.
+// Rounds f32, one or a vector, to the nearest bf16, ties to even, in integers, for code that is made for AVX512-BF16
+// and runs without it: LLVM would call a function of the compiler's library, which GCC's has only since version 13.
 llvm::Value *roundToBF16(llvm::IRBuilder<> &b, llvm::Value *floats) {
   llvm::Type *from = floats->getType(), *words = from->getWithNewType(b.getInt32Ty());
   auto word = [&](uint64_t value) { return llvm::ConstantInt::get(words, value); };
@@ -81,26 +81,36 @@ void replaceTruncations(llvm::Module &module) {
     }
 }
 
-// Loads bf16 under a mask as integers: without AVX512-BW, LLVM loads them one by one, and would truncate each.
-void replaceMaskedLoads(llvm::Module &module) {
+// Loads and stores bf16 under a mask as integers: otherwise LLVM would truncate each element (and take them one by one
+// without AVX512-BW).
+void replaceMasked(llvm::Module &module) {
   for (llvm::Function &function : module)
     for (llvm::Instruction &instruction : llvm::make_early_inc_range(llvm::instructions(function))) {
-      auto *load = dyn_cast<llvm::IntrinsicInst>(&instruction);
-      if (!load || load->getIntrinsicID() != llvm::Intrinsic::masked_load ||
-          !load->getType()->getScalarType()->isBFloatTy())
+      auto *access = dyn_cast<llvm::IntrinsicInst>(&instruction);
+      const bool loads = access && access->getIntrinsicID() == llvm::Intrinsic::masked_load,
+                 stores = access && access->getIntrinsicID() == llvm::Intrinsic::masked_store;
+      llvm::Value *stored = stores ? access->getArgOperand(0) : nullptr;
+      llvm::Type *type = stores ? stored->getType() : loads ? access->getType() : nullptr;
+      if (!type || !type->getScalarType()->isBFloatTy())
         continue;
-      llvm::IRBuilder<> b(load);
-      llvm::Type *words = load->getType()->getWithNewType(b.getInt16Ty());
-      llvm::Value *loaded = b.CreateMaskedLoad(words, load->getArgOperand(0), load->getParamAlign(0).valueOrOne(),
-                                               load->getArgOperand(1), b.CreateBitCast(load->getArgOperand(2), words));
-      load->replaceAllUsesWith(b.CreateBitCast(loaded, load->getType()));
-      load->eraseFromParent();
+      llvm::IRBuilder<> b(access);
+      llvm::Type *words = type->getWithNewType(b.getInt16Ty());
+      if (stores) {
+        b.CreateMaskedStore(b.CreateBitCast(stored, words), access->getArgOperand(1),
+                            access->getParamAlign(1).valueOrOne(), access->getArgOperand(2));
+      } else {
+        llvm::Value *loaded =
+            b.CreateMaskedLoad(words, access->getArgOperand(0), access->getParamAlign(0).valueOrOne(),
+                               access->getArgOperand(1), b.CreateBitCast(access->getArgOperand(2), words));
+        access->replaceAllUsesWith(b.CreateBitCast(loaded, type));
+      }
+      access->eraseFromParent();
     }
 }
 
 // Replaces some byte instructions by plain code on a machine that lacks them: each 32-bit (16-bit) element of the
 // result is a sum of products of adjacent elements, the left ones unsigned if they are bytes.
-void replaceMissing(llvm::Module &module, const llvm::MCSubtargetInfo &cpu) {
+void replaceMissing(llvm::Module &module, const InstructionSet &set, const llvm::MCSubtargetInfo &cpu) {
   auto has = [&](llvm::StringRef feature) { return cpu.checkFeatures(("+" + feature).str()); };
   struct Instruction {
     llvm::Intrinsic::ID id;
@@ -144,10 +154,10 @@ void replaceMissing(llvm::Module &module, const llvm::MCSubtargetInfo &cpu) {
       call->eraseFromParent();
     }
   }
-  if (!has("avx512bf16"))
+  if (set.bf16 && !has("avx512bf16")) { // without it, no kernel may have what is replaced
     replaceTruncations(module);
-  if (!has("avx512bw"))
-    replaceMaskedLoads(module);
+    replaceMasked(module);
+  }
 }
 
 // The machine that executes the tests, with additional features.
@@ -172,14 +182,14 @@ std::unique_ptr<llvm::TargetMachine> hostMachine(const std::vector<std::string> 
 // Compiles kernels given in the LLVM dialect. Code in forms that this CPU does not have is `foreign`: optimizing the
 // replacements of its wide vectors would take several times as long as running the test. All other code takes the
 // passes that it takes in an executable.
-ObjectFile compile(ModuleOp kernels, llvm::TargetMachine &machine, bool foreign) {
+ObjectFile compile(ModuleOp kernels, const InstructionSet &set, llvm::TargetMachine &machine, bool foreign) {
   llvm::LLVMContext llvmContext;
   std::unique_ptr<llvm::Module> module = translate(kernels, llvmContext, machine);
   for (llvm::Function &function : *module) {
     function.addFnAttr("target-cpu", machine.getTargetCPU());
     function.addFnAttr("target-features", machine.getTargetFeatureString());
   }
-  replaceMissing(*module, *machine.getMCSubtargetInfo());
+  replaceMissing(*module, set, *machine.getMCSubtargetInfo());
   if (foreign)
     optimize(*module, machine, "default<O0>");
   else
@@ -208,7 +218,7 @@ public:
     const ObjectFile object = keptOr(
         *kernels, {machine->getTargetCPU(), machine->getTargetFeatureString(), foreign ? "foreign" : "", passes}, [&] {
           runLowering(lowering, *kernels);
-          return compile(*kernels, *machine, foreign);
+          return compile(*kernels, target.set, *machine, foreign);
         });
     jit = llvm::cantFail(llvm::orc::LLJITBuilder().create());
     llvm::cantFail(jit->addObjectFile(llvm::MemoryBuffer::getMemBufferCopy({object.data(), object.size()}, "kernels")));
