@@ -1,4 +1,4 @@
-// Weights as int4: how they are packed, and multiplied by rows of int8 (ComputeType in Dialect/XFCOps.td).
+// Weights as int4: how they are packed, and multiplied by rows of int8 (ComputeType in Dialect/XFCEnums.td).
 //
 // A unit of the inner dimension is 64 elements: two groups, each of which has a scale in every column of a weight.
 // - A row in scratch has for each unit 16 words of integers, four bytes in a word, and a word for each group: -8 times

@@ -40,6 +40,7 @@ struct Tiling {
   int64_t block;   // rows per chunk
   int64_t depth;   // units per block of the inner dimension
   bool whole;      // whether rows are copied to scratch as a whole, before all their products, not block by block
+  bool byGroup;    // whether all blocks of the inner dimension are taken for a group of columns before the next group
   int64_t left;    // words per unit of the left operand
   int64_t stride;  // words per row in scratch, if rows are copied: not a power of two, so that rows spread over the
                    // cache's sets
@@ -105,9 +106,12 @@ struct Left {
 };
 // The right operand has `panels`. If `unpacked` is set, the panel, of which there is only one, is not packed yet: the
 // first tile of rows, which must be whole, packs it while it multiplies, from these rows of elements.
+//
+// `after` is what comes after the last panel, to be prefetched with it; if it is null, the next row of panels is.
 struct Right {
   View panels, unpacked = {};
   NextPanel next = {};
+  View after = {};
 };
 
 // Configures the tiles of AMX, if products are by tiles, for a kernel that multiplies up to `count` rows at a time. It

@@ -17,9 +17,9 @@ public:
         begin(begin), touched(touched), units(t.units(p.inner)), last((units - 1) / t.depth * t.depth),
         convertsNext(t.products == Products::Tiles && p.copies && p.x.element == k.element) {}
 
-  // If rows are copied as a whole, the blocks of the inner dimension follow each other group by group.
-  void ofWholeRows() {
-    copyWholeRows();
+  void groupByGroup(bool copied) {
+    if (!copied)
+      copyWholeRows();
     eachGroup([&](Value g) { eachBlock([&](const Block &block) { multiply(g, block); }); });
   }
   void blockByBlock(bool copied) {
@@ -85,7 +85,9 @@ private:
     };
     const FetchedRows rows = fetchedRows(g, block);
     const Left left = leftOf(g, block);
-    const Right right{b.inRows(panelWords)};
+    Right right{b.inRows(panelWords)};
+    if (t.byGroup)
+      right.after = block.finish ? panels + t.unit() * panelWords : b + t.depth * t.panel;
     const Completion completion = completionOf(g, panels, used);
     multiplyPanels(k, t, left, right, t.panels(used), block.depth, tile, count, block.accumulate, ahead,
                    /*fetchNext=*/true, rows, block.finish && tiled ? &completion : nullptr);
@@ -108,8 +110,8 @@ private:
 
   // Prefetches what will be copied next: the next rows, or the next block of these rows.
   FetchedRows fetchedRows(Value g, const Block &block) {
-    Value nextRow = block.finish || t.whole ? next : row;
-    Value nextAt = t.whole        ? k.mul(block.at, t.pair)
+    Value nextRow = block.finish || t.byGroup ? next : row;
+    Value nextAt = t.byGroup      ? k.mul(block.at, t.pair)
                    : block.finish ? k.index(0)
                                   : k.mul(k.add(block.at, t.depth), t.pair);
     Value tilesBefore = k.mul(k.sub(g, group), t.fetchingTiles());
@@ -122,7 +124,7 @@ private:
   // converted in parts, since their largest element determines their scale.
   Left leftOf(Value g, const Block &block) {
     const View rows = p.copiesLast ? asWords(k, p.x.row(row)) + block.at
-                      : t.whole    ? p.a + block.at
+                      : t.whole    ? p.a + k.mul(block.at, t.left)
                       : p.copies   ? p.a
                                    : p.x(row, block.at);
     Left left{rows, t.left, k.mul(rows.stride, t.rows)};
@@ -215,7 +217,7 @@ void Product::copyRows(Value row, const Term &begin, Value end, const Term &at, 
 void Product::compute(Value row, Value count, Value group, Value end, Value next, const Begin &begin,
                       ArrayRef<Touched> touched, bool copied) const {
   Multiplication multiplication(*this, row, count, group, end, next, begin, touched);
-  t.whole ? multiplication.ofWholeRows() : multiplication.blockByBlock(copied);
+  t.byGroup ? multiplication.groupByGroup(copied) : multiplication.blockByBlock(copied);
 }
 
 } // namespace xfc

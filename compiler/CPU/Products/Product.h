@@ -7,9 +7,9 @@
 namespace xfc {
 
 // Multiplies a block of rows of x by panels of a packed weight, in groups of 64 columns, through a tile in scratch. If
-// the inner dimension is one block, or if rows are copied as a whole, all groups share one tile, which stays in the L1
-// cache (that of AMX in the L2 cache, or if the inner dimension is one block, a few rows in the L1 cache); otherwise
-// each group has a tile for its sums.
+// the inner dimension is one block, or if its blocks are taken group by group, all groups share one tile, which stays
+// in the L2 cache (of AMX, if the inner dimension is one block, a few rows in the L1 cache); otherwise each group has a
+// tile for its sums.
 struct Product {
   KernelBuilder &k;
   Tiling t;
@@ -27,14 +27,14 @@ struct Product {
   static bool readInPlace(const Tiling &t, BufferIndex rows, int64_t inner) {
     return t.products == Products::Tiles && rows.element().isBF16() && inner % (t.pair * Tiling::tile) == 0;
   }
-  int64_t tiles() const { return !t.whole && t.units(inner) > t.depth ? groups : 1; }
+  int64_t tiles() const { return !t.byGroup && t.units(inner) > t.depth ? groups : 1; }
   int64_t copiedRows() const { return copies ? t.block : copiesLast ? t.rows : 0; }
   // Whether AMX's sums begin and end with one block of the inner dimension.
   bool sumsInTurns() const { return isTiled(t.products) && t.units(inner) <= t.depth; }
   int64_t rowsOfSums() const { return sumsInTurns() ? Completion::rowsInTurns : t.block * tiles(); }
   int64_t scratchBytes() const { return (copiedRows() * t.stride + rowsOfSums() * Tiling::group) * k.bytes(); }
   // How many groups share the prefetching of the next rows: the first ones of a chunk, or all of the product.
-  int64_t turns() const { return t.whole ? (columns + Tiling::group - 1) / Tiling::group : 4; }
+  int64_t turns() const { return isTiled(t.products) && t.whole ? (columns + Tiling::group - 1) / Tiling::group : 4; }
 
   // Copies x[row + begin .. row + end)[at .. at + elements) to the rows of scratch from `begin` on, if rows are copied.
   void copyRows(mlir::Value row, const Term &begin, mlir::Value end, const Term &at, int64_t elements) const {
@@ -58,8 +58,7 @@ struct Product {
   };
 
   // Multiplies the rows `row` .. row + count - 1 by the groups `group` .. end - 1 of columns, and prefetches the rows
-  // from `next` on, which this thread processes next. With `copied`, rows that are copied block by block are in scratch
-  // already.
+  // from `next` on, which this thread processes next. With `copied`, rows that are copied are in scratch already.
   void compute(mlir::Value row, mlir::Value count, mlir::Value group, mlir::Value end, mlir::Value next,
                const Begin &begin, llvm::ArrayRef<Touched> touched, bool copied = false) const;
 };
