@@ -117,28 +117,20 @@ bool isDecodingStep(Operation *op) {
   });
 }
 
-std::vector<int64_t> dropoutIds(Operation *op) {
-  std::vector<int64_t> ids;
-  auto add = [&](KernelOpInterface kernel) {
-    if (std::optional<int64_t> id = kernel.getDropoutId())
-      ids.push_back(*id);
-  };
-  add(cast<KernelOpInterface>(op));
+std::optional<int64_t> dropoutId(Operation *op) {
+  std::optional<int64_t> id = cast<KernelOpInterface>(op).getDropoutId();
   for (Region &region : op->getRegions())
     for (auto fused : region.getOps<KernelOpInterface>())
-      add(fused);
-  return ids;
+      if (std::optional<int64_t> own = fused.getDropoutId()) {
+        assert(!id && "an op draws the numbers of one dropout; the verifier of epilogues sees to it");
+        id = own;
+      }
+  return id;
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
-// Sets and sizes
+// Sizes
 //===--------------------------------------------------------------------------------------------------------===//
-
-LaunchSets launchSets(Operation *op) {
-  const LaunchDomain domain = cast<KernelOpInterface>(op).getLaunchDomain();
-  return {static_cast<int8_t>(domain.rows), static_cast<int8_t>(domain.keys),
-          static_cast<int16_t>(domain.structure.value_or(-1))};
-}
 
 Size sizeOf(Type type) {
   Size size;
@@ -182,8 +174,8 @@ Size flopsOf(Operation *op) {
   Size flops;
   auto kernel = cast<KernelOpInterface>(op);
   if (std::optional<int64_t> each = kernel.getFlops()) {
-    const LaunchSets sets = launchSets(op);
-    (sets.keys < 0 ? flops.rows[sets.set] : flops.pairs[sets.keys]) = *each;
+    const LaunchDomain domain = kernel.getLaunchDomain();
+    (domain.structure ? flops.pairs[*domain.structure] : flops.rows[static_cast<int>(domain.rows)]) = *each;
     return flops;
   }
   for (Value result : op->getResults()) {

@@ -15,15 +15,8 @@ std::string kernelName(mlir::Operation *op);
 // Whether the op belongs to a decoding step, in which each row of the target is a sequence of its own: its program has
 // a cache, or its kernel is marked as decoding.
 bool isDecodingStep(mlir::Operation *op);
-// The dropout ids that a launch passes, in order.
-std::vector<int64_t> dropoutIds(mlir::Operation *op);
-
-// The sets of rows that a launch works on, and its key structure (-1 if it has none).
-struct LaunchSets {
-  int8_t set = 0, keySet = 0;
-  int16_t keys = -1;
-};
-LaunchSets launchSets(mlir::Operation *op);
+// The id of the random numbers that the op draws, itself or in its epilogue. It draws those of one dropout at most.
+std::optional<int64_t> dropoutId(mlir::Operation *op);
 
 // The bytes of a value, the floating-point operations of a launch, and the bytes that it reads and writes.
 Size sizeOf(mlir::Type type);

@@ -17,7 +17,7 @@ static KernelInfo emitSquareSum(KernelBuilder &k, SquareSumOp op) {
   constexpr int64_t lanes = 8; // 64 bytes of f64 sums
   KernelBuilder::SumLanes vectors(k, lanes * k.bytes());
   View data = k.buffer(op.getTensorsMutable()), result = k.buffer(op.getResult());
-  Value from = k.mul(k.chunk, part), count = k.immediate(0), to = k.min(k.add(from, part), count);
+  Value from = k.mul(k.chunk, part), count = k.elementCount(), to = k.min(k.add(from, part), count);
   auto wide = VectorType::get({lanes}, k.b.getF64Type());
   Value zero = k.constant(0, wide);
   Values sums = k.loop(from, to, 4 * lanes, Values(4, zero), [&](Value i, Values s) {
@@ -60,7 +60,7 @@ static std::optional<KernelInfo> emitOptimize(KernelBuilder &k, OptimizeOp op) {
     return std::nullopt;
   const OptimizerBlocks step = optimizerBlocks(k, op);
   const View p = step.blocks.front();
-  Value from = k.mul(k.chunk, part), count = k.immediate(0), to = k.min(k.add(from, part), count);
+  Value from = k.mul(k.chunk, part), count = k.elementCount(), to = k.min(k.add(from, part), count);
   auto updateRange = [&](Value begin, Value end) { k.update(step.blocks, begin, end, step.compute); };
   // A chunk owns the panels of rows that begin in its part, and the elements of its part that belong to no packed
   // weight.
@@ -69,11 +69,14 @@ static std::optional<KernelInfo> emitOptimize(KernelBuilder &k, OptimizeOp op) {
   // Elements per row that are updated and then packed, together with the other rows of the panel: their new values stay
   // in the L2 cache (64 KB of f32).
   const int64_t columnsOfBlock = part / panel;
-  Value immediates = k.field(k.call, offsetof(xfc_call, immediates), k.ptr);
   View buffers = k.at(k.field(k.call, offsetof(xfc_call, buffers), k.ptr), k.ptr);
-  Value rest = k.loop(0, k.immediate(1), 1, ValueRange{from}, [&](Value w, Values state) -> Values {
-    auto number = [&](int64_t i) { return k.loadI64(immediates, k.add(k.mul(w, 3), 2 + i)); };
-    Value weight = number(0), rows = number(1), columns = number(2), weightEnd = k.add(weight, k.mul(rows, columns));
+  Value weights = k.field(k.call, offsetof(xfc_call, repacked_count), k.i64);
+  Value rest = k.loop(0, weights, 1, ValueRange{from}, [&](Value w, Values state) -> Values {
+    auto number = [&](size_t offset) {
+      return k.inTable(offsetof(xfc_call, repacked), sizeof(xfc_repacked_weight), w, offset);
+    };
+    Value weight = number(offsetof(xfc_repacked_weight, first)), rows = number(offsetof(xfc_repacked_weight, rows)),
+          columns = number(offsetof(xfc_repacked_weight, columns)), weightEnd = k.add(weight, k.mul(rows, columns));
     updateRange(state[0], k.min(weight, to));
     Value tall = k.mul(columns, panel);
     auto panelsBefore = [&](Value element) {

@@ -63,7 +63,7 @@ Partition CPUMachine::overPairs(PairsType type, ArrayRef<BufferIndex> buffers, c
 
 Partition CPUMachine::overTensors(ArrayRef<BufferIndex> buffers, const ComputeOne &compute) {
   constexpr int64_t part = SquareSumOp::elementsOfPart;
-  Value from = mul(chunk, part), count = immediate(0);
+  Value from = mul(chunk, part), count = elementCount();
   overElements(*this, buffers, from, min(add(from, part), count), compute);
   return {Partition::Unit::Elements, part, 1};
 }

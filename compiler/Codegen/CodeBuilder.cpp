@@ -82,17 +82,16 @@ View CodeBuilder::rowOf(BufferIndex i, Value row) {
   return buffer(i) + first;
 }
 Value CodeBuilder::stride(BufferIndex i) { return field(field(call, offsetof(xfc_call, strides), ptr), i * 8, i64); }
-Value CodeBuilder::immediate(int64_t i) { return field(field(call, offsetof(xfc_call, immediates), ptr), i * 8, i64); }
 View CodeBuilder::bufferAt(BufferIndex first, Value i) {
   Value number = add(i, static_cast<int64_t>(first));
   auto load = LLVM::LoadOp::create(b, ptr, (at(field(call, offsetof(xfc_call, buffers), ptr), ptr) + number).data);
   load.setInvariant(constantCalls);
   return at(load, first.element());
 }
-Value CodeBuilder::immediateAt(Value i) {
-  auto load = LLVM::LoadOp::create(b, i64, (at(field(call, offsetof(xfc_call, immediates), ptr), i64) + i).data);
-  load.setInvariant(constantCalls);
-  return load;
+Value CodeBuilder::inTable(size_t table, size_t bytes, Value i, size_t offset) {
+  const View records = at(field(call, table, ptr), b.getI8Type());
+  Value before = mul(i, static_cast<int64_t>(bytes));
+  return field((records + before).data, offset, i64);
 }
 Value CodeBuilder::training() {
   Value flag = field(shape(), offsetof(xfc_shape, training), i32);

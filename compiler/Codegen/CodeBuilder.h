@@ -133,10 +133,12 @@ public:
   // A buffer without its stride, if its elements are dense or it has one row; and one with it.
   View buffer(BufferIndex i), rowsOf(BufferIndex i);
   View rowOf(BufferIndex i, mlir::Value row); // one of its rows
-  mlir::Value stride(BufferIndex i), immediate(int64_t i);
-  // The i-th buffer from `first` on, and the i-th immediate, for an i that is known at run time.
-  View bufferAt(BufferIndex first, mlir::Value i);
-  mlir::Value immediateAt(mlir::Value i);
+  mlir::Value stride(BufferIndex i);
+  View bufferAt(BufferIndex first, mlir::Value i); // the i-th from `first` on
+  mlir::Value dropoutId() { return field(call, offsetof(xfc_call, dropout), i64); }
+  mlir::Value elementCount() { return field(call, offsetof(xfc_call, elements), i64); }
+  // A number of the i-th record of one of the call's tables, whose records take `bytes`.
+  mlir::Value inTable(size_t table, size_t bytes, mlir::Value i, size_t offset);
   mlir::Value rowCount() { return field(rows(), offsetof(xfc_rows, rows), i64); }
   mlir::Value training();
   // The factor of the elements that dropout keeps: 1/(1-rate), or 1 outside training.

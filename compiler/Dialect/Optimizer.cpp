@@ -117,7 +117,7 @@ MatrixForm::MatrixForm(RankedTensorType tensor)
 }
 
 void PartedTensors::add(const MatrixForm &form, int64_t ofChunks) {
-  auto last = llvm::find_if(llvm::reverse(tensors), [](const PartedTensor &tensor) { return tensor.matrix >= 0; });
+  auto last = llvm::find_if(llvm::reverse(tensors), [](const xfc_parted_tensor &tensor) { return tensor.matrix >= 0; });
   const int64_t matrix = last == tensors.rend() ? 0 : last->matrix + 1;
   tensors.push_back({chunks, form.rows, form.columns, form.per, form.parts, form.factored ? matrix : -1, 0});
   chunks += ofChunks;

@@ -94,13 +94,15 @@ LogicalResult PairsType::verify(llvm::function_ref<InFlightDiagnostic()> emitErr
   return success();
 }
 
-int64_t PairsType::getStructure() const {
-  int relation = getQueries() == RowSet::source ? XFC_SOURCE_SOURCE
-                 : getKeys() == RowSet::target  ? XFC_TARGET_TARGET
-                 : getKeys() == RowSet::source  ? XFC_TARGET_SOURCE
-                                                : XFC_TARGET_CACHE;
-  return XFC_KEYS(relation, getPadding(), getCausal());
+int64_t xfc::keyStructure(RowSet queries, RowSet keys, bool padding, bool causal) {
+  const int relation = queries == RowSet::source ? XFC_SOURCE_SOURCE
+                       : keys == RowSet::target  ? XFC_TARGET_TARGET
+                       : keys == RowSet::source  ? XFC_TARGET_SOURCE
+                                                 : XFC_TARGET_CACHE;
+  return XFC_KEYS(relation, padding, causal);
 }
+
+int64_t PairsType::getStructure() const { return keyStructure(getQueries(), getKeys(), getPadding(), getCausal()); }
 
 Type PairsType::parse(AsmParser &parser) {
   if (parser.parseLess())

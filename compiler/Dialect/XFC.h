@@ -10,7 +10,6 @@
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
-#include "plan/PartedTensor.h"
 #include "xfc/abi.h"
 #include "llvm/ADT/DenseMap.h"
 #include <vector>
@@ -71,6 +70,9 @@ struct LaunchDomain {
   RowSet rows, keys;
   std::optional<int64_t> structure;
 };
+// The index into xfc_shape.keys of keys that pairs of these sets have. Rows of the source have keys of their own set
+// only.
+int64_t keyStructure(RowSet queries, RowSet keys, bool padding, bool causal);
 // The default domain of an op: its pairs if it has any, else its first operand that is rows, else its first result that
 // is rows.
 LaunchDomain launchDomainOf(mlir::Operation *op);
@@ -88,7 +90,7 @@ struct MatrixForm {
 };
 // The tensors of a launch in the order in which it takes them, and the number of chunks of all of them.
 struct PartedTensors {
-  std::vector<PartedTensor> tensors;
+  std::vector<xfc_parted_tensor> tensors;
   int64_t chunks = 0;
   // Adds a tensor with its number of chunks.
   void add(const MatrixForm &form, int64_t ofChunks);

@@ -613,7 +613,7 @@ PairDropout::PairDropout(KernelBuilder &k, AttentionTiles &tiles, const HeadOfSe
     return;
   Value sentence = k.loadIndex(k.numbers(k.rows(), offsetof(xfc_rows, sentences)) + at.sequence);
   Value headPlusOne = k.add(at.head, 1), none = k.index(0);
-  dropoutKey = k.dropoutKey(k.immediate(0), none, sentence, headPlusOne);
+  dropoutKey = k.dropoutKey(k.dropoutId(), none, sentence, headPlusOne);
 }
 
 Value PairDropout::queryPosition(Value query) { return at.queryPosition(k, query); }

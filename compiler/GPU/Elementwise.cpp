@@ -46,7 +46,7 @@ static Partition dropRows(KernelBuilder &k, DropoutOp op, int64_t width, double 
   auto drop = [&](int64_t n) {
     const int64_t groups = 16 / n;
     eachGroup(k, per, (width + 63) / 64 * groups, [&](Value row, Value group) {
-      const CodeBuilder::DropoutKey key = k.dropoutKeyOf(k.immediate(0), row);
+      const CodeBuilder::DropoutKey key = k.dropoutKeyOf(k.dropoutId(), row);
       Value block = k.div(group, groups), first = k.mul(k.rem(group, groups), n);
       SmallVector<std::array<Value, 4>> words;
       for (int64_t i = 0; i < n; ++i)
@@ -81,7 +81,7 @@ static KernelInfo dropPairs(KernelBuilder &k, DropoutOp op, double rate) {
         training,
         [&]() -> Values {
           Value row = k.add(at.firstQuery, k.i64Of(query));
-          CodeBuilder::DropoutKey dropout = k.dropoutKeyOf(k.immediate(0), row);
+          CodeBuilder::DropoutKey dropout = k.dropoutKeyOf(k.dropoutId(), row);
           dropout.head = k.truncated(k.add(at.head, 1));
           Value f = k.truncated(k.loadIndex(positions + k.loadIndex(at.keyList + key)));
           std::array<Value, 4> words = k.philox(dropout, k.counterOf(f));

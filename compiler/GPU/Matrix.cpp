@@ -44,7 +44,7 @@ struct Dropout {
     return k.choose(
         training,
         [&] {
-          const CodeBuilder::DropoutKey key = k.dropoutKeyOf(k.immediate(0), row);
+          const CodeBuilder::DropoutKey key = k.dropoutKeyOf(k.dropoutId(), row);
           Value counter = k.counterOf(first), block = k.rem(k.div(first, 16), 4);
           SmallVector<std::array<Value, 4>> words; // for the two columns of a pair, and those 8 further on
           for (int64_t i = 0; i < 4; ++i)

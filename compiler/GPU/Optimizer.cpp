@@ -9,7 +9,7 @@ constexpr int64_t part = SquareSumOp::elementsOfPart; // also the elements of a 
 
 static KernelInfo emitSquareSum(KernelBuilder &k, SquareSumOp op) {
   Type f64 = k.b.getF64Type();
-  Value from = k.mul(k.chunk, part), count = k.immediate(0), to = k.min(k.add(from, part), count);
+  Value from = k.mul(k.chunk, part), count = k.elementCount(), to = k.min(k.add(from, part), count);
   View data = k.buffer(op.getTensorsMutable());
   Values sums = k.overSpan({data}, from, to, {k.constant(0, f64)}, [&](Value i, int64_t n, Values s) {
     for (Value x : k.load(data + i, n)) {

@@ -64,7 +64,7 @@ Partition KernelBuilder::overTensors(ArrayRef<BufferIndex> buffers, const Comput
   SmallVector<View> data;
   for (BufferIndex i : buffers)
     data.push_back(buffer(i));
-  Value from = mul(chunk, part), count = immediate(0), to = min(add(from, part), count);
+  Value from = mul(chunk, part), count = elementCount(), to = min(add(from, part), count);
   overSpan(data, from, to, {}, [&](Value i, int64_t n, const Values &) -> Values {
     SmallVector<Values> xs;
     for (const View &operand : ArrayRef(data).drop_back())

@@ -9,7 +9,7 @@ namespace xfc {
 static Partition emitOptimize(Machine &k, OptimizeOp op) {
   constexpr int64_t part = SquareSumOp::elementsOfPart;
   const OptimizerBlocks step = optimizerBlocks(k, op);
-  Value from = k.mul(k.chunk, part), count = k.immediate(0);
+  Value from = k.mul(k.chunk, part), count = k.elementCount();
   k.update(step.blocks, from, k.min(k.add(from, part), count), step.compute);
   return {Partition::Unit::Elements, part, 1};
 }

@@ -146,23 +146,23 @@ OptimizerBlocks optimizerBlocks(CodeBuilder &k, OptimizeOp op) {
 
 ChunkOfTensor::ChunkOfTensor(CodeBuilder &k, int64_t tensors, BufferIndex hyperBuffer, int64_t hyperCount) {
   auto number = [&](Value tensor, size_t offset) {
-    return k.immediateAt(k.add(k.mul(tensor, numbersOfTensor), static_cast<int64_t>(offset / sizeof(int64_t))));
+    return k.inTable(offsetof(xfc_call, tensors), sizeof(xfc_parted_tensor), tensor, offset);
   };
   // A binary search for the last tensor whose first chunk is not after this one.
   tensor = k.index(0);
   for (auto step = static_cast<int64_t>(llvm::bit_floor(static_cast<uint64_t>(tensors - 1))); step > 0; step /= 2) {
     Value next = k.add(tensor, step), known = k.min(next, tensors - 1);
-    Value after = k.add(k.chunk, 1), begun = k.less(number(known, offsetof(PartedTensor, first)), after);
+    Value after = k.add(k.chunk, 1), begun = k.less(number(known, offsetof(xfc_parted_tensor, first)), after);
     tensor = k.select(k.both(k.less(next, tensors), begun), next, tensor);
   }
-  this->number = k.sub(k.chunk, number(tensor, offsetof(PartedTensor, first)));
-  rows = number(tensor, offsetof(PartedTensor, rows));
-  columns = number(tensor, offsetof(PartedTensor, columns));
-  per = number(tensor, offsetof(PartedTensor, per));
-  parts = number(tensor, offsetof(PartedTensor, parts));
-  matrix = number(tensor, offsetof(PartedTensor, matrix));
+  this->number = k.sub(k.chunk, number(tensor, offsetof(xfc_parted_tensor, first)));
+  rows = number(tensor, offsetof(xfc_parted_tensor, rows));
+  columns = number(tensor, offsetof(xfc_parted_tensor, columns));
+  per = number(tensor, offsetof(xfc_parted_tensor, per));
+  parts = number(tensor, offsetof(xfc_parted_tensor, parts));
+  matrix = number(tensor, offsetof(xfc_parted_tensor, matrix));
   isMatrix = k.less(-1, matrix);
-  Value group = number(tensor, offsetof(PartedTensor, group));
+  Value group = number(tensor, offsetof(xfc_parted_tensor, group));
   updated = k.less(-1, group);
   Value first = k.mul(k.max(group, 0), hyperCount);
   hyper = k.buffer(hyperBuffer) + first;

@@ -23,8 +23,7 @@ struct OptimizerBlocks {
 };
 OptimizerBlocks optimizerBlocks(CodeBuilder &k, OptimizeOp op);
 
-// The tensor that a chunk belongs to, in a launch that takes tensors one by one, as the launch's immediates describe it
-// (PartedTensor).
+// The tensor that a chunk belongs to, in a launch that takes tensors one by one (xfc_parted_tensor).
 struct ChunkOfTensor {
   // Finds it among `tensors`; `hyper` is the buffer whose rows have `hyperCount` elements.
   ChunkOfTensor(CodeBuilder &k, int64_t tensors, BufferIndex hyper, int64_t hyperCount);

@@ -27,7 +27,7 @@ static Number moved(const Number &mean, const Number &next, const Number &decay)
 }
 
 static void lowerPlainOp(SquareSumOp op, PlainBuilder &b) {
-  Number elements = b.immediate(0),
+  Number elements = b.elementCount(),
          parts = (elements + (SquareSumOp::elementsOfPart - 1)) / SquareSumOp::elementsOfPart;
   Value tensors = b.dense(0, elements), sums = b.dense(op.getNumOperands(), parts);
   b.forEach(parts, [&](const Number &p) {
@@ -108,7 +108,7 @@ static void lion(const PlainStep &step) {
 }
 
 static void lowerPlainOp(OptimizeOp op, PlainBuilder &b) {
-  const Number elements = b.immediate(0);
+  const Number elements = b.elementCount();
   auto block = [&](OperandRange tensors) { return b.dense(tensors.getBeginOperandIndex(), elements); };
   const Value hyper = b.operand(0);
   auto scalar = [&](StringRef name) { return b.load(hyper, {static_cast<int>(op.getHyperIndex(name))}); };
@@ -131,10 +131,10 @@ namespace {
 
 template <typename Op> struct PlainTensor {
   PlainTensor(PlainBuilder &b, Op op)
-      : b(b), op(op), rows(number(offsetof(PartedTensor, rows))), columns(number(offsetof(PartedTensor, columns))),
-        per(number(offsetof(PartedTensor, per))), parts(number(offsetof(PartedTensor, parts))),
-        group(number(offsetof(PartedTensor, group))) {}
-  Number number(size_t offset) { return b.immediate(offset / sizeof(int64_t)); }
+      : b(b), op(op), rows(number(offsetof(xfc_parted_tensor, rows))),
+        columns(number(offsetof(xfc_parted_tensor, columns))), per(number(offsetof(xfc_parted_tensor, per))),
+        parts(number(offsetof(xfc_parted_tensor, parts))), group(number(offsetof(xfc_parted_tensor, group))) {}
+  Number number(size_t offset) { return b.inTensor(offset); }
 
   PlainBuilder &b;
   Op op;

@@ -207,9 +207,7 @@ Value PlainBuilder::ofHypotheses(size_t offset) {
   return numbers(shape(), offset, count);
 }
 
-Number PlainBuilder::immediate(unsigned i) {
-  return count(field(call, offsetof(xfc_call, immediates), ptr), i * sizeof(int64_t));
-}
+Number PlainBuilder::inTensor(size_t offset) { return count(field(call, offsetof(xfc_call, tensors), ptr), offset); }
 
 //===--------------------------------------------------------------------------------------------------------===//
 // Values
@@ -409,7 +407,8 @@ Number PlainBuilder::dropout(const Number &x, double rate, const Number &sentenc
   };
   auto mix = [&](Value x, Value y) -> Value { return arith::XOrIOp::create(b, x, y); };
   Value shape = this->shape();
-  Value id = immediate(0).as(*this, i32), k0 = mix(field(shape, offsetof(xfc_shape, dropout_key), i32), id);
+  Value id = count(call, offsetof(xfc_call, dropout)).as(*this, i32),
+        k0 = mix(field(shape, offsetof(xfc_shape, dropout_key), i32), id);
   Value k1 = field(shape, offsetof(xfc_shape, dropout_key) + sizeof(uint32_t), i32);
   const Number within = feature % 16;
   Value c0 = (feature / 64 * 16 + within).as(*this, i32), c1 = position.as(*this, i32), c2 = sentence.as(*this, i32);

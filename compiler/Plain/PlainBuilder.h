@@ -80,7 +80,8 @@ public:
   mlir::Value slots() { return ofHypotheses(offsetof(xfc_shape, slots)); }
   mlir::Value previousSlots() { return ofHypotheses(offsetof(xfc_shape, before)); }
   Number rowCount(Of of = Of::Rows) { return count(rows(of), offsetof(xfc_rows, rows)); }
-  Number immediate(unsigned i);
+  Number elementCount() { return count(call, offsetof(xfc_call, elements)); }
+  Number inTensor(size_t offset); // a number of the only tensor's xfc_parted_tensor
 
   // One head of one sequence of a pairs value.
   struct Head {

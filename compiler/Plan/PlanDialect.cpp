@@ -207,10 +207,25 @@ void PartitionAttr::print(AsmPrinter &printer) const {
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
-// Directives: the sets of a launch, and places
+// Domains
 //===--------------------------------------------------------------------------------------------------------===//
 
-static ParseResult parseSet(OpAsmParser &parser, IntegerAttr &set) {
+DomainAttr DomainAttr::get(MLIRContext *context, const LaunchDomain &domain) {
+  return get(context, domain.rows, domain.keys, domain.structure.value_or(-1));
+}
+
+LogicalResult DomainAttr::verify(function_ref<InFlightDiagnostic()> emitError, RowSet rows, RowSet keys,
+                                 int64_t structure) {
+  if (structure < -1 || structure >= XFC_KEY_STRUCTURES)
+    return emitError() << "there are " << int(XFC_KEY_STRUCTURES) << " key structures, found " << structure;
+  const bool paired = rows == RowSet::target || (rows == RowSet::source && keys == RowSet::source);
+  if (structure >= 0 && (!paired || structure != keyStructure(rows, keys, (structure & 2) != 0, (structure & 1) != 0)))
+    return emitError() << "rows of the " << stringifyRowSet(rows) << " have no keys among rows of the "
+                       << stringifyRowSet(keys);
+  return success();
+}
+
+static ParseResult parseSet(AsmParser &parser, RowSet &set) {
   StringRef name;
   SMLoc where = parser.getCurrentLocation();
   if (parser.parseKeyword(&name))
@@ -218,33 +233,63 @@ static ParseResult parseSet(OpAsmParser &parser, IntegerAttr &set) {
   std::optional<RowSet> known = symbolizeRowSet(name);
   if (!known)
     return parser.emitError(where, "expected a set of rows: source, target or cache, found ") << name;
-  set = parser.getBuilder().getI64IntegerAttr(static_cast<int64_t>(*known));
+  set = *known;
   return success();
 }
 
-static ParseResult parseSets(OpAsmParser &parser, IntegerAttr &set, IntegerAttr &keySet, IntegerAttr &keys) {
-  int64_t structure = -1;
-  if (parser.parseKeyword("over") || parseSet(parser, set))
+static ParseResult parseDomain(AsmParser &parser, DomainAttr &domain) {
+  SMLoc where = parser.getCurrentLocation();
+  RowSet rows, keys;
+  if (parseSet(parser, rows))
     return failure();
-  keySet = set;
+  keys = rows;
+  int64_t structure = -1;
   if (succeeded(parser.parseOptionalKeyword("keys"))) {
-    if (parseSet(parser, keySet))
+    if (parseSet(parser, keys))
       return failure();
-    if (OptionalParseResult result = parser.parseOptionalInteger(structure); result.has_value() && failed(*result))
-      return failure();
+    if (succeeded(parser.parseOptionalKeyword("unmasked"))) {
+      structure = keyStructure(rows, keys, false, false);
+    } else {
+      const bool padding = succeeded(parser.parseOptionalKeyword("padding")),
+                 causal = succeeded(parser.parseOptionalKeyword("causal"));
+      if (padding || causal)
+        structure = keyStructure(rows, keys, padding, causal);
+    }
   }
-  keys = parser.getBuilder().getI64IntegerAttr(structure);
-  return success();
+  domain = parser.getChecked<DomainAttr>(where, parser.getContext(), rows, keys, structure);
+  return success(domain != nullptr);
 }
 
-static void printSets(OpAsmPrinter &printer, LaunchOp, IntegerAttr set, IntegerAttr keySet, IntegerAttr keys) {
-  auto name = [](IntegerAttr set) { return stringifyRowSet(static_cast<RowSet>(set.getInt())); };
-  printer << "over " << name(set);
-  if (set != keySet || keys.getInt() >= 0)
-    printer << " keys " << name(keySet);
-  if (keys.getInt() >= 0)
-    printer << " " << keys.getInt();
+static void printDomain(raw_ostream &out, DomainAttr domain) {
+  out << stringifyRowSet(domain.getRows());
+  if (domain.getKeys() != domain.getRows() || domain.hasKeys())
+    out << " keys " << stringifyRowSet(domain.getKeys());
+  if (!domain.hasKeys())
+    return;
+  const bool padding = (domain.getStructure() & 2) != 0, causal = (domain.getStructure() & 1) != 0;
+  out << (padding || causal ? "" : " unmasked") << (padding ? " padding" : "") << (causal ? " causal" : "");
 }
+
+static void printDomain(OpAsmPrinter &printer, LaunchOp, DomainAttr domain) {
+  printDomain(printer.getStream(), domain);
+}
+
+Attribute DomainAttr::parse(AsmParser &parser, Type) {
+  DomainAttr domain;
+  if (parser.parseLess() || parseDomain(parser, domain) || parser.parseGreater())
+    return {};
+  return domain;
+}
+
+void DomainAttr::print(AsmPrinter &printer) const {
+  printer << "<";
+  printDomain(printer.getStream(), *this);
+  printer << ">";
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Places
+//===--------------------------------------------------------------------------------------------------------===//
 
 static ParseResult parsePlaces(OpAsmParser &parser, ArrayAttr &places) {
   SmallVector<Attribute> list;
@@ -403,12 +448,6 @@ LogicalResult ProgramOp::verifyRegions() {
 LogicalResult BufferOp::verify() {
   if (static_cast<int64_t>(getFirst()) < 0 || getLast() < getFirst())
     return emitOpError("has an invalid live range, from launch ") << getFirst() << " to " << getLast();
-  return success();
-}
-
-LogicalResult LaunchOp::verify() {
-  if (static_cast<int64_t>(getKeys()) < -1 || static_cast<int64_t>(getKeys()) >= XFC_KEY_STRUCTURES)
-    return emitOpError("there are ") << int(XFC_KEY_STRUCTURES) << " key structures, found " << getKeys();
   return success();
 }
 

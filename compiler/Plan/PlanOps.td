@@ -6,6 +6,7 @@ include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/OpBase.td"
 include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/FunctionInterfaces.td"
+include "Dialect/XFCEnums.td"
 
 def Plan_Dialect : Dialect {
   let name = "plan";
@@ -73,9 +74,23 @@ def Plan_PartitionAttr : Plan_Attr<"Partition", "partition"> {
   let extraClassDeclaration = [{ ::xfc::Partition getPartition() const { return {getUnit(), getPer(), getTimes()}; } }];
 }
 
+def Plan_DomainAttr : Plan_Attr<"Domain", "domain"> {
+  let summary = "the rows over which a launch is divided, and the keys that they are paired with";
+  let description = [{
+    `#plan.domain<source>`; `#plan.domain<target keys source padding causal>`: each row of the target is paired with rows of the
+    source, as xfc_shape.keys lists them without pad tokens and up to the row's own position. Without `padding` and `causal`, the keys
+    are `unmasked`; without any of the three, the kernel reads rows of the source, but no pairs.
+  }];
+  // LaunchDomain in Dialect/XFC.h; a `structure` of -1 stands for none.
+  let parameters = (ins "::xfc::RowSet":$rows, "::xfc::RowSet":$keys, DefaultValuedParameter<"int64_t", "-1">:$structure);
+  let builders = [AttrBuilder<(ins "const ::xfc::LaunchDomain &":$domain)>];
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{ bool hasKeys() const { return getStructure() >= 0; } }];
+}
+
 def Plan_TensorAttr : AttrDef<Plan_Dialect, "Tensor"> {
   let mnemonic = "tensor";
-  let summary = "a tensor that a launch takes in chunks of its own (PartedTensor in runtime/plan/PartedTensor.h)";
+  let summary = "a tensor that a launch takes in chunks of its own (xfc_parted_tensor in abi.h)";
   let parameters = (ins "int64_t":$first, "int64_t":$rows, "int64_t":$columns, "int64_t":$per, "int64_t":$parts, "int64_t":$matrix,
                         "int64_t":$group);
   let assemblyFormat = "`<` struct(params) `>`";
@@ -178,10 +193,10 @@ def Plan_PackKernelOp : Plan_Op<"pack_kernel", [Symbol, DeclareOpInterfaceMethod
     Packs W^T (`transposed`) or W, of the shape of `weight`, rounded to `compute` if it is given, in the target's default layout
     or in its `blocks`. The packed weight takes `bytes` bytes and is packed in `chunks` chunks.
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<AnyRankedTensor>:$weight, UnitAttr:$transposed, OptionalAttr<StrAttr>:$compute,
+  let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<AnyRankedTensor>:$weight, UnitAttr:$transposed, OptionalAttr<XFC_ComputeType>:$compute,
                        UnitAttr:$blocks, I64Attr:$bytes, I64Attr:$chunks, DefaultValuedAttr<I64Attr, "0">:$scratch,
                        DefaultValuedAttr<I64Attr, "0">:$threads);
-  let assemblyFormat = "$sym_name `of` $weight attr-dict";
+  let assemblyFormat = "$sym_name `of` $weight (`in` $compute^)? attr-dict";
 }
 
 def Plan_PackedWeightOp : Plan_Op<"packed_weight", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
@@ -232,10 +247,9 @@ def Plan_BufferOp : Plan_Op<"buffer", [HasParent<"ProgramOp">]> {
 def Plan_LaunchOp : Plan_Op<"launch", [HasParent<"ProgramOp">, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "one launch of a kernel";
   let description = [{
-    The work is divided over the rows of a set; `keys` gives the row set and the structure of the keys. `dropouts` holds the
-    ids of the dropouts that draw random numbers, `elements` the number of those in the blocks of parameters that the kernel
-    iterates over, and `repacked` the weights among them that an optimizer packs. A kernel that takes `tensors` one by one has
-    `elements` chunks. The kernel reads all of these as the call's immediates, in this order. `flops` counts floating-point operations, `traffic` bytes. Places are listed for the operands, the results,
+    The work is divided over the rows of the `domain`. `dropout` is the id of the random numbers that the kernel draws, `elements`
+    the number of those in the blocks of parameters that it iterates over, and `repacked` the weights among them that an
+    optimizer packs. A kernel that takes `tensors` one by one has `elements` chunks. `flops` counts floating-point operations, `traffic` bytes. Places are listed for the operands, the results,
     and then the workspace of a reduction or the weights that an optimizer packs.
 
     ```mlir
@@ -245,14 +259,13 @@ def Plan_LaunchOp : Plan_Op<"launch", [HasParent<"ProgramOp">, DeclareOpInterfac
     A launch of a plan.pack_kernel packs a weight for the launches that read its result in place of the weight
     (xfc-pack-in-step).
   }];
-  let arguments = (ins FlatSymbolRefAttr:$kernel, Variadic<AnyType>:$inputs, I64Attr:$set, I64Attr:$key_set, I64Attr:$keys,
-                       OptionalAttr<Plan_Places>:$places, DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$dropouts,
+  let arguments = (ins FlatSymbolRefAttr:$kernel, Variadic<AnyType>:$inputs, Plan_DomainAttr:$domain,
+                       OptionalAttr<Plan_Places>:$places, OptionalAttr<I64Attr>:$dropout,
                        OptionalAttr<Plan_Tensors>:$tensors, DefaultValuedAttr<I64Attr, "0">:$elements,
                        OptionalAttr<Plan_Repacked>:$repacked, Plan_SizeAttr:$flops,
                        Plan_SizeAttr:$traffic);
   let results = (outs Variadic<AnyType>:$outputs);
-  let assemblyFormat = "$kernel `(` $inputs `)` custom<Sets>($set, $key_set, $keys) (`at` custom<Places>($places)^)? attr-dict `:` functional-type($inputs, $outputs)";
-  let hasVerifier = 1;
+  let assemblyFormat = "$kernel `(` $inputs `)` `over` custom<Domain>($domain) (`at` custom<Places>($places)^)? attr-dict `:` functional-type($inputs, $outputs)";
 }
 
 def Plan_ReturnOp : Plan_Op<"return", [Terminator, ParentOneOf<["ProgramOp", "KernelOp"]>]> {

@@ -97,25 +97,23 @@ private:
   }
 
   void print(const Step &step) {
-    auto set = [](int8_t number) { return stringifyRowSet(static_cast<RowSet>(number)); };
-    out << "  launch @" << plan.kernels[step.kernel].name << " over " << set(step.set);
-    if (step.set != step.keySet || step.keys >= 0)
-      out << " keys " << set(step.keySet);
-    if (step.keys >= 0)
-      out << " " << step.keys;
+    out << "  launch @" << plan.kernels[step.kernel].name << " over "
+        << inner(DomainAttr::get(&context, static_cast<RowSet>(step.set), static_cast<RowSet>(step.keySet), step.keys));
     out << " at [";
     for (size_t i = 0; i < step.buffers.size(); ++i)
       out << (i ? ", " : "") << text(step.buffers[i], step.strides[i]);
     out << "] {";
-    if (!step.immediates.empty()) {
-      out << "immediates = [";
-      llvm::interleaveComma(step.immediates, out);
-      out << "], ";
-    }
+    if (step.dropout)
+      out << "dropout = " << step.dropout << ", ";
     if (step.elements)
       out << "elements = " << step.elements << ", ";
-    if (step.tensors)
-      out << "tensors = " << step.tensors << ", ";
+    printList("tensors", ArrayRef(step.tensors), [&](const xfc_parted_tensor &tensor) {
+      return TensorAttr::get(&context, tensor.first, tensor.rows, tensor.columns, tensor.per, tensor.parts,
+                             tensor.matrix, tensor.group);
+    });
+    printList("repacked", ArrayRef(step.repacked), [&](const xfc_repacked_weight &weight) {
+      return RepackedAttr::get(&context, weight.first, weight.rows, weight.columns);
+    });
     out << "flops = " << inner(SizeAttr::get(&context, step.flops))
         << ", traffic = " << inner(SizeAttr::get(&context, step.traffic)) << "}";
     for (const LaunchResult &result : step.results)
@@ -124,6 +122,15 @@ private:
     if (!step.location.empty())
       out << " loc(\"" << step.location << "\")";
     out << "\n";
+  }
+
+  template <typename Item, typename AttributeOf>
+  void printList(StringRef name, ArrayRef<Item> items, AttributeOf attributeOf) {
+    if (items.empty())
+      return;
+    out << name << " = [";
+    llvm::interleaveComma(items, out, [&](const Item &item) { out << attributeOf(item); });
+    out << "], ";
   }
 
   std::string nameOf(DType type) { return text(elementType(&context, type)); }

@@ -130,7 +130,7 @@ private:
       if (!bytes)
         return std::nullopt;
       Size size;
-      size.chunks[launch.getSet()] = bytes;
+      size.chunks[static_cast<int>(launch.getDomain().getRows())] = bytes;
       return size;
     };
     if (failed(bindArguments(program, assignment)) || failed(bindResults(program, assignment)))
@@ -274,9 +274,10 @@ private:
       if (!kernel)
         return false;
       const Partition::Unit unit = kernel.getPartition()->getUnit();
-      if (launch.getSet() != XFC_TARGET || kernel.getReduction() ||
+      const DomainAttr domain = launch.getDomain();
+      if (domain.getRows() != RowSet::target || kernel.getReduction() ||
           (unit != Partition::Unit::Rows && unit != Partition::Unit::Sequences) ||
-          (static_cast<int64_t>(launch.getKeys()) >= 0 && launch.getKeySet() == XFC_TARGET))
+          (domain.hasKeys() && domain.getKeys() == RowSet::target))
         return false;
     }
     return llvm::all_of(assignment.buffers(), [&](const Buffer &buffer) {

@@ -99,7 +99,7 @@ private:
     name += std::to_string(weight.getDimSize(0)) + "x" + std::to_string(weight.getDimSize(1));
     if (!getOperation().lookupSymbol(name)) {
       const PackInfo info = target->emitPack(weight, form, name, code);
-      auto compute = form.compute ? builder.getStringAttr(stringifyComputeType(*form.compute)) : StringAttr();
+      auto compute = form.compute ? ComputeTypeAttr::get(builder.getContext(), *form.compute) : ComputeTypeAttr();
       PackKernelOp::create(builder, location, builder.getStringAttr(name), TypeAttr::get(weight),
                            form.transposed ? builder.getUnitAttr() : UnitAttr(), compute,
                            form.blocks ? builder.getUnitAttr() : UnitAttr(), builder.getI64IntegerAttr(info.bytes),

@@ -63,15 +63,17 @@ private:
   }
 
   LaunchOp launch(OpBuilder &builder, Operation *op) {
-    const LaunchSets sets = launchSets(op);
-    const PartedTensors parted = cast<KernelOpInterface>(op).getPartedTensors();
+    auto kernel = cast<KernelOpInterface>(op);
+    const PartedTensors parted = kernel.getPartedTensors();
+    const std::optional<int64_t> dropout = dropoutId(op);
     SmallVector<Attribute> tensors;
-    for (const PartedTensor &tensor : parted.tensors)
+    for (const xfc_parted_tensor &tensor : parted.tensors)
       tensors.push_back(TensorAttr::get(&getContext(), tensor.first, tensor.rows, tensor.columns, tensor.per,
                                         tensor.parts, tensor.matrix, tensor.group));
     ++launches;
-    return LaunchOp::create(builder, op->getLoc(), op->getResultTypes(), kernelFor(op), op->getOperands(), sets.set,
-                            sets.keySet, sets.keys, ArrayAttr(), dropoutIds(op),
+    return LaunchOp::create(builder, op->getLoc(), op->getResultTypes(), kernelFor(op), op->getOperands(),
+                            DomainAttr::get(&getContext(), kernel.getLaunchDomain()), ArrayAttr(),
+                            dropout ? builder.getI64IntegerAttr(*dropout) : IntegerAttr(),
                             tensors.empty() ? ArrayAttr() : builder.getArrayAttr(tensors), parted.chunks, ArrayAttr(),
                             SizeAttr::get(&getContext(), flopsOf(op)), SizeAttr::get(&getContext(), trafficOf(op)));
   }

@@ -34,11 +34,12 @@ private:
     auto type = RankedTensorType::get({bytes / elementBytes(weight)}, weight.getElementType());
     Size traffic;
     traffic.constant = weight.getNumElements() * elementBytes(weight) + bytes;
+    const RowSet rows = reader.getDomain().getRows();
     OpBuilder builder(reader);
-    auto launch =
-        LaunchOp::create(builder, reader.getLoc(), TypeRange(type), kernel.getSymName(), operand.get(), reader.getSet(),
-                         reader.getSet(), -1, ArrayAttr(), ArrayRef<int64_t>(), ArrayAttr(), 0, ArrayAttr(),
-                         SizeAttr::get(&getContext(), Size()), SizeAttr::get(&getContext(), traffic));
+    auto launch = LaunchOp::create(builder, reader.getLoc(), TypeRange(type), kernel.getSymName(), operand.get(),
+                                   DomainAttr::get(&getContext(), LaunchDomain{rows, rows, std::nullopt}), ArrayAttr(),
+                                   IntegerAttr(), ArrayAttr(), 0, ArrayAttr(), SizeAttr::get(&getContext(), Size()),
+                                   SizeAttr::get(&getContext(), traffic));
     operand.set(launch.getResult(0));
     ++packed;
   }

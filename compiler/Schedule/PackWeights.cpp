@@ -74,7 +74,7 @@ private:
   struct Weight {
     int64_t offset, end;   // in bytes from the start of the parameter block
     int64_t rows, columns; // in elements
-    std::optional<StringRef> compute;
+    std::optional<ComputeType> compute;
     Place copies[2]; // of W and of W^T, if they are read
   };
   PackKernelOp formOf(const Place &place) { return symbols->lookup<PackKernelOp>(weights[place.index].getKernel()); }
@@ -91,7 +91,7 @@ private:
         if (place.kind != Place::Kind::Packed)
           continue;
         auto type = cast<RankedTensorType>(formOf(place).getWeight());
-        const std::optional<StringRef> compute = formOf(place).getCompute();
+        const std::optional<ComputeType> compute = formOf(place).getCompute();
         const int64_t offset = weights[place.index].getOffset(), rows = type.getDimSize(0),
                       columns = type.getDimSize(1), end = offset + rows * columns * elementBytes(type);
         Weight &weight = byOffset.try_emplace(offset, Weight{offset, end, rows, columns, compute, {}}).first->second;
@@ -119,11 +119,8 @@ private:
     const ArrayRef<Weight> own = from.take_while([&](const Weight &weight) { return weight.end <= end; });
     SmallVector<Attribute> packs;
     Size traffic = launch.getTraffic().getSize();
-    std::optional<StringRef> compute;
-    if (const std::optional<ComputeType> type = kernel.getRepackedCompute())
-      compute = stringifyComputeType(*type);
     for (const Weight &weight : own) {
-      if (weight.compute != compute)
+      if (weight.compute != kernel.getRepackedCompute())
         continue;
       packs.push_back(RepackedAttr::get(&getContext(), (weight.offset - begin) / bytes, weight.rows, weight.columns));
       for (const Place &copy : weight.copies) {

@@ -224,39 +224,28 @@ private:
   void addStep(LaunchOp launch, Program &program) {
     Step step;
     step.kernel = kernels.lookup(launch.getKernelAttr().getAttr());
-    step.set = static_cast<int8_t>(launch.getSet());
-    step.keySet = static_cast<int8_t>(launch.getKeySet());
-    step.keys = static_cast<int16_t>(launch.getKeys());
+    const DomainAttr domain = launch.getDomain();
+    step.set = static_cast<int8_t>(domain.getRows());
+    step.keySet = static_cast<int8_t>(domain.getKeys());
+    step.keys = static_cast<int16_t>(domain.getStructure());
     for (auto place : launch.getPlacesAttr().getAsRange<PlaceAttr>()) {
       step.buffers.push_back(place.getPlace());
       step.strides.push_back(place.getStride());
     }
     addResults(launch, step);
-    addImmediates(launch, step);
+    step.dropout = static_cast<int64_t>(launch.getDropout().value_or(0));
     step.elements = launch.getElements();
+    if (auto tensors = launch.getTensorsAttr())
+      for (auto tensor : tensors.getAsRange<TensorAttr>())
+        step.tensors.push_back({tensor.getFirst(), tensor.getRows(), tensor.getColumns(), tensor.getPer(),
+                                tensor.getParts(), tensor.getMatrix(), tensor.getGroup()});
+    if (auto repacked = launch.getRepackedAttr())
+      for (auto weight : repacked.getAsRange<RepackedAttr>())
+        step.repacked.push_back({weight.getFirst(), weight.getRows(), weight.getColumns()});
     step.flops = launch.getFlops().getSize();
     step.traffic = launch.getTraffic().getSize();
     step.location = locationOf(launch);
     program.steps.push_back(std::move(step));
-  }
-
-  // Puts the immediates in the order in which kernels read them: first the ids of dropouts; then either the table of
-  // tensors or the number of elements; last the number of weights to pack, and where each of them lies.
-  static void addImmediates(LaunchOp launch, Step &step) {
-    step.immediates = ArrayRef(launch.getDropouts()).vec();
-    if (auto tensors = launch.getTensorsAttr()) {
-      step.tensors = static_cast<int64_t>(tensors.size());
-      for (auto tensor : tensors.getAsRange<TensorAttr>())
-        llvm::append_values(step.immediates, tensor.getFirst(), tensor.getRows(), tensor.getColumns(), tensor.getPer(),
-                            tensor.getParts(), tensor.getMatrix(), tensor.getGroup());
-    } else if (const auto elements = static_cast<int64_t>(launch.getElements())) {
-      step.immediates.push_back(elements);
-    }
-    if (auto repacked = launch.getRepackedAttr()) {
-      step.immediates.push_back(static_cast<int64_t>(repacked.size()));
-      for (auto weight : repacked.getAsRange<RepackedAttr>())
-        llvm::append_values(step.immediates, weight.getFirst(), weight.getRows(), weight.getColumns());
-    }
   }
 
   // Describes the results that hold floating-point numbers, whose places follow those of the operands.

@@ -3,6 +3,7 @@
 #include "plan/GenerationSettings.h"
 #include "plan/Memory.h"
 #include "plan/Optimizers.h"
+#include "plan/StagingLayout.h"
 #include "support/Error.h"
 #include <algorithm>
 #include <cmath>
@@ -122,6 +123,7 @@ public:
       within(step.set, 0, XFC_ROW_SETS - 1);
       within(step.keySet, 0, XFC_ROW_SETS - 1);
       within(step.keys, -1, XFC_KEY_STRUCTURES - 1);
+      require(step.keys < 0 || (querySetOf(step.keys) == step.set && keySetOf(step.keys) == step.keySet));
       require(step.buffers.size() == step.strides.size());
       for (const Place &each : step.buffers) {
         place(each, program);
@@ -137,7 +139,7 @@ public:
         number(result.width);
       }
       number(step.elements);
-      within(step.tensors, 0, static_cast<int64_t>(step.immediates.size()) / numbersOfTensor);
+      require(step.buffers.size() >= 2 * step.repacked.size());
       size(step.flops);
       size(step.traffic);
     }

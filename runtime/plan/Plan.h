@@ -4,9 +4,9 @@
 
 #include "plan/Elements.h"
 #include "plan/ModelSettings.h"
-#include "plan/PartedTensor.h"
 #include "plan/ProgramList.h"
 #include "plan/Sizes.h"
+#include "xfc/abi.h"
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -71,12 +71,13 @@ struct Step {
   std::vector<Place> buffers;   // operands, then results, then the partial sums of a reduction
   std::vector<int64_t> strides; // elements; parallel to buffers
   std::vector<LaunchResult> results;
-  std::vector<int64_t> immediates;
+  int64_t dropout = 0;  // the id of the random numbers that the kernel draws, if it draws any
   int64_t elements = 0; // for Unit::Elements
-  Size flops;           // floating-point operations, not bytes
-  Size traffic;         // bytes read and written
-  std::string location; // the place in model.json: decoder.layers.3.cross_attn
-  int64_t tensors = 0;  // how many PartedTensors the immediates begin with
+  std::vector<xfc_parted_tensor> tensors;
+  std::vector<xfc_repacked_weight> repacked; // two copies of each, of W and of W^T, end the buffers
+  Size flops;                                // floating-point operations, not bytes
+  Size traffic;                              // bytes read and written
+  std::string location;                      // the place in model.json: decoder.layers.3.cross_attn
 };
 
 struct Buffer {

@@ -160,9 +160,17 @@ template <typename Direction> void fields(Archive<Direction> &archive, LaunchRes
   archive(result.buffer, result.type, result.set, result.keys, result.width);
 }
 
+template <typename Direction> void fields(Archive<Direction> &archive, xfc_parted_tensor &tensor) {
+  archive(tensor.first, tensor.rows, tensor.columns, tensor.per, tensor.parts, tensor.matrix, tensor.group);
+}
+
+template <typename Direction> void fields(Archive<Direction> &archive, xfc_repacked_weight &weight) {
+  archive(weight.first, weight.rows, weight.columns);
+}
+
 template <typename Direction> void fields(Archive<Direction> &archive, Step &step) {
-  archive(step.kernel, step.set, step.keySet, step.keys, step.buffers, step.strides, step.results, step.immediates,
-          step.elements, step.tensors, step.flops, step.traffic, step.location);
+  archive(step.kernel, step.set, step.keySet, step.keys, step.buffers, step.strides, step.results, step.dropout,
+          step.elements, step.tensors, step.repacked, step.flops, step.traffic, step.location);
 }
 
 // All but the name.

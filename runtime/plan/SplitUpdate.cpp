@@ -3,7 +3,6 @@
 #include "plan/Programs.h"
 #include "support/Error.h"
 #include <algorithm>
-#include <cstddef>
 
 namespace xfc {
 namespace {
@@ -33,8 +32,8 @@ std::vector<Span> spansOf(const Module &module, std::span<const int> groupOf, in
   return spans;
 }
 
-// For each weight that the launch packs as well: three immediates and, at the end of its buffers, two copies.
-constexpr size_t numbersOfWeight = 3, copiesOfWeight = 2;
+// For each weight that the launch packs as well, its buffers end with two copies.
+constexpr size_t copiesOfWeight = 2;
 
 // The bytes of an element of the block of parameters, gradients or a state that a place is in.
 int64_t bytesOfElement(const Module &module, const Place &place) {
@@ -56,21 +55,17 @@ Step cutTo(const Module &module, const Range &range, const Step &whole, int64_t 
   step.flops.constant = shared(whole.flops.constant);
   step.traffic.constant = shared(whole.traffic.constant);
   // A weight that is only partly in the range is packed when it is next read, not here.
-  const size_t weights = whole.immediates.size() > 1 ? static_cast<size_t>(whole.immediates[1]) : 0,
-               copies = step.buffers.size() - weights * copiesOfWeight;
-  step.immediates = {step.elements};
+  const size_t copies = step.buffers.size() - whole.repacked.size() * copiesOfWeight;
+  step.repacked.clear();
   step.buffers.resize(copies);
   step.strides.resize(copies);
   std::erase_if(step.results, [&](const LaunchResult &result) { return static_cast<size_t>(result.buffer) >= copies; });
-  if (whole.immediates.size() > 1)
-    step.immediates.push_back(0);
-  for (size_t i = 0; i < weights; ++i) {
-    const int64_t *weight = &whole.immediates[2 + i * numbersOfWeight];
-    const int64_t first = begin + weight[0], last = first + weight[1] * weight[2];
+  for (size_t i = 0; i < whole.repacked.size(); ++i) {
+    const xfc_repacked_weight &weight = whole.repacked[i];
+    const int64_t first = begin + weight.first, last = first + weight.rows * weight.columns;
     if (first < range.begin || last > range.end)
       continue;
-    ++step.immediates[1];
-    step.immediates.insert(step.immediates.end(), {first - range.begin, weight[1], weight[2]});
+    step.repacked.push_back({first - range.begin, weight.rows, weight.columns});
     for (size_t copy = copies + i * copiesOfWeight; copy < copies + (i + 1) * copiesOfWeight; ++copy) {
       step.buffers.push_back(whole.buffers[copy]);
       step.strides.push_back(whole.strides[copy]);
@@ -101,13 +96,13 @@ Step withGroups(const Module &module, const Program &program, const Step &whole,
     return place.kind == Place::Kind::Parameters || place.kind == Place::Kind::Gradients ||
            place.kind == Place::Kind::State;
   });
-  if (step.tensors > step.buffers.end() - first)
+  if (std::ssize(step.tensors) > step.buffers.end() - first)
     damaged(program);
-  for (int64_t tensor = 0; tensor < step.tensors; ++tensor) {
-    const size_t parameter = parameterAt(module, first[tensor]);
+  for (size_t i = 0; i < step.tensors.size(); ++i) {
+    const size_t parameter = parameterAt(module, first[i]);
     if (parameter >= groupOf.size())
       damaged(program);
-    step.immediates[tensor * numbersOfTensor + offsetof(PartedTensor, group) / sizeof(int64_t)] = groupOf[parameter];
+    step.tensors[i].group = groupOf[parameter];
   }
   return step;
 }
@@ -148,7 +143,7 @@ Program inGroups(const Module &module, const Program &update, std::span<const in
     throw Error("the program '" + update.name + "' takes no step of an optimizer");
   const int64_t hyperBytes = elementsOf(hyper->shape) * element;
   Program program = withSteps(update, [&](const Step &step, std::vector<Step> &steps) {
-    if (step.tensors > 0) {
+    if (!step.tensors.empty()) {
       steps.push_back(withGroups(module, update, step, groupOf));
       return;
     }

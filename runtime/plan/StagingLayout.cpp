@@ -53,7 +53,7 @@ StagingLayout::StagingLayout(const Program &program, const Counts &capacity, con
 int64_t callBytes(const Program &program) {
   int64_t bytes = 0;
   for (const Step &step : program.steps)
-    bytes += callBytes(step.buffers.size(), step.immediates.size());
+    bytes += callBytes(step.buffers.size(), step.tensors.size(), step.repacked.size());
   return bytes;
 }
 

@@ -25,9 +25,10 @@ struct StagingLayout {
 
 int64_t bytesOfRow(const Argument &argument);
 
-// Bytes of a call with this many buffers and immediates in device memory: the xfc_call and its arrays.
-constexpr int64_t callBytes(size_t buffers, size_t immediates) {
-  return static_cast<int64_t>(sizeof(xfc_call) + (2 * buffers + immediates) * 8);
+// Bytes of a call in device memory: the xfc_call and its arrays, of so many buffers, tensors and weights to pack.
+constexpr int64_t callBytes(size_t buffers, size_t tensors, size_t repacked) {
+  return static_cast<int64_t>(sizeof(xfc_call) + buffers * (sizeof(void *) + sizeof(int64_t)) +
+                              tensors * sizeof(xfc_parted_tensor) + repacked * sizeof(xfc_repacked_weight));
 }
 int64_t callBytes(const Program &program); // of all its steps
 

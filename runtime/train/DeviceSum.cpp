@@ -108,7 +108,7 @@ const ProgramRun &DeviceSum::additionOf(int count, bool first) {
   // The kernel that adds gradients and sums in `accumulate` takes any number of elements.
   Step step = module.find(programs::accumulate)->steps.front();
   step.location = program.name;
-  step.elements = step.immediates.back() = share;
+  step.elements = share;
   step.flops = {.constant = share};
   step.traffic = {.constant = 3 * share * element};
   const auto place = [&](int64_t number) { return Place{Place::Kind::Argument, 0, number * share * element}; };

@@ -313,7 +313,7 @@ View KernelBuilder::roundKeys() {
   keysOfRounds = at(onStack(type), i64);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointAfter(keysOfRounds.data.getDefiningOp());
-  Value op = immediate(0), none = index(0);
+  Value op = dropoutId(), none = index(0);
   DropoutKey key = dropoutKey(op, none, none, 0);
   for (int64_t round = 0; round < philoxRounds; ++round) {
     auto store = [&](Value word, int64_t i) {

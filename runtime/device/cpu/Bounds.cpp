@@ -126,7 +126,8 @@ void findRanges() {
   add(static_cast<const void *>(call.buffers), operands * static_cast<int64_t>(sizeof(void *)),
       "the operands' addresses");
   add(call.strides, operands * static_cast<int64_t>(sizeof(int64_t)), "the operands' strides");
-  add(call.immediates, static_cast<int64_t>(step.immediates.size() * sizeof(int64_t)), "the immediates");
+  add(call.tensors, static_cast<int64_t>(step.tensors.size() * sizeof(xfc_parted_tensor)), "the table of tensors");
+  add(call.repacked, static_cast<int64_t>(step.repacked.size() * sizeof(xfc_repacked_weight)), "the weights to pack");
   for (size_t i = 0; i < step.buffers.size(); ++i) {
     // If a thread takes rows of its own, its operand begins at the first of them.
     const Place &place = step.buffers[i];

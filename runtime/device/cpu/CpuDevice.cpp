@@ -114,7 +114,9 @@ public:
       void *operands[] = {run.from, run.to};
       const int64_t none[] = {0, 0};
       static const xfc_shape empty{};
-      Launch packing = launchOf(run.kernel, {&empty, &empty.sets[0], &empty.sets[0], nullptr, operands, none, nullptr});
+      const xfc_call call{
+          .shape = &empty, .rows = &empty.sets[0], .key_rows = &empty.sets[0], .buffers = operands, .strides = none};
+      Launch packing = launchOf(run.kernel, call);
       packing.packing = &run;
       const int64_t chunkBytes = run.toBytes / run.chunks + 1;
       while (packing.first < run.chunks) {
@@ -250,9 +252,17 @@ private:
       at[b] = run.address(place);
       stride[b] = place.kind == Place::Kind::Argument ? run.arguments[place.index].stride : step.strides[b];
     }
-    return {
-        &shape, &shape.sets[step.set], &shape.sets[step.keySet], step.keys < 0 ? nullptr : &shape.keys[step.keys], at,
-        stride, step.immediates.data()};
+    return {.shape = &shape,
+            .rows = &shape.sets[step.set],
+            .key_rows = &shape.sets[step.keySet],
+            .keys = step.keys < 0 ? nullptr : &shape.keys[step.keys],
+            .buffers = at,
+            .strides = stride,
+            .dropout = step.dropout,
+            .elements = step.elements,
+            .tensors = step.tensors.data(),
+            .repacked_count = static_cast<int64_t>(step.repacked.size()),
+            .repacked = step.repacked.data()};
   }
 
   // The call of a step on a thread's own rows, which begin at target row `first` and which `shape` describes.

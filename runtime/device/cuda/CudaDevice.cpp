@@ -171,7 +171,7 @@ public:
   // The offset of the next call from the first.
   int64_t next() const { return static_cast<int64_t>(bytes.size()); }
   void add(Address base, xfc_call call, std::span<void *const> buffers, std::span<const int64_t> strides,
-           std::span<const int64_t> immediates) {
+           std::span<const xfc_parted_tensor> tensors = {}, std::span<const xfc_repacked_weight> repacked = {}) {
     const size_t at = bytes.size();
     bytes.resize(at + sizeof call);
     auto array = [&](const auto &values) {
@@ -182,7 +182,10 @@ public:
     };
     call.buffers = reinterpret_cast<void *const *>(array(buffers));
     call.strides = reinterpret_cast<const int64_t *>(array(strides));
-    call.immediates = reinterpret_cast<const int64_t *>(array(immediates));
+    if (!tensors.empty())
+      call.tensors = reinterpret_cast<const xfc_parted_tensor *>(array(tensors));
+    if (!repacked.empty())
+      call.repacked = reinterpret_cast<const xfc_repacked_weight *>(array(repacked));
     std::memcpy(bytes.data() + at, &call, sizeof call);
   }
   std::vector<char> bytes;
@@ -487,14 +490,14 @@ struct CudaDevice::State {
         strides.push_back(stride(run, step.buffers[b], step.strides[b]));
       }
       prepared.callOffsets.push_back(calls.next());
-      const xfc_call call{shape,
-                          &shape->sets[step.set],
-                          &shape->sets[step.keySet],
-                          step.keys < 0 ? nullptr : &shape->keys[step.keys],
-                          nullptr,
-                          nullptr,
-                          nullptr};
-      calls.add(prepared.calls->address(), call, buffers, strides, step.immediates);
+      const xfc_call call{.shape = shape,
+                          .rows = &shape->sets[step.set],
+                          .key_rows = &shape->sets[step.keySet],
+                          .keys = step.keys < 0 ? nullptr : &shape->keys[step.keys],
+                          .dropout = step.dropout,
+                          .elements = step.elements,
+                          .repacked_count = static_cast<int64_t>(step.repacked.size())};
+      calls.add(prepared.calls->address(), call, buffers, strides, step.tensors, step.repacked);
     }
     copy(prepared.calls->address(), calls.bytes);
     prepared.placement = run.placement;
@@ -679,14 +682,14 @@ void CudaDevice::pack(std::span<const PackRun> runs, const std::function<void(si
   auto packing = std::make_unique<State::Packing>();
   packing->runs.assign(runs.begin(), runs.end());
   packing->list = std::make_unique<LaunchList>(s.driver);
-  packing->calls = s.take(static_cast<int64_t>(runs.size()) * callBytes(2, 0), "calls");
+  packing->calls = s.take(static_cast<int64_t>(runs.size()) * callBytes(2, 0, 0), "calls");
   CallWriter calls;
   for (const PackRun &run : runs) {
     const std::array<void *, 2> buffers{run.from, run.to};
     const std::array<int64_t, 2> strides{};
     packing->list->launches.push_back({s.functions[run.kernel], &s.module->kernels[run.kernel], nullptr,
                                        packing->calls->address() + calls.next(), run.chunks});
-    calls.add(packing->calls->address(), {}, buffers, strides, {});
+    calls.add(packing->calls->address(), {}, buffers, strides);
   }
   s.copy(packing->calls->address(), calls.bytes);
   s.packings.push_back(std::move(packing));

@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 // Raised whenever anything in this file changes meaning; an executable checks it at start.
-#define XFC_ABI_VERSION 4
+#define XFC_ABI_VERSION 5
 
 // The sets of rows a value may have. Rows are real tokens; there is no padding.
 enum {
@@ -72,6 +72,22 @@ typedef struct xfc_shape {
   int32_t reserved;
 } xfc_shape;
 
+// A tensor that a call takes in chunks of its own. Its last dimension is that of the columns; all others together are
+// the rows.
+typedef struct xfc_parted_tensor {
+  int64_t first; // of its chunks among those of the call's tensors
+  int64_t rows, columns;
+  int64_t per, parts; // sums over rows are cut into `parts` parts of `per` rows, the last of which may be shorter
+  int64_t matrix;     // its index among the call's tensors of two or more dimensions; -1: it has fewer
+  int64_t group;      // the row of the operand `hyper` with which it is updated; -1: it is not updated
+} xfc_parted_tensor;
+
+// A weight that an optimizer packs once it has updated it: a matrix that begins at this element of those it updates.
+typedef struct xfc_repacked_weight {
+  int64_t first;
+  int64_t rows, columns;
+} xfc_repacked_weight;
+
 // The argument of one call of a kernel. `buffers` are the operands of the op in order, followed by its results. A rows
 // value with f features is row-major with a stride given in `strides` (elements; a column slice of a wider value has a
 // stride larger than its width). Values that are not rows have stride 0.
@@ -82,8 +98,11 @@ typedef struct xfc_call {
   const xfc_keys *keys;     // attention and pairs; else null
   void *const *buffers;
   const int64_t *strides;
-  const int64_t
-      *immediates; // ids of the op's dropouts that draw numbers, in order, then `elements` for ops over parameters
+  int64_t dropout;                  // the id of the random numbers that the op draws; 0 if it draws none
+  int64_t elements;                 // ops over blocks of parameters: how many elements each block has
+  const xfc_parted_tensor *tensors; // ops that take tensors one by one; else null
+  int64_t repacked_count;
+  const xfc_repacked_weight *repacked; // null if there are none
 } xfc_call;
 
 // Runs one chunk of a call. Chunks are independent and may run in any order on any thread; results do not
@@ -102,7 +121,7 @@ typedef void (*xfc_kernel)(const xfc_call *call, int64_t chunk, void *scratch);
 // a kernel (Kernel.reduction), `buffers` ends with memory after the results: a part for each 2048 rows begun, in
 // batches that have more rows than that. There the kernel leaves the partial sums that the reduction, which is called
 // with the same arguments, adds up. The call of a pack kernel has buffers (the weight, its packed form) and strides of
-// 0; the rest is null.
+// 0; the rest is null or 0.
 
 // Generated code for one instruction set. `plan` is the serialized xfc::Module (runtime/plan/Plan.h).
 typedef struct xfc_image {

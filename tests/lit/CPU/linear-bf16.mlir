@@ -15,9 +15,9 @@
 // Rows are rounded as they are copied to scratch: to f32 for products of widened elements, and to pairs of bf16 for
 // AVX512-BF16. Either way a word of a panel has a pair of neighbors.
 // WIDENED-PLAN: plan.kernel @linear_64x40_bf16 attributes {packing = [unit, @pack_transposed_bf16_64x40], partition = #plan.partition<rows per 72 times 1>, scratch = 34560 : i64}
-// WIDENED-PLAN: plan.pack_kernel @pack_transposed_bf16_64x40 of tensor<64x40xf32> {bytes = 5120 : i64, chunks = 4 : i64, compute = "bf16", transposed}
+// WIDENED-PLAN: plan.pack_kernel @pack_transposed_bf16_64x40 of tensor<64x40xf32> in bf16 {bytes = 5120 : i64, chunks = 4 : i64, transposed}
 // PAIRS-PLAN:  plan.kernel @linear_64x40_bf16 attributes {packing = [unit, @pack_transposed_bf16_64x40], partition = #plan.partition<rows per 84 times 1>, scratch = 37632 : i64}
-// PAIRS-PLAN:  plan.pack_kernel @pack_transposed_bf16_64x40 of tensor<64x40xf32> {bytes = 5120 : i64, chunks = 1 : i64, compute = "bf16", transposed}
+// PAIRS-PLAN:  plan.pack_kernel @pack_transposed_bf16_64x40 of tensor<64x40xf32> in bf16 {bytes = 5120 : i64, chunks = 1 : i64, transposed}
 // CHECK-LABEL: func.func @linear_64x40_bf16(
 // CHECK:       scf.for {{.*}} step %c1_i64
 // V3:          scf.for {{.*}} = %c0_i64 to %c40_i64 step %c8_i64

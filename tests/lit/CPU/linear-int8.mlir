@@ -20,11 +20,11 @@
 // scale. Dots and tiles take one word of unsigned bytes for each unit, and two words after a panel, for the scale and
 // for what 128 times the weights contribute.
 // Q3-PLAN:     plan.kernel @linear_64x40_int8 attributes {packing = [unit, @pack_transposed_int8_64x40, unit], partition = #plan.partition<rows per 72 times 1>, scratch = 29952 : i64}
-// Q3-PLAN:     plan.pack_kernel @pack_transposed_int8_64x40 of tensor<64x40xf32> {bytes = 2816 : i64, chunks = 4 : i64, compute = "int8", transposed}
+// Q3-PLAN:     plan.pack_kernel @pack_transposed_int8_64x40 of tensor<64x40xf32> in int8 {bytes = 2816 : i64, chunks = 4 : i64, transposed}
 // D4-PLAN:     plan.kernel @linear_64x40_int8 attributes {packing = [unit, @pack_transposed_int8_64x40, unit], partition = #plan.partition<rows per 84 times 1>, scratch = 32256 : i64}
-// D4-PLAN:     plan.pack_kernel @pack_transposed_int8_64x40 of tensor<64x40xf32> {bytes = 3072 : i64, chunks = 1 : i64, compute = "int8", transposed}
+// D4-PLAN:     plan.pack_kernel @pack_transposed_int8_64x40 of tensor<64x40xf32> in int8 {bytes = 3072 : i64, chunks = 1 : i64, transposed}
 // TILES-PLAN:  plan.kernel @linear_64x40_int8 attributes {packing = [unit, @pack_transposed_int8_64x40, unit], partition = #plan.partition<rows per 256 times 1>, scratch = 45056 : i64}
-// TILES-PLAN:  plan.pack_kernel @pack_transposed_int8_64x40 of tensor<64x40xf32> {bytes = 4608 : i64, chunks = 2 : i64, compute = "int8", transposed}
+// TILES-PLAN:  plan.pack_kernel @pack_transposed_int8_64x40 of tensor<64x40xf32> in int8 {bytes = 4608 : i64, chunks = 2 : i64, transposed}
 // CHECK-LABEL: func.func @linear_64x40_int8(
 // TILES:       llvm.x86.ldtilecfg
 // A row's scale comes from its largest magnitude, compared as integers, and at least 2^-100: one division for the

@@ -9,7 +9,7 @@
 // A chunk has as many rows as fit half of the second cache, at most 256. Scratch has them all as pairs, and 48 rows of
 // sums, since the inner dimension is one block.
 // CHECK:       plan.kernel @linear_64x40_bf16 attributes {packing = [unit, @pack_transposed_bf16_64x40], partition = #plan.partition<rows per 256 times 1>, scratch = 61440 : i64}
-// CHECK:       plan.pack_kernel @pack_transposed_bf16_64x40 of tensor<64x40xf32> {bytes = 8192 : i64, chunks = 2 : i64, compute = "bf16", transposed}
+// CHECK:       plan.pack_kernel @pack_transposed_bf16_64x40 of tensor<64x40xf32> in bf16 {bytes = 8192 : i64, chunks = 2 : i64, transposed}
 // CHECK-LABEL: func.func @linear_64x40_bf16(
 // Tiles are configured once, for as many rows as a chunk has, and released at the end.
 // CHECK:       scf.if

@@ -147,6 +147,16 @@ plan.program @arena(%x: !rows) -> !rows {
 
 // -----
 
+// expected-error@+1 {{rows of the source have no keys among rows of the target}}
+#a = #plan.domain<source keys target causal>
+
+// -----
+
+// expected-error@+1 {{expected a set of rows: source, target or cache, found words}}
+#a = #plan.domain<target keys words>
+
+// -----
+
 // expected-error@+1 {{a size cannot have negative terms, found -8}}
 #a = #plan.size<-8 source>
 

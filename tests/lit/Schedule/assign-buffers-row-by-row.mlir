@@ -32,6 +32,6 @@ plan.program @rows(%x: !rows {xfc.name = "x", xfc.role = "input"}) -> !rows {
 // CHECK-NOT: row_by_row
 // CHECK: plan.buffer 0 : <32 target> from 0 to 1
 plan.program @keys(%x: !rows {xfc.name = "x", xfc.role = "input"}) -> !rows {
-  %a = plan.launch @relu(%x) over target keys target 4 {flops = #plan.size<0>, traffic = #plan.size<0>} : (!rows) -> !rows
+  %a = plan.launch @relu(%x) over target keys target unmasked {flops = #plan.size<0>, traffic = #plan.size<0>} : (!rows) -> !rows
   plan.return %a : !rows
 }

@@ -19,8 +19,8 @@
 // CHECK-NEXT: plan.return %[[N]], %[[S]] :
 
 // CHECK: plan.program @forward(%[[A:.*]]: !xfc.rows<source, 8xf32> {xfc.name = "a", xfc.role = "input"}, %[[B:.*]]: !xfc.rows<target, 8xf32>
-// CHECK-NEXT: %[[D:.*]] = plan.launch @dropout_8(%[[A]]) over source {dropouts = array<i64: 3>, flops = #plan.size<8 source>, traffic = #plan.size<64 source>} : (!xfc.rows<source, 8xf32>) -> !xfc.rows<source, 8xf32>
-// CHECK-NEXT: %[[E:.*]] = plan.launch @dropout_8(%[[B]]) over target {dropouts = array<i64: 4>, flops = #plan.size<8 target>, traffic = #plan.size<64 target>}
+// CHECK-NEXT: %[[D:.*]] = plan.launch @dropout_8(%[[A]]) over source {dropout = 3 : i64, flops = #plan.size<8 source>, traffic = #plan.size<64 source>} : (!xfc.rows<source, 8xf32>) -> !xfc.rows<source, 8xf32>
+// CHECK-NEXT: %[[E:.*]] = plan.launch @dropout_8(%[[B]]) over target {dropout = 4 : i64, flops = #plan.size<8 target>, traffic = #plan.size<64 target>}
 // CHECK-NEXT: %[[H:.*]]:2 = xfc.split %[[D]]
 // CHECK-NEXT: %[[J:.*]] = xfc.join %[[H]]#1, %[[H]]#0
 // CHECK-NEXT: plan.launch @add_8(%[[J]], %[[D]]) over source

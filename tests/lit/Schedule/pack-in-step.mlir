@@ -29,7 +29,7 @@ plan.kernel @linear_bf16 attributes {partition = #plan.partition<rows per 32 tim
   %y = xfc.linear %x, %w in bf16 : (!rows, !w) -> !rows
   plan.return %y : !rows
 }
-plan.pack_kernel @pack_transposed_bf16_4x4 of tensor<4x4xf32> {transposed, compute = "bf16", bytes = 128, chunks = 1}
+plan.pack_kernel @pack_transposed_bf16_4x4 of tensor<4x4xf32> in bf16 {transposed, bytes = 128, chunks = 1}
 
 // Each launch has a copy of its own, in the arena. What is rounded is kept.
 // CHECK-LABEL: plan.program @loss_and_gradients(

@@ -99,7 +99,7 @@ protected:
     SCOPED_TRACE(c.forward(in));
     std::vector<Tensor> saved;
     Options options =
-        on({.extraStride = extraStride, .immediates = {9}, .set = [&](int64_t, Tensor &t) { saved.push_back(t); }});
+        on({.extraStride = extraStride, .dropout = 9, .set = [&](int64_t, Tensor &t) { saved.push_back(t); }});
     Outcome forward;
     ASSERT_NO_THROW(forward = runKernel(batch, c.forward(in), c.operands(), options));
     expectClose(forward, forwards, "forward");
@@ -210,7 +210,7 @@ TEST_P(Attention, ReturnedWeights) {
                         Case{"target", "target", "causal", 2, 5, 7, false, true}}) {
     SCOPED_TRACE(c.forward(in));
     ASSERT_NO_THROW(
-        expectClose(runKernel(batch, c.forward(in), c.operands(), on({.immediates = {9}})), tolerance(), "forward"));
+        expectClose(runKernel(batch, c.forward(in), c.operands(), on({.dropout = 9})), tolerance(), "forward"));
   }
 }
 
@@ -218,7 +218,7 @@ TEST_P(Attention, ReturnedWeights) {
 TEST_P(Attention, UnusedResults) {
   const Batch batch({70, 3, 30}, {20, 66, 40});
   const Case c{"target", "source", "padding", 2, 16, 16, true};
-  const Options all = on({.immediates = {9}, .evaluate = false});
+  const Options all = on({.dropout = 9, .evaluate = false});
   auto without = [&](std::vector<int> unused) {
     Options options = all;
     options.unused = unused;
@@ -331,7 +331,7 @@ TEST_P(Attention, BitsOfASequence) {
   };
   auto forward = [&](const Batch &batch, int64_t queries) {
     return runKernel(batch, c.forward(in), c.operands(),
-                     on({.immediates = {9}, .evaluate = false, .set = numbers({queries, 90, 90})}));
+                     on({.dropout = 9, .evaluate = false, .set = numbers({queries, 90, 90})}));
   };
   const Outcome a = forward(many, 70), b = forward(alone, 70), one = forward(first, 1);
   for (int i = 0; i < 2; ++i) {
@@ -343,7 +343,7 @@ TEST_P(Attention, BitsOfASequence) {
   }
   auto gradient = [&](const Batch &batch) {
     return runKernel(batch, c.gradient(in), c.gradientOperands(),
-                     on({.immediates = {9}, .evaluate = false, .set = numbers({70, 70, 90, 90, 70, 70})}));
+                     on({.dropout = 9, .evaluate = false, .set = numbers({70, 70, 90, 90, 70, 70})}));
   };
   const Outcome g = gradient(many), h = gradient(alone);
   for (int i = 0; i < 3; ++i)
@@ -366,7 +366,7 @@ TEST_P(Attention, BitsOfAShortSequence) {
           t.data[i * f + j] = std::sin((i - from) * 31.7 + j * 1.3 + operand);
     };
     return runKernel(batch, c.gradient(in), c.gradientOperands(),
-                     on({.extraStride = narrow ? 8 : 1, .immediates = {9}, .evaluate = false, .set = numbers}));
+                     on({.extraStride = narrow ? 8 : 1, .dropout = 9, .evaluate = false, .set = numbers}));
   };
   const Outcome a = gradient(many), b = gradient(alone);
   for (int i = 0; i < 3; ++i) {
@@ -385,7 +385,7 @@ TEST_P(Attention, BitsOfASequenceWithABias) {
       for (int64_t j = 0; j < f; ++j)
         t.data[(n - 90 + i) * f + j] = std::sin(i * 31.7 + j * 1.3 + operand);
   };
-  const Options options = on({.immediates = {9}, .evaluate = false, .set = numbers});
+  const Options options = on({.dropout = 9, .evaluate = false, .set = numbers});
   auto same = [&](const std::string &text, const std::vector<std::string> &operands, int results) {
     const Outcome a = runKernel(many, text, operands, options), b = runKernel(alone, text, operands, options);
     for (int i = 0; i < results; ++i) {

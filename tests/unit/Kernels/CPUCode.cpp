@@ -231,15 +231,15 @@ public:
   void pack(size_t packing, Block weight, Block packed) override {
     void *buffers[] = {weight.data, packed.data};
     const int64_t strides[] = {0, 0};
-    const xfc_call call{nullptr, nullptr, nullptr, nullptr, buffers, strides, nullptr};
+    const xfc_call call{.buffers = buffers, .strides = strides};
     for (int64_t chunk = packChunks[packing]; chunk-- > 0;)
       packKernels[packing](&call, chunk, nullptr);
   }
 
-  void run(const Batch &, const xfc_call &call, ArrayRef<Block>, ArrayRef<int64_t>, int64_t elements) override {
+  void run(const Batch &, const xfc_call &call, ArrayRef<Block>, size_t) override {
     GuardedBytes scratch(info.scratch);
     // In reverse: the order of chunks must not matter.
-    for (int64_t chunk = chunksOf(info.partition, call, elements); chunk-- > 0;)
+    for (int64_t chunk = chunksOf(info.partition, call); chunk-- > 0;)
       runChunk(call, chunk, scratch.data());
     EXPECT_TRUE(scratch.guarded()) << "wrote past its scratch";
   }

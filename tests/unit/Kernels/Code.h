@@ -24,10 +24,8 @@ public:
   virtual ~Code() = default;
   std::vector<Packing> packings;
   virtual void pack(size_t packing, Block weight, Block packed) = 0;
-  // Runs all chunks of a call. `blocks` are the call's buffers; `elements` is the number of elements of ops over
-  // parameters.
-  virtual void run(const Batch &batch, const xfc_call &call, llvm::ArrayRef<Block> blocks,
-                   llvm::ArrayRef<int64_t> immediates, int64_t elements) = 0;
+  // Runs all chunks of a call. `blocks` are the call's buffers; `tensors` is how many it takes one by one.
+  virtual void run(const Batch &batch, const xfc_call &call, llvm::ArrayRef<Block> blocks, size_t tensors) = 0;
 };
 
 mlir::MLIRContext &context();
@@ -57,7 +55,7 @@ struct GuardedBytes {
 };
 
 // How many chunks a kernel's work is divided into if there are `surplus` additional rows and sequences.
-inline int64_t chunksOf(const Partition &partition, const xfc_call &call, int64_t elements, int64_t surplus = 0) {
+inline int64_t chunksOf(const Partition &partition, const xfc_call &call, int64_t surplus = 0) {
   int64_t count = 1;
   switch (partition.unit) {
   case Partition::Unit::One:
@@ -72,7 +70,7 @@ inline int64_t chunksOf(const Partition &partition, const xfc_call &call, int64_
     count = call.rows->sequences + surplus;
     break;
   case Partition::Unit::Elements:
-    count = elements;
+    count = call.elements;
     break;
   }
   return (count + partition.per - 1) / partition.per * partition.times;

@@ -85,11 +85,10 @@ public:
   void pack(size_t packing, Block weight, Block packed) override {
     const PackInfo &info = packs[packing];
     launch("pack" + std::to_string(packings[packing].operand), info.chunks, info.threads, info.scratch,
-           {weight, packed}, {0, 0}, {}, {}, nullptr);
+           {weight, packed}, {0, 0}, 0, {}, nullptr);
   }
 
-  void run(const Batch &batch, const xfc_call &call, ArrayRef<Block> blocks, ArrayRef<int64_t> immediates,
-           int64_t elements) override {
+  void run(const Batch &batch, const xfc_call &call, ArrayRef<Block> blocks, size_t tensors) override {
     // The partial results that the kernel leaves to the reduction.
     const int64_t rows = call.rows->rows;
     GuardedBytes chunks(rows > chunkRows ? info.chunkBytes * ((rows - 1) / chunkRows + 1) : 0);
@@ -101,10 +100,10 @@ public:
     }
     // Launch some more blocks than the batch needs, like a grid sized for the largest batch.
     auto launchAll = [&](const std::string &name, const KernelInfo &kernel) {
-      const int64_t chunks = chunksOf(kernel.partition, call, elements, /*surplus=*/3);
+      const int64_t chunks = chunksOf(kernel.partition, call, /*surplus=*/3);
       // Two clusters of two blocks, so that both take turns, and the second may have one turn less.
       launch(name, kernel.resident ? std::min<int64_t>(chunks, 4) : chunks, kernel.threads, kernel.scratch, all,
-             strides, immediates, call, &batch.shape);
+             strides, tensors, call, &batch.shape);
     };
     const std::vector<std::string> before = contentsOf(blocks);
     launchAll("kernel", info);
@@ -130,7 +129,7 @@ private:
 
   // Translates the call's addresses within `shape` to those within its copy.
   void launch(const std::string &kernel, int64_t chunks, int64_t threads, int64_t shared, ArrayRef<Block> blocks,
-              ArrayRef<int64_t> strides, ArrayRef<int64_t> immediates, xfc_call call, const xfc_shape *shape) {
+              ArrayRef<int64_t> strides, size_t tensors, xfc_call call, const xfc_shape *shape) {
     DeviceMemory memory(device);
     std::map<char *, uint64_t> addresses;
     std::vector<uint64_t> buffers;
@@ -154,7 +153,8 @@ private:
     }
     call.buffers = reinterpret_cast<void *const *>(memory.copy(buffers.data(), buffers.size() * 8));
     call.strides = reinterpret_cast<const int64_t *>(memory.copy(strides.data(), strides.size() * 8));
-    call.immediates = reinterpret_cast<const int64_t *>(memory.copy(immediates.data(), immediates.size() * 8));
+    call.tensors =
+        reinterpret_cast<const xfc_parted_tensor *>(memory.copy(call.tensors, tensors * sizeof(xfc_parted_tensor)));
     const uint64_t argument = memory.copy(&call, sizeof call);
     const ptx::Interpreter::Entry entry = device.entry(*program, kernel);
     device.launch(entry, {static_cast<uint32_t>(chunks)}, {static_cast<uint32_t>(threads)}, shared, &argument,

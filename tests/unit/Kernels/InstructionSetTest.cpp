@@ -117,9 +117,9 @@ TEST(InstructionSets, Attention) {
                         o = rows(queries, 2 * valueDim), lse = rows(queries, 2),
                         attributes =
                             std::string(" {heads = 2 : i64, scale = 0.4") + flags + ", rate = 0.3, id = 9 : i64}";
-      expectSameBits(batch, "xfc.attention %a0, %a1, %a2" + attributes, {q, k, v}, o + ", " + lse, {.immediates = {9}});
+      expectSameBits(batch, "xfc.attention %a0, %a1, %a2" + attributes, {q, k, v}, o + ", " + lse, {.dropout = 9});
       expectSameBits(batch, "xfc.attention_grad %a0, %a1, %a2, %a3, %a4, %a5" + attributes, {o, q, k, v, o, lse},
-                     q + ", " + k + ", " + v, {.immediates = {9}});
+                     q + ", " + k + ", " + v, {.dropout = 9});
     }
   // Single queries, as in decoding.
   Batch steps({9, 70}, {1, 1, 1, 1, 1}, 700);
@@ -151,7 +151,7 @@ TEST(InstructionSets, Products) {
                    "xfc.linear %a0, %a1 bias %a2 {\n^bb0(%y: " + y + "):\n  %p = xfc.activation gelu %y : <source, " +
                        std::to_string(out) + "xf32>\n  %d = xfc.dropout %p {rate = 0.3, id = 9 : i64} : " + y +
                        "\n  xfc.yield %d : " + y + "\n}",
-                   {x, w, b}, y, {.immediates = {9}});
+                   {x, w, b}, y, {.dropout = 9});
     if (in == 600)
       expectSameBits(batch, "xfc.linear %a0, %a1 in int8", {x, w}, y);
     expectSameBits(batch, "xfc.linear_input_grad %a0, %a1", {y, w}, x);
@@ -195,5 +195,5 @@ TEST(InstructionSets, Candidates) {
 
 TEST(InstructionSets, GradientNorm) {
   Batch batch({3}, {1});
-  expectSameBits(batch, "xfc.square_sum %a0", {tensor({40003})}, "tensor<3xf64>", {.immediates = {40003}});
+  expectSameBits(batch, "xfc.square_sum %a0", {tensor({40003})}, "tensor<3xf64>", {.elements = 40003});
 }

@@ -1,5 +1,5 @@
-// Compares products of integers with what their definition (ComputeType in compiler/Dialect/XFCOps.td) gives: equal bit
-// for bit.
+// Compares products of integers with what their definition (ComputeType in compiler/Dialect/XFCEnums.td) gives: equal
+// bit for bit.
 #include "KernelTest.h"
 #include <algorithm>
 #include <bit>

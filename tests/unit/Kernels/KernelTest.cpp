@@ -423,16 +423,10 @@ Outcome CompiledOp::run(const Batch &batch) {
   }
   std::vector<GuardedBytes> packed;
   packed.reserve(packings.size());
-  std::vector<int64_t> immediates = options.immediates;
   const PartedTensors parted = cast<KernelOpInterface>(op).getPartedTensors();
-  for (const PartedTensor &tensor : parted.tensors)
-    immediates.insert(immediates.end(), {tensor.first, tensor.rows, tensor.columns, tensor.per, tensor.parts,
-                                         tensor.matrix, tensor.group});
-  const int64_t elements = parted.chunks ? parted.chunks : immediates.empty() ? 0 : immediates.back();
-  if (!options.weights.empty())
-    immediates.push_back(static_cast<int64_t>(options.weights.size()));
+  std::vector<xfc_repacked_weight> repacked;
   for (const PackedWeight &weight : options.weights)
-    immediates.insert(immediates.end(), {weight.offset, weight.rows, weight.columns});
+    repacked.push_back({weight.offset, weight.rows, weight.columns});
   for (auto [i, packing] : llvm::enumerate(packings)) {
     packed.emplace_back(packing.bytes);
     if (!options.weights.empty()) {
@@ -447,9 +441,16 @@ Outcome CompiledOp::run(const Batch &batch) {
   std::vector<void *> buffers;
   for (const Block &block : blocks)
     buffers.push_back(block.data);
-  xfc_call call{&batch.shape, nullptr, nullptr, nullptr, buffers.data(), strides.data(), immediates.data()};
+  xfc_call call{.shape = &batch.shape,
+                .buffers = buffers.data(),
+                .strides = strides.data(),
+                .dropout = options.dropout,
+                .elements = parted.chunks ? parted.chunks : options.elements,
+                .tensors = parted.tensors.data(),
+                .repacked_count = static_cast<int64_t>(repacked.size()),
+                .repacked = repacked.data()};
   setsOf(batch, op, call);
-  code->run(batch, call, blocks, immediates, elements);
+  code->run(batch, call, blocks, parted.tensors.size());
   for (size_t i = 0; i < 2 * options.weights.size(); ++i) {
     const PackedWeight &weight = options.weights[i / 2];
     GuardedBytes expected(packings[i].bytes);

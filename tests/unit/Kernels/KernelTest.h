@@ -82,8 +82,8 @@ struct Options {
   Device device = Device::CPU;
   int64_t extraStride = 0; // additional elements between rows; of fewer than 32 bits, the next multiple of 8
   std::string cpu = "x86-64-v3";
-  std::string arch = "sm_80"; // of GPU/
-  std::vector<int64_t> immediates = {};
+  std::string arch = "sm_80";             // of GPU/
+  int64_t dropout = 0, elements = 0;      // as in xfc_call
   bool inPlace = false;                   // the first result takes the first operand's buffer
   std::vector<PackedWeight> weights = {}; // an optimizer's; its packed copies must equal those of the pack kernels
   std::vector<int> unused = {};           // results that nothing reads; the kernel must not write them

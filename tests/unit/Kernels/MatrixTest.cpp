@@ -87,7 +87,7 @@ protected:
               "xfc.linear %a0, %a1 bias %a2 {\n^bb0(%y: " + w + "):\n  %p = xfc.activation relu %y : <source, " +
                   std::to_string(out) + "x" + element() + ">\n  %d = xfc.dropout %p {rate = 0.3, id = 9 : i64} : " + w +
                   "\n  xfc.yield %d : " + w + "\n}",
-              {rows(20), tensor(out, 20), tensor(out)}, t, 20, {.immediates = {9}}, training);
+              {rows(20), tensor(out, 20), tensor(out)}, t, 20, {.dropout = 9}, training);
         check({{9, 31}},
               "xfc.linear %a0, %a1 with %a2 {\n^bb0(%y: " + w + ", %e: " + w + "):\n  %s = xfc.add %y, %e : " + w +
                   "\n  %p = xfc.activation gelu %s : <source, " + std::to_string(out) + "x" + element() +
@@ -98,7 +98,7 @@ protected:
                   "):\n  %d = xfc.dropout %y {rate = 0.5, id = 3 : i64} : " + w +
                   "\n  %g = xfc.activation_grad relu %d, %e : <source, " + std::to_string(out) + "x" + element() +
                   ">\n  xfc.yield %g : " + w + "\n}",
-              {rows(20), tensor(20, out), t}, t, 20, {.immediates = {3}}, training);
+              {rows(20), tensor(20, out), t}, t, 20, {.dropout = 3}, training);
         check({{9, 31}},
               "xfc.linear_input_grad %a0, %a1 with %a2 {\n^bb0(%y: " + w + ", %e: " + w +
                   "):\n  %d = xfc.dropout %y {rate = 0.5, id = 3 : i64, kept} : " + w +
@@ -561,7 +561,7 @@ TEST_P(NarrowMatrix, Epilogues) {
           "xfc.linear_input_grad %a0, %a1 with %a2 {\n^bb0(%y: " + wide + ", %e: " + wide +
               "):\n  %d = xfc.dropout %y {rate = 0.5, id = 3 : i64} : " + wide +
               "\n  %g = xfc.activation_grad relu %d, %e : <source, 304xf32>\n  xfc.yield %g : " + wide + "\n}",
-          {narrowRows(24), tensor(24, 304), narrow}, wide, 24, {.immediates = {3}}, training);
+          {narrowRows(24), tensor(24, 304), narrow}, wide, 24, {.dropout = 3}, training);
   }
 }
 

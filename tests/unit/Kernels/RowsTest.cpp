@@ -96,7 +96,7 @@ TEST_P(Rows, Elementwise) {
   checkSame(batch, "xfc.activation gelu %a0", rows("target", "68"), 1);
   check(batch, "xfc.zeros", {}, rows("target", "12"));
   check(batch, "xfc.zeros", {}, rows("target", "9"), {.extraStride = 2});
-  checkSame(batch, "xfc.add %a0, %a1", tensor("37x500"), 2, {.immediates = {37 * 500}});
+  checkSame(batch, "xfc.add %a0, %a1", tensor("37x500"), 2, {.elements = 37 * 500});
 }
 
 TEST_P(Rows, Dropout) {
@@ -105,13 +105,13 @@ TEST_P(Rows, Dropout) {
     for (const char *width : {"5", "64", "72", "100", "150"})
       for (int extraStride : {0, 2})
         checkSame(batch, "xfc.dropout %a0 {rate = 0.3, id = 7 : i64}", rows("target", width), 1,
-                  {.extraStride = extraStride, .immediates = {7}});
+                  {.extraStride = extraStride, .dropout = 7});
     for (const char *width : {"5", "64", "150"})
       checkSame(batch, "xfc.dropout %a0 {rate = 0.3, id = 7 : i64, kept}", rows("target", width), 1,
                 {.extraStride = 3});
     for (const char *kind : {"source, source, padding", "target, target, causal", "target, source"})
       checkSame(batch, "xfc.dropout %a0 {rate = 0.3, id = 5 : i64}", pairs(kind, 3), 1,
-                {.immediates = {5}, .inPlace = true});
+                {.dropout = 5, .inPlace = true});
   }
 }
 
@@ -376,7 +376,7 @@ TEST_P(FusedRows, AttentionWithABias) {
     const std::string q = rows(set, "14"), lse = rows(set, "2"), bias = tensor("280x4");
     std::vector<Tensor> saved;
     Options options{
-        .device = device(), .extraStride = 3, .cpu = GetParam().cpu, .immediates = {9}, .set = [&](int64_t, Tensor &t) {
+        .device = device(), .extraStride = 3, .cpu = GetParam().cpu, .dropout = 9, .set = [&](int64_t, Tensor &t) {
           saved.push_back(t);
         }};
     const std::string text = "xfc.attention %a0, %a1, %a2, %a3" + attributes + " : (" + q + ", " + q + ", " + q + ", " +
@@ -422,7 +422,7 @@ TEST_P(FusedRows, SharedHeadsAndReach) {
                       lse = rows(set, count);
     std::vector<Tensor> saved;
     Options options{
-        .device = device(), .extraStride = 3, .cpu = GetParam().cpu, .immediates = {9}, .set = [&](int64_t, Tensor &t) {
+        .device = device(), .extraStride = 3, .cpu = GetParam().cpu, .dropout = 9, .set = [&](int64_t, Tensor &t) {
           saved.push_back(t);
         }};
     const std::string text =
@@ -461,7 +461,7 @@ TEST_P(FusedRows, Attention) {
         std::string q = rows(queries, std::to_string(heads * keyDim)), k = rows(keys, std::to_string(heads * keyDim));
         std::string v = rows(keys, std::to_string(heads * valueDim)),
                     o = rows(queries, std::to_string(heads * valueDim)), lse = rows(queries, "3");
-        Options options{.extraStride = 3, .immediates = {9}};
+        Options options{.extraStride = 3, .dropout = 9};
         check(batch, "xfc.attention %a0, %a1, %a2" + attributes, {q, k, v}, o + ", " + lse, options);
         if (keyDim == 7)
           check(batch, "xfc.attention %a0, %a1, %a2" + attributes, {q, k, v}, o + ", " + lse + ", " + pairs(kind, 3),
@@ -472,7 +472,7 @@ TEST_P(FusedRows, Attention) {
             batch,
             "xfc.attention %a0, %a1, %a2" + attributes + " : (" + q + ", " + k + ", " + v + ") -> (" + o + ", " + lse +
                 ")",
-            {q, k, v}, {.device = device(), .cpu = GetParam().cpu, .immediates = {9}, .set = [&](int64_t, Tensor &t) {
+            {q, k, v}, {.device = device(), .cpu = GetParam().cpu, .dropout = 9, .set = [&](int64_t, Tensor &t) {
                           saved.push_back(t);
                         }});
         options.set = [&](int64_t operand, Tensor &t) {
@@ -493,7 +493,7 @@ TEST_P(FusedRows, LongAttention) {
     std::string attributes = std::string(" {heads = 2 : i64, scale = 0.9, ") + flags + ", rate = 0.2, id = 3 : i64}";
     std::string q = rows(queries, "16"), k = rows(keys, "16"), lse = rows(queries, "2");
     std::vector<Tensor> saved;
-    Options options{.device = device(), .cpu = GetParam().cpu, .immediates = {3}, .set = [&](int64_t, Tensor &t) {
+    Options options{.device = device(), .cpu = GetParam().cpu, .dropout = 3, .set = [&](int64_t, Tensor &t) {
                       saved.push_back(t);
                     }};
     Outcome forward = runKernel(batch,
@@ -531,10 +531,8 @@ TEST_P(FusedRows, SequencesDoNotTouchEachOther) {
       for (int64_t j = 0; j < f; ++j)
         t.data[(n - 19 + i) * f + j] = std::sin(i * 31.7 + j * 1.3);
   };
-  Outcome a =
-      runKernel(many, op, {q, q, q}, {.device = device(), .cpu = GetParam().cpu, .immediates = {2}, .set = tail});
-  Outcome b =
-      runKernel(alone, op, {q, q, q}, {.device = device(), .cpu = GetParam().cpu, .immediates = {2}, .set = tail});
+  Outcome a = runKernel(many, op, {q, q, q}, {.device = device(), .cpu = GetParam().cpu, .dropout = 2, .set = tail});
+  Outcome b = runKernel(alone, op, {q, q, q}, {.device = device(), .cpu = GetParam().cpu, .dropout = 2, .set = tail});
   for (int result = 0; result < 2; ++result) {
     const auto &all = a.kernel[result].data, &one = b.kernel[result].data;
     EXPECT_TRUE(std::equal(one.begin(), one.end(), all.end() - one.size())) << "result " << result;
@@ -617,7 +615,7 @@ TEST_P(Rows, Optimizer) {
   Batch batch({1}, {1});
   // The split of a total into partial sums is up to the kernel; the interpreter computes a single one.
   Outcome squares = runKernel(batch, "xfc.square_sum %a0 : (" + tensor("40003") + ") -> (tensor<3xf64>)",
-                              {tensor("40003")}, {.device = device(), .cpu = GetParam().cpu, .immediates = {40003}});
+                              {tensor("40003")}, {.device = device(), .cpu = GetParam().cpu, .elements = 40003});
   auto total = [](const Tensor &t) { return t.data[0] + t.data[1] + t.data[2]; };
   EXPECT_NEAR(total(squares.kernel[0]) / total(squares.expected[0]), 1, toleranceOf(f64()));
   for (double most : {0.0, 0.5, 1e9})
@@ -635,7 +633,7 @@ struct OptimizerStep {
                 const std::string &narrow = {}) // the type of states that may be narrow, if they are
       : op("xfc.optimize \"" + std::string(optimizer.rule) + "\" %a0, %a1 parameters(%a2) gradients(%a3) states("),
         operands{tensor(std::to_string(optimizer.hyper.size())), tensor(""), type, type}, results(type),
-        options{.immediates = {elements}} {
+        options{.elements = elements} {
     for (size_t i = 0; i < optimizer.states.size(); ++i) {
       op += (i ? ", %a" : "%a") + std::to_string(4 + i);
       operands.push_back(narrow.empty() || !mayBeNarrow(optimizer.states[i]) ? type : narrow);

@@ -180,8 +180,7 @@ std::vector<uint8_t> handWrittenPlan(bool crossAttention) {
   encode.outputs = {{"x.k", arena(0, 4), DType::F32, XFC_SOURCE, -1, {1}, 4},
                     {"x.v", arena(0, 8), DType::F32, XFC_SOURCE, -1, {1}, 4}};
   encode.buffers = {{perSource, 0, 1}};
-  encode.steps = {
-      {0, XFC_SOURCE, XFC_SOURCE, -1, {argument(0), arena(0, 4), arena(0, 8)}, {0, 4, 4}, {}, {}, 0, {}, {}, ""}};
+  encode.steps = {{0, XFC_SOURCE, XFC_SOURCE, -1, {argument(0), arena(0, 4), arena(0, 8)}, {0, 4, 4}}};
 
   Program step;
   step.name = "decode_step";
@@ -192,19 +191,13 @@ std::vector<uint8_t> handWrittenPlan(bool crossAttention) {
                     {"y.k", Argument::Role::State, DType::F32, XFC_CACHE, {3}}};
   step.outputs = {{"log_probs", arena(0), DType::F32, XFC_TARGET, -1, {vocabularySize}, 8}};
   step.buffers = {{perTarget, 0, 2}};
-  step.steps = {{1, XFC_TARGET, XFC_TARGET, -1, {argument(0), argument(3)}, {0, 3}, {}, {}, 0, {}, {}, ""},
+  step.steps = {{1, XFC_TARGET, XFC_TARGET, -1, {argument(0), argument(3)}, {0, 3}},
                 {2,
                  XFC_TARGET,
                  XFC_CACHE,
                  XFC_KEYS(XFC_TARGET_CACHE, 0, 1),
                  {argument(1), argument(2), argument(3), arena(0)},
-                 {1, 1, 3, 8},
-                 {},
-                 {},
-                 0,
-                 {},
-                 {},
-                 ""}};
+                 {1, 1, 3, 8}}};
 
   // Two candidates: enough for beams of one and two.
   Program choose = step;
@@ -229,25 +222,14 @@ std::vector<uint8_t> handWrittenPlan(bool crossAttention) {
                      {"smoothing", Argument::Role::Scalar, DType::F32, -1, {}}};
   score.outputs = {{"nll", arena(0), DType::F32, XFC_TARGET, -1, {}, 1}};
   score.buffers = {{perTargetScalar, 0, 1}};
-  score.steps = {{3,
-                  XFC_TARGET,
-                  XFC_TARGET,
-                  -1,
-                  {argument(0), argument(1), argument(2), arena(0)},
-                  {0, 0, 0, 1},
-                  {},
-                  {},
-                  0,
-                  {},
-                  {},
-                  ""}};
+  score.steps = {{3, XFC_TARGET, XFC_TARGET, -1, {argument(0), argument(1), argument(2), arena(0)}, {0, 0, 0, 1}}};
 
   Program attention;
   attention.name = "forward_attention";
   attention.arguments = {input("source", XFC_SOURCE), input("target", XFC_TARGET)};
   attention.outputs = {{"attention.decoder.layers.0.cross_attn", arena(0), DType::F32, -1, cross, {2}, 0}};
   attention.buffers = {{perPair, 0, 1}};
-  attention.steps = {{4, XFC_TARGET, XFC_SOURCE, cross, {arena(0)}, {0}, {}, {}, 0, {}, {}, ""}};
+  attention.steps = {{4, XFC_TARGET, XFC_SOURCE, cross, {arena(0)}, {0}}};
 
   module.programs = {encode, step, choose, renormalize, score};
   if (crossAttention)

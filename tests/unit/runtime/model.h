@@ -59,13 +59,13 @@ inline void bagEncode(const xfc_call *call, int64_t row, void *) {
 // A deliberate error in the logits, like that of a sum that depends on the batch.
 inline float bagBatchDefect = 0;
 
-// encoded, target embedding, target ids, output weight -> logits, or log-probabilities if the immediate is 1.
+// encoded, target embedding, target ids, output weight -> logits, or log-probabilities if the id of the call is 1.
 inline void bagPredict(const xfc_call *call, int64_t row, void *) {
   double hidden[bagWidth], logits[bagVocabulary];
   bagHidden(call, row, operand<float>(call, 0), call->strides[0], operand<float>(call, 1), operand<int32_t>(call, 2),
             hidden);
   bagLogits(hidden, operand<float>(call, 3), logits);
-  const double less = call->immediates[0] ? logSumExp(logits) : 0;
+  const double less = call->dropout ? logSumExp(logits) : 0;
   for (int64_t v = 0; v < bagVocabulary; ++v)
     operand<float>(call, 4)[row * call->strides[4] + v] =
         static_cast<float>(logits[v] - less + bagBatchDefect * call->rows->rows);
@@ -197,7 +197,6 @@ inline Module bagModel() {
     strides.resize(buffers.size());
     result.buffers = std::move(buffers);
     result.strides = std::move(strides);
-    result.immediates = {0};
     result.location = location;
     return result;
   };
@@ -215,6 +214,7 @@ inline Module bagModel() {
                      {bagWidth, 0, 0, 0, bagVocabulary}, "output")};
     forward.steps[1].flops.rows[XFC_TARGET] = 2 * elements;
     forward.steps[1].keys = bagKeys;
+    forward.steps[1].keySet = XFC_SOURCE;
     forward.outputs = {{"logits", arena(1), DType::F32, XFC_TARGET, -1, {bagVocabulary}, bagVocabulary},
                        {"encoder_output", arena(0), DType::F32, XFC_SOURCE, -1, {bagWidth}, bagWidth}};
     if (forward.name == "forward_attention") {
@@ -278,7 +278,7 @@ inline Module bagModel() {
       step(1, XFC_TARGET,
            {argument(1), parameter(Kind::Parameters, 1), argument(0), parameter(Kind::Parameters, 2), arena(0)},
            {bagWidth, 0, 0, 0, bagVocabulary}, "output")};
-  decode.steps[0].immediates = {1};
+  decode.steps[0].dropout = 1;
   decode.outputs = {{"log_probs", arena(0), DType::F32, XFC_TARGET, -1, {bagVocabulary}, bagVocabulary}};
   module.programs.push_back(decode);
   return module;

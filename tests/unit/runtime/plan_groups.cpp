@@ -2,7 +2,9 @@
 #include "plan/Programs.h"
 #include "plan/SplitUpdate.h"
 #include "support/Error.h"
+#include <array>
 #include <gtest/gtest.h>
+#include <vector>
 
 using namespace xfc;
 
@@ -22,6 +24,16 @@ Module model() {
   return module;
 }
 
+using Weights = std::vector<std::array<int64_t, 3>>;
+
+// The first elements, rows and columns of the weights that the step packs.
+Weights weightsOf(const Step &step) {
+  Weights weights;
+  for (const xfc_repacked_weight &weight : step.repacked)
+    weights.push_back({weight.first, weight.rows, weight.columns});
+  return weights;
+}
+
 Program update() {
   Program program;
   program.name = "update";
@@ -35,7 +47,7 @@ Program update() {
                   {Kind::Packed, 5, 0},   {Kind::Packed, 6, 0}};
   step.strides.assign(step.buffers.size(), 0);
   step.elements = 96;
-  step.immediates = {96, 2, 16, 5, 6, 64, 2, 16};
+  step.repacked = {{16, 5, 6}, {64, 2, 16}};
   step.flops.constant = 960;
   program.steps = {norm, step};
   program.buffers = {{{}, 0, 1}, {{}, 0, 2}};
@@ -52,12 +64,13 @@ TEST(SplitUpdate, LaunchesAreCutWhereGroupsMeet) {
   EXPECT_EQ(cut.steps[0].elements, 96); // the norm is over all gradients
   const struct {
     int64_t begin, elements, group;
-    std::vector<int64_t> immediates, packed;
-  } expected[] = {{0, 16, 0, {16, 0}, {}}, {16, 30, 1, {30, 1, 0, 5, 6}, {3}}, {64, 32, 1, {32, 1, 0, 2, 16}, {5, 6}}};
+    Weights weights;
+    std::vector<int64_t> packed;
+  } expected[] = {{0, 16, 0, {}, {}}, {16, 30, 1, {{0, 5, 6}}, {3}}, {64, 32, 1, {{0, 2, 16}}, {5, 6}}};
   for (size_t i = 0; i < 3; ++i) {
     const Step &step = cut.steps[i + 1];
     EXPECT_EQ(step.elements, expected[i].elements);
-    EXPECT_EQ(step.immediates, expected[i].immediates);
+    EXPECT_EQ(weightsOf(step), expected[i].weights);
     EXPECT_EQ(step.buffers[0].offset, expected[i].group * 16); // a row of hyper has 4 f32
     for (size_t buffer : {2, 3, 4, 5})
       EXPECT_EQ(step.buffers[buffer].offset, (buffer == 5 ? 2 : 4) * expected[i].begin); // the second state is in bf16
@@ -80,8 +93,10 @@ TEST(SplitUpdate, APartOfAWeightIsNotPacked) {
   const int groupOf[] = {0, 0, 0, 0, 1};
   const Program cut = inGroups(model(), update(), groupOf, 2);
   ASSERT_EQ(cut.steps.size(), 3u);
-  EXPECT_EQ(cut.steps[1].immediates, (std::vector<int64_t>{80, 1, 16, 5, 6}));
-  EXPECT_EQ(cut.steps[2].immediates, (std::vector<int64_t>{16, 0}));
+  EXPECT_EQ(cut.steps[1].elements, 80);
+  EXPECT_EQ(weightsOf(cut.steps[1]), (Weights{{16, 5, 6}}));
+  EXPECT_EQ(cut.steps[2].elements, 16);
+  EXPECT_TRUE(cut.steps[2].repacked.empty());
 }
 
 // A rank updates its ranges, whose states lie one after another, and computes the partial sums of its parts.
@@ -97,8 +112,7 @@ TEST(SplitUpdate, ARankUpdatesItsShare) {
   Program whole = update();
   for (Step &step : whole.steps)
     step.elements = module.parameterElements;
-  whole.steps[0].immediates = {module.parameterElements};
-  whole.steps[1].immediates = {module.parameterElements, 2, 0, part + 100, 1, part + 100, 2 * part - 100, 1};
+  whole.steps[1].repacked = {{0, part + 100, 1}, {part + 100, 2 * part - 100, 1}};
   Step clip;
   clip.buffers = {{Kind::Argument, 1, 0}, {Kind::Arena, 0, 0}, {Kind::Arena, 1, 0}};
   whole.steps.insert(whole.steps.begin() + 1, clip);
@@ -115,15 +129,14 @@ TEST(SplitUpdate, ARankUpdatesItsShare) {
   for (size_t i = 0; i < 2; ++i) {
     const Step &squares = steps[i], &step = steps[3 + i];
     EXPECT_EQ(squares.elements, counts[i]);
-    EXPECT_EQ(squares.immediates, std::vector<int64_t>{counts[i]});
     EXPECT_EQ(squares.buffers[0].offset, 4 * begins[i]);
     EXPECT_EQ(squares.buffers[1].offset, 8 * parts[i]);
     EXPECT_EQ(step.elements, counts[i]);
     EXPECT_EQ(step.buffers[2].offset, 4 * begins[i]);
     EXPECT_EQ(step.buffers[3].offset, 4 * begins[i]);
     EXPECT_EQ(step.buffers[4].offset, 4 * places[i]);
-    EXPECT_EQ(step.buffers[5].offset, 2 * places[i]);                 // in bf16
-    EXPECT_EQ(step.immediates, (std::vector<int64_t>{counts[i], 0})); // each weight is partly another rank's
+    EXPECT_EQ(step.buffers[5].offset, 2 * places[i]); // in bf16
+    EXPECT_TRUE(step.repacked.empty());               // each weight is partly another rank's
   }
   EXPECT_EQ(steps[2].buffers.size(), 3u);
   EXPECT_EQ(share.program.buffers[0].last, 2);
@@ -137,7 +150,7 @@ TEST(SplitUpdate, OneGroupIsTheProgramAsItWas) {
   const int groupOf[] = {0, 0, 0, 0, 0};
   const Program cut = inGroups(model(), update(), groupOf, 1);
   ASSERT_EQ(cut.steps.size(), 2u);
-  EXPECT_EQ(cut.steps[1].immediates, update().steps[1].immediates);
+  EXPECT_EQ(weightsOf(cut.steps[1]), weightsOf(update().steps[1]));
   EXPECT_EQ(cut.steps[1].buffers.size(), update().steps[1].buffers.size());
   EXPECT_THROW(inGroups(model(), Program(), groupOf, 1), Error);
 }
@@ -149,18 +162,15 @@ TEST(SplitUpdate, TablesOfTensorsHaveTheGroups) {
   module.states = {{"moment"}, {"row_mean", DType::F32, false, 64, {{3, {4}, 0}, {1, {5}, 16}, {2, {4}, 32}}}};
   Program program = update();
   Step step, other;
-  step.tensors = other.tensors = 2;
-  step.immediates.assign(2 * numbersOfTensor, 0);
-  other.immediates = step.immediates;
+  step.tensors.resize(2);
+  other.tensors.resize(2);
   step.buffers = {{Kind::Argument, 0, 0}, {Kind::Parameters, 0, 48 * 4}, {Kind::Parameters, 0, 0}};
   other.buffers = {{Kind::Argument, 0, 0}, {Kind::State, 1, 0}, {Kind::State, 1, 16 * 4}, {Kind::Arena, 0, 0}};
   program.steps = {step, other};
   const int groupOf[] = {2, 1, frozenGroup, 1, 0};
   const Program cut = inGroups(module, program, groupOf, 3);
   ASSERT_EQ(cut.steps.size(), 2u);
-  auto groups = [&](const Step &of) {
-    return std::pair(of.immediates[numbersOfTensor - 1], of.immediates[2 * numbersOfTensor - 1]);
-  };
+  auto groups = [&](const Step &of) { return std::pair(of.tensors[0].group, of.tensors[1].group); };
   EXPECT_EQ(groups(cut.steps[0]), std::pair(int64_t(frozenGroup), int64_t(2)));
   EXPECT_EQ(groups(cut.steps[1]), std::pair(int64_t(1), int64_t(1)));
   EXPECT_EQ(cut.steps[0].buffers[0].offset, 0);

@@ -435,7 +435,10 @@ TEST(Plan, ExtremesAndBack) {
   }
   for (int i = 0; i < XFC_KEY_STRUCTURES; ++i)
     size.pairs[i] = int64_t(1) << (3 * i);
-  program.steps[0].immediates = {std::numeric_limits<int64_t>::min(), -1, 0, 1, std::numeric_limits<int64_t>::max()};
+  constexpr int64_t least = std::numeric_limits<int64_t>::min(), most = std::numeric_limits<int64_t>::max();
+  program.steps[0].dropout = most;
+  program.steps[0].tensors = {{least, most, 1, 2, 3, -1, -1}, {4, 5, 6, 7, 8, 9, 10}};
+  program.steps[0].repacked = {{most, 1, 2}};
   program.outputs[0].keys = XFC_KEY_STRUCTURES - 1;
   const std::vector<uint8_t> bytes = serialize(module);
   const Module back = deserialize(bytes.data(), bytes.size());
@@ -466,7 +469,19 @@ TEST(Plan, ExtremesAndBack) {
   }
   for (int i = 0; i < XFC_KEY_STRUCTURES; ++i)
     EXPECT_EQ(again.pairs[i], int64_t(1) << (3 * i));
-  EXPECT_EQ(back.programs[0].steps[0].immediates, program.steps[0].immediates);
+  const Step &step = back.programs[0].steps[0];
+  EXPECT_EQ(step.dropout, most);
+  ASSERT_EQ(step.tensors.size(), 2u);
+  const auto numbers = [](const xfc_parted_tensor &tensor) {
+    return std::vector{tensor.first, tensor.rows,   tensor.columns, tensor.per,
+                       tensor.parts, tensor.matrix, tensor.group};
+  };
+  EXPECT_EQ(numbers(step.tensors[0]), (std::vector<int64_t>{least, most, 1, 2, 3, -1, -1}));
+  EXPECT_EQ(numbers(step.tensors[1]), (std::vector<int64_t>{4, 5, 6, 7, 8, 9, 10}));
+  ASSERT_EQ(step.repacked.size(), 1u);
+  EXPECT_EQ(step.repacked[0].first, most);
+  EXPECT_EQ(step.repacked[0].rows, 1);
+  EXPECT_EQ(step.repacked[0].columns, 2);
   EXPECT_EQ(back.programs[0].outputs[0].keys, XFC_KEY_STRUCTURES - 1);
   EXPECT_EQ(back.programs[0].steps[0].location, program.steps[0].location);
 }
