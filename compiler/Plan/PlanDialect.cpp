@@ -4,6 +4,7 @@
 #include "mlir/IR/DialectImplementation.h"
 #include "mlir/IR/OpImplementation.h"
 #include "mlir/Interfaces/FunctionImplementation.h"
+#include "plan/StagingLayout.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -218,8 +219,9 @@ LogicalResult DomainAttr::verify(function_ref<InFlightDiagnostic()> emitError, R
                                  int64_t structure) {
   if (structure < -1 || structure >= XFC_KEY_STRUCTURES)
     return emitError() << "there are " << int(XFC_KEY_STRUCTURES) << " key structures, found " << structure;
-  const bool paired = rows == RowSet::target || (rows == RowSet::source && keys == RowSet::source);
-  if (structure >= 0 && (!paired || structure != keyStructure(rows, keys, (structure & 2) != 0, (structure & 1) != 0)))
+  auto is = [](int number, RowSet set) { return number == static_cast<int>(set); };
+  const auto known = static_cast<int>(structure);
+  if (known < 0 ? rows != keys : !is(querySetOf(known), rows) || !is(keySetOf(known), keys))
     return emitError() << "rows of the " << stringifyRowSet(rows) << " have no keys among rows of the "
                        << stringifyRowSet(keys);
   return success();

@@ -79,7 +79,7 @@ def Plan_DomainAttr : Plan_Attr<"Domain", "domain"> {
   let description = [{
     `#plan.domain<source>`; `#plan.domain<target keys source padding causal>`: each row of the target is paired with rows of the
     source, as xfc_shape.keys lists them without pad tokens and up to the row's own position. Without `padding` and `causal`, the keys
-    are `unmasked`; without any of the three, the kernel reads rows of the source, but no pairs.
+    are `unmasked`.
   }];
   // LaunchDomain in Dialect/XFC.h; a `structure` of -1 stands for none.
   let parameters = (ins "::xfc::RowSet":$rows, "::xfc::RowSet":$keys, DefaultValuedParameter<"int64_t", "-1">:$structure);

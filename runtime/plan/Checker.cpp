@@ -123,7 +123,8 @@ public:
       within(step.set, 0, XFC_ROW_SETS - 1);
       within(step.keySet, 0, XFC_ROW_SETS - 1);
       within(step.keys, -1, XFC_KEY_STRUCTURES - 1);
-      require(step.keys < 0 || (querySetOf(step.keys) == step.set && keySetOf(step.keys) == step.keySet));
+      require(step.keys < 0 ? step.keySet == step.set
+                            : querySetOf(step.keys) == step.set && keySetOf(step.keys) == step.keySet);
       require(step.buffers.size() == step.strides.size());
       for (const Place &each : step.buffers) {
         place(each, program);
@@ -140,6 +141,11 @@ public:
       }
       number(step.elements);
       require(step.buffers.size() >= 2 * step.repacked.size());
+      for (const xfc_repacked_weight &weight : step.repacked) {
+        within(weight.first, 0, step.elements);
+        within(weight.rows, 1, step.elements);
+        within(weight.columns, 1, (step.elements - weight.first) / weight.rows);
+      }
       size(step.flops);
       size(step.traffic);
     }

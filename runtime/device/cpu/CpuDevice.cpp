@@ -260,9 +260,9 @@ private:
             .strides = stride,
             .dropout = step.dropout,
             .elements = step.elements,
-            .tensors = step.tensors.data(),
+            .tensors = step.tensors.empty() ? nullptr : step.tensors.data(),
             .repacked_count = static_cast<int64_t>(step.repacked.size()),
-            .repacked = step.repacked.data()};
+            .repacked = step.repacked.empty() ? nullptr : step.repacked.data()};
   }
 
   // The call of a step on a thread's own rows, which begin at target row `first` and which `shape` describes.

@@ -98,8 +98,8 @@ typedef struct xfc_call {
   const xfc_keys *keys;     // attention and pairs; else null
   void *const *buffers;
   const int64_t *strides;
-  int64_t dropout;                  // the id of the random numbers that the op draws; 0 if it draws none
-  int64_t elements;                 // ops over blocks of parameters: how many elements each block has
+  int64_t dropout;  // the id of the random numbers that the op draws; 0 if it draws none
+  int64_t elements; // ops over blocks of parameters: how many elements each has, or with `tensors`, chunks
   const xfc_parted_tensor *tensors; // ops that take tensors one by one; else null
   int64_t repacked_count;
   const xfc_repacked_weight *repacked; // null if there are none

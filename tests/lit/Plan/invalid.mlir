@@ -152,6 +152,11 @@ plan.program @arena(%x: !rows) -> !rows {
 
 // -----
 
+// expected-error@+1 {{rows of the target have no keys among rows of the source}}
+#a = #plan.domain<target keys source>
+
+// -----
+
 // expected-error@+1 {{expected a set of rows: source, target or cache, found words}}
 #a = #plan.domain<target keys words>
 

@@ -438,7 +438,10 @@ TEST(Plan, ExtremesAndBack) {
   constexpr int64_t least = std::numeric_limits<int64_t>::min(), most = std::numeric_limits<int64_t>::max();
   program.steps[0].dropout = most;
   program.steps[0].tensors = {{least, most, 1, 2, 3, -1, -1}, {4, 5, 6, 7, 8, 9, 10}};
-  program.steps[0].repacked = {{most, 1, 2}};
+  program.steps[0].elements = 30;
+  program.steps[0].buffers.resize(2);
+  program.steps[0].strides.resize(2);
+  program.steps[0].repacked = {{4, 13, 2}};
   program.outputs[0].keys = XFC_KEY_STRUCTURES - 1;
   const std::vector<uint8_t> bytes = serialize(module);
   const Module back = deserialize(bytes.data(), bytes.size());
@@ -479,8 +482,8 @@ TEST(Plan, ExtremesAndBack) {
   EXPECT_EQ(numbers(step.tensors[0]), (std::vector<int64_t>{least, most, 1, 2, 3, -1, -1}));
   EXPECT_EQ(numbers(step.tensors[1]), (std::vector<int64_t>{4, 5, 6, 7, 8, 9, 10}));
   ASSERT_EQ(step.repacked.size(), 1u);
-  EXPECT_EQ(step.repacked[0].first, most);
-  EXPECT_EQ(step.repacked[0].rows, 1);
+  EXPECT_EQ(step.repacked[0].first, 4);
+  EXPECT_EQ(step.repacked[0].rows, 13);
   EXPECT_EQ(step.repacked[0].columns, 2);
   EXPECT_EQ(back.programs[0].outputs[0].keys, XFC_KEY_STRUCTURES - 1);
   EXPECT_EQ(back.programs[0].steps[0].location, program.steps[0].location);
