@@ -30,7 +30,7 @@ KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value result, bool kept,
     logits = inScratch.inRows(vocabulary);
   }
   const bool narrow = logits.element != k.element;
-  const bool copied = !t.whole && product.tiles() == 1;
+  const bool copied = !t.byGroup && product.tiles() == 1;
   if (copied)
     product.copyRows(row, 0, count, 0, inner);
   Product::Begin store = [&](Value at) -> Product::Finish {

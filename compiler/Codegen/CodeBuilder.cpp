@@ -45,7 +45,6 @@ View View::row(int64_t i) const {
   return stride.number ? *this + i * static_cast<int64_t>(*stride.number) : *this + k->mul(stride, i);
 }
 
-// A scalar's or a vector's type, with other elements.
 Type withElements(Type type, Type element) {
   auto vector = dyn_cast<VectorType>(type);
   return vector ? Type(vector.clone(element)) : element;

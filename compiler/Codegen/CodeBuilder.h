@@ -183,7 +183,8 @@ public:
   // 127.
   virtual mlir::Value widened(mlir::Value v, mlir::Type stored);
   virtual mlir::Value narrowed(mlir::Value v, mlir::Type stored);
-  // As what a type in memory is loaded and stored: itself, or integers of its size if the target knows no such numbers.
+  // The type as which numbers of this type are loaded and stored, which widened() takes and narrowed() returns:
+  // integers of their size if the target knows no such numbers.
   virtual mlir::Type inMemory(mlir::Type stored) { return stored; }
   // An element, or a vector of them, as it was in memory at p: widened, and scaled.
   mlir::Value loaded(mlir::Value v, const View &p);

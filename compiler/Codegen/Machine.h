@@ -144,7 +144,7 @@ public:
   virtual Partition overRows(int64_t width, llvm::ArrayRef<BufferIndex> buffers, const ComputeOne &compute,
                              const StartOfRow &start = {}) = 0;
   // The same for all pairs of a pairs value, and for the elements of dense tensors that follow each other in memory, as
-  // many as immediate 0 says.
+  // many as the call's `elements` says.
   virtual Partition overPairs(PairsType type, llvm::ArrayRef<BufferIndex> buffers, const ComputeOne &compute) = 0;
   virtual Partition overTensors(llvm::ArrayRef<BufferIndex> buffers, const ComputeOne &compute) = 0;
 

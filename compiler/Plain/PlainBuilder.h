@@ -117,7 +117,7 @@ public:
 
   // x in double precision, whatever the op's type.
   Number f64(const Number &x) { return {*this, x.as(*this, b.getF64Type())}; }
-  // x after the dropout whose id is the call's first immediate.
+  // x after the dropout whose id is the call's `dropout`.
   Number dropout(const Number &x, double rate, const Number &sentence, const Number &position, const Number &feature,
                  const Number &headPlusOne);
   // x scaled as dropout scales the elements that it keeps.

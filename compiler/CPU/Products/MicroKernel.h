@@ -107,7 +107,8 @@ struct Left {
 // The right operand has `panels`. If `unpacked` is set, the panel, of which there is only one, is not packed yet: the
 // first tile of rows, which must be whole, packs it while it multiplies, from these rows of elements.
 //
-// `after` is what comes after the last panel, to be prefetched with it; if it is null, the next row of panels is.
+// With vectors of floats or of int8, `after` is what is multiplied after the last panel, and is prefetched with it; if
+// it is null, the panel that follows in memory is.
 struct Right {
   View panels, unpacked = {};
   NextPanel next = {};

@@ -17,9 +17,8 @@ public:
         begin(begin), touched(touched), units(t.units(p.inner)), last((units - 1) / t.depth * t.depth),
         convertsNext(t.products == Products::Tiles && p.copies && p.x.element == k.element) {}
 
-  void groupByGroup(bool copied) {
-    if (!copied)
-      copyWholeRows();
+  void groupByGroup() {
+    copyWholeRows();
     eachGroup([&](Value g) { eachBlock([&](const Block &block) { multiply(g, block); }); });
   }
   void blockByBlock(bool copied) {
@@ -86,7 +85,7 @@ private:
     const FetchedRows rows = fetchedRows(g, block);
     const Left left = leftOf(g, block);
     Right right{b.inRows(panelWords)};
-    if (t.byGroup)
+    if (t.byGroup && !tiled)
       right.after = block.finish ? panels + t.unit() * panelWords : b + t.depth * t.panel;
     const Completion completion = completionOf(g, panels, used);
     multiplyPanels(k, t, left, right, t.panels(used), block.depth, tile, count, block.accumulate, ahead,
@@ -217,7 +216,7 @@ void Product::copyRows(Value row, const Term &begin, Value end, const Term &at, 
 void Product::compute(Value row, Value count, Value group, Value end, Value next, const Begin &begin,
                       ArrayRef<Touched> touched, bool copied) const {
   Multiplication multiplication(*this, row, count, group, end, next, begin, touched);
-  t.byGroup ? multiplication.groupByGroup(copied) : multiplication.blockByBlock(copied);
+  t.byGroup ? multiplication.groupByGroup() : multiplication.blockByBlock(copied);
 }
 
 } // namespace xfc

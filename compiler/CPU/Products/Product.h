@@ -58,7 +58,8 @@ struct Product {
   };
 
   // Multiplies the rows `row` .. row + count - 1 by the groups `group` .. end - 1 of columns, and prefetches the rows
-  // from `next` on, which this thread processes next. With `copied`, rows that are copied are in scratch already.
+  // from `next` on, which this thread processes next. With `copied`, rows that are copied block by block are in scratch
+  // already.
   void compute(mlir::Value row, mlir::Value count, mlir::Value group, mlir::Value end, mlir::Value next,
                const Begin &begin, llvm::ArrayRef<Touched> touched, bool copied = false) const;
 };

@@ -154,7 +154,7 @@ void replaceMissing(llvm::Module &module, const InstructionSet &set, const llvm:
       call->eraseFromParent();
     }
   }
-  if (set.bf16 && !has("avx512bf16")) { // without it, no kernel may have what is replaced
+  if (set.bf16 && !has("avx512bf16")) { // other sets must not have what is replaced
     replaceTruncations(module);
     replaceMasked(module);
   }

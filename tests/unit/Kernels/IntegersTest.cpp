@@ -149,6 +149,9 @@ TEST_P(Integers, EqualToTheBit) {
     ASSERT_NO_FATAL_FAILURE(check(in, out, bias = !bias, {1, 2, 3, 4, 5, 6, 7, 13, 33, 100}));
 }
 
+// So many blocks of rows that a chunk has several slabs of columns, and some chunks have none.
+TEST_P(Integers, ManyRows) { ASSERT_NO_FATAL_FAILURE(check(5, 1100, true, {300, 1400})); }
+
 TEST_P(Integers, LargestIntegersDoNotOverflow) {
   for (double sign : {1.0, -1.0})
     ASSERT_NO_FATAL_FAILURE(check(4096, 20, false, {1, 5}, [=](int64_t operand, Tensor &tensor) {

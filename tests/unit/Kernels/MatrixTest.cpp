@@ -171,7 +171,7 @@ struct Shape {
   int64_t in, out;
 };
 // Sizes below a vector, over a panel, over a K block, over a slab of columns, and round numbers.
-const Shape shapes[] = {{5, 10}, {17, 33}, {600, 24}, {32, 130}, {64, 300}, {128, 256}};
+const Shape shapes[] = {{5, 10}, {17, 33}, {600, 24}, {600, 150}, {32, 130}, {64, 300}, {128, 256}};
 // Fewer rows than the micro-kernel's, as many, one more, one more than a block; the last batch has two sequences.
 const std::vector<std::vector<int>> batches = {{1}, {5}, {6}, {7}, {13}, {14}, {15}, {73}, {85}, {80, 70}};
 
