@@ -264,10 +264,9 @@ static ParseResult parseDomain(AsmParser &parser, DomainAttr &domain) {
 
 static void printDomain(raw_ostream &out, DomainAttr domain) {
   out << stringifyRowSet(domain.getRows());
-  if (domain.getKeys() != domain.getRows() || domain.hasKeys())
-    out << " keys " << stringifyRowSet(domain.getKeys());
   if (!domain.hasKeys())
     return;
+  out << " keys " << stringifyRowSet(domain.getKeys());
   const bool padding = (domain.getStructure() & 2) != 0, causal = (domain.getStructure() & 1) != 0;
   out << (padding || causal ? "" : " unmasked") << (padding ? " padding" : "") << (causal ? " causal" : "");
 }

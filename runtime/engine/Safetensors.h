@@ -9,7 +9,7 @@
 
 namespace xfc {
 
-// What files call the numbers of parameters, and of optimizers' states, of this type: F32, F64 or BF16.
+// The name that safetensors files have for this type of parameters or of optimizer states: F32, F64 or BF16.
 const char *typeName(DType type);
 
 // Loads weights into the engine's parameters and returns the file's metadata. Throws Error naming the tensor that is
