@@ -19,7 +19,11 @@ public:
   KernelInfo emit();
 
 private:
+  int64_t distances() { return cast<RankedTensorType>(op.getBias().getType()).getDimSize(0); }
+  void begin(HeadOfSequence &at);
   void blocks(HeadOfSequence &at);
+  void eachOfOneList(const HeadOfSequence &at);
+  void copyKeys(HeadOfSequence &at, Value start, Value count);
   void single(HeadOfSequence &at);
   Values dots(Value last, const RowAt &keyRow, Value first);
   void clearState(Value count);
@@ -36,6 +40,7 @@ private:
   AttentionOp op;
   AttentionTiles tiles;
   const int64_t heads, keyDim, valueDim;
+  bool copiesKeys; // for a single query
   int64_t scoreStride;
   double rate;
   bool wantsLse, wantsWeights;
@@ -44,7 +49,7 @@ private:
   const BufferIndex q, key, value;
   std::optional<BufferIndex> keyScale, valueScale; // of integers
   int64_t size = 0;                                // elements of scratch
-  View scores, queries, outputs, maxima, sums, factors;
+  View scores, queries, outputs, maxima, sums, factors, keysCopied, line;
   AttentionTiles::Right keysTransposed, values;
   std::optional<Distances> bias;
 };
@@ -59,34 +64,90 @@ AttentionKernel::AttentionKernel(KernelBuilder &k, AttentionOp op)
   wantsWeights = op.getWeights() && !op.getWeights().use_empty();
   keyScale = optionalBuffer(op.getKScaleMutable());
   valueScale = optionalBuffer(op.getVScaleMutable());
+  const bool narrow = key.element() != k.element || value.element() != k.element;
+  copiesKeys = narrow && op.getK().getType().getSet() != RowSet::cache;
 }
 
 KernelInfo AttentionKernel::emit() {
-  HeadOfSequence at(k, heads, op.getK().getType().getSet() == RowSet::cache);
-  at.shareKeys(k, heads / op.getKeyHeads());
-  at.setReach(k, op.getReach());
   scores = area(queryBlock * scoreStride).inRows(scoreStride);
   queries = area(queryBlock * tiles.padded(keyDim)).inRows(tiles.padded(keyDim));
   auto elements = [&](int64_t count) { return area(count); };
   keysTransposed = tiles.right(elements, keyDim, keyBlock, scoreStride);
+  if (copiesKeys)
+    keysCopied = area(keyBlock * tiles.padded(keyDim)).inRows(tiles.padded(keyDim));
   values = tiles.right(elements, keyBlock, valueDim, tiles.padded(valueDim));
   outputs = area(queryBlock * tiles.padded(valueDim)).inRows(tiles.padded(valueDim));
   maxima = area(queryBlock);
   sums = area(queryBlock);
   factors = area(keyBlock);
-  if (op.getBias()) {
-    const int64_t distances = cast<RankedTensorType>(op.getBias().getType()).getDimSize(0);
-    bias.emplace(k, at, area(Distances::size(distances)), distances);
-    bias->copyIn(op.getBiasMutable(), heads);
-  }
-  // A single query (decoding) reads keys and values in place: packing them would cost more than it saves.
+  if (op.getBias())
+    line = area(Distances::size(distances()));
+  HeadOfSequence at = HeadOfSequence::ofChunk(k, heads, op.getK().getType().getSet() == RowSet::cache);
+  if (!copiesKeys)
+    begin(at);
   k.when(
-      k.equal(at.queries, 1), [&] { single(at); },
+      k.equal(at.queries, 1), [&] { copiesKeys ? eachOfOneList(at) : single(at); },
       [&] {
+        if (copiesKeys)
+          begin(at);
         tiles.prepare(elements, queryBlock);
         blocks(at);
       });
   return {{Partition::Unit::Sequences, 1, heads}, size * k.bytes()};
+}
+
+// What precedes all else for a head of a sequence.
+void AttentionKernel::begin(HeadOfSequence &at) {
+  at.shareKeys(k, heads / op.getKeyHeads());
+  at.setReach(k, op.getReach());
+  if (!line)
+    return;
+  bias.emplace(k, at, line, distances());
+  bias->copyIn(op.getBiasMutable(), heads);
+}
+
+// Hypotheses of one sentence follow each other and have the same list of keys. The chunk of the first of them takes the
+// same head of the others as well, whose chunks do nothing, so that narrow keys and values are read and widened once.
+// Those of f32 are read in place by each: only the first hypothesis waits for memory, and the copy would cost the
+// others more than it saves.
+void AttentionKernel::eachOfOneList(const HeadOfSequence &at) {
+  constexpr int64_t most = 8; // hypotheses of a chunk, so that one sentence with many of them is work for all threads
+  Value number = k.rem(at.sequence, most), one = k.index(1);
+  auto isOfList = [&](const HeadOfSequence &other) {
+    Value starts = k.equal(other.listStart, at.listStart), ends = k.equal(other.keys, at.keys); // some lists are empty
+    Value isList = k.both(starts, ends), isOne = k.equal(other.queries, one);
+    return k.both(isList, isOne);
+  };
+  Value follows = k.choose(
+      k.less(0, number),
+      [&]() -> Values {
+        HeadOfSequence before(k, k.sub(at.sequence, one), at.head);
+        return {isOfList(before)};
+      },
+      [&]() -> Values { return {k.boolean(false)}; })[0];
+  k.when(
+      follows, [] {},
+      [&] {
+        Value all = k.field(k.rows(), offsetof(xfc_rows, sequences), k.i64), next = k.add(at.sequence, one);
+        Value end = k.loop(next, k.min(k.add(k.sub(at.sequence, number), most), all), 1, next,
+                           [&](Value i, Values s) -> Values {
+                             HeadOfSequence other(k, i, at.head);
+                             Value adjoins = k.equal(s[0], i), extends = k.both(adjoins, isOfList(other));
+                             return {k.select(extends, k.add(i, one), s[0])};
+                           })[0];
+        k.loop(at.sequence, end, 1, [&](Value i) {
+          HeadOfSequence own(k, i, at.head);
+          begin(own);
+          Value isFirst = k.equal(i, at.sequence), fits = k.less(own.keys, keyBlock + 1);
+          k.when(k.both(isFirst, fits), [&] { copyKeys(own, k.index(0), own.keys); });
+          single(own);
+        });
+      });
+}
+
+void AttentionKernel::copyKeys(HeadOfSequence &at, Value start, Value count) {
+  tiles.copyIn(keysCopied, keyRows(at, start), count, keyDim);
+  tiles.copyIn(values.rows, valueRows(at, start), count, valueDim);
 }
 
 void AttentionKernel::clearState(Value count) {
@@ -161,6 +222,8 @@ Values AttentionKernel::dots(Value last, const RowAt &keyRow, Value first) {
   return products;
 }
 
+// A single query (decoding) reads keys and values row by row: packing them as `blocks` does would cost more than it
+// saves. Copies are made before, or here if the list has several blocks.
 void AttentionKernel::single(HeadOfSequence &at) {
   const int64_t lanes = k.lanes();
   Value zero = k.index(0), one = k.index(1);
@@ -169,7 +232,15 @@ void AttentionKernel::single(HeadOfSequence &at) {
   Value most = at.limit(k, zero, zero);
   k.loop(at.first(k, zero, zero), most, keyBlock, [&](Value j) {
     Value count = k.min(keyBlock, k.sub(most, j)), last = k.sub(count, 1);
-    RowAt keyRow = keyRows(at, j), valueRow = valueRows(at, j);
+    RowAt keyRow, valueRow;
+    if (copiesKeys) {
+      k.when(k.less(keyBlock, at.keys), [&] { copyKeys(at, j, k.min(keyBlock, k.sub(at.keys, j))); });
+      keyRow = [this](Value c) { return keysCopied.row(c); };
+      valueRow = [this](Value c) { return values.rows.row(c); };
+    } else {
+      keyRow = keyRows(at, j);
+      valueRow = valueRows(at, j);
+    }
     // Processes as many keys at once as a vector has lanes: after a transposition, their horizontal sums are taken
     // together.
     k.loop(0, count, lanes, [&](Value c) {

@@ -70,7 +70,7 @@ private:
 };
 
 KernelInfo AttentionGradKernel::emit() {
-  HeadOfSequence at(k, s.keyHeads);
+  HeadOfSequence at = HeadOfSequence::ofChunk(k, s.keyHeads);
   at.setReach(k, op.getReach());
   scratch.probabilities = area(gradQueryBlock * s.pairStride).inRows(s.pairStride);
   scratch.gradients = area(gradQueryBlock * s.pairStride).inRows(s.pairStride);

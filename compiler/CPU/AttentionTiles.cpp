@@ -57,17 +57,21 @@ Value AttentionTiles::vectorsOf(Value count) { return k.div(k.add(count, k.lanes
 // Sequences and heads
 //===--------------------------------------------------------------------------------------------------------===//
 
-HeadOfSequence::HeadOfSequence(KernelBuilder &k, int64_t heads, bool cached) : cached(cached) {
-  sequence = k.div(k.chunk, heads);
-  head = keyHead = k.rem(k.chunk, heads);
+HeadOfSequence::HeadOfSequence(KernelBuilder &k, Value sequence, Value head, bool cached)
+    : sequence(sequence), head(head), keyHead(head), cached(cached) {
   Value offsets = k.field(k.rows(), offsetof(xfc_rows, offsets), k.ptr);
   firstQuery = k.loadI32(offsets, sequence);
   queries = k.sub(k.loadI32(offsets, k.add(sequence, 1)), firstQuery);
   Value structure = k.keys();
-  Value begin = k.loadI32(k.field(structure, offsetof(xfc_keys, begin), k.ptr), sequence);
-  keyList = k.at(k.field(structure, offsetof(xfc_keys, keys), k.ptr), k.i32) + begin;
+  listStart = k.loadI32(k.field(structure, offsetof(xfc_keys, begin), k.ptr), sequence);
+  keyList = k.at(k.field(structure, offsetof(xfc_keys, keys), k.ptr), k.i32) + listStart;
   keys = k.loadI32(k.field(structure, offsetof(xfc_keys, count), k.ptr), sequence);
   limits = k.at(k.field(structure, offsetof(xfc_keys, limit), k.ptr), k.i32) + firstQuery;
+}
+
+HeadOfSequence HeadOfSequence::ofChunk(KernelBuilder &k, int64_t heads, bool cached) {
+  Value sequence = k.div(k.chunk, heads), head = k.rem(k.chunk, heads);
+  return {k, sequence, head, cached};
 }
 
 void HeadOfSequence::shareKeys(KernelBuilder &k, int64_t sharing) {

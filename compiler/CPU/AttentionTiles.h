@@ -12,13 +12,16 @@ namespace xfc {
 using RowAt = std::function<View(mlir::Value)>;
 using RowFactor = std::function<mlir::Value(mlir::Value)>;
 
-// The sequence and head of a chunk of attention, with chunk = sequence * heads + head.
+// One head of a sequence of queries and of their keys.
 struct HeadOfSequence {
   // `cached`: the keys are the tokens of a hypothesis, whose positions are their indices in the list.
-  HeadOfSequence(KernelBuilder &k, int64_t heads, bool cached = false);
+  HeadOfSequence(KernelBuilder &k, mlir::Value sequence, mlir::Value head, bool cached = false);
+  // Those of a chunk of attention, with chunk = sequence * heads + head.
+  static HeadOfSequence ofChunk(KernelBuilder &k, int64_t heads, bool cached = false);
   mlir::Value sequence, head;
   mlir::Value keyHead;             // head of keys and values; equals `head` unless several query heads share it
   mlir::Value firstQuery, queries; // first row and number of rows in the query set
+  mlir::Value listStart;           // where its key list begins; several sequences may have the same list
   View keyList;                    // row numbers in the key set (i32)
   mlir::Value keys;                // and their count
   View limits;                     // key limits (i32) of the queries from `firstQuery` on

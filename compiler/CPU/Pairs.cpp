@@ -26,7 +26,7 @@ static KernelInfo emitScores(KernelBuilder &k, ScoresOp op) {
   AttentionTiles tiles(k);
   const int64_t heads = op.getResult().getType().getHeads(), dim = op.getQ().getType().getFeatures() / heads;
   const int64_t pairStride = keyBlock + 16, queryStride = tiles.padded(dim);
-  HeadOfSequence at(k, heads);
+  HeadOfSequence at = HeadOfSequence::ofChunk(k, heads);
   at.shareKeys(k, heads * dim / op.getK().getType().getFeatures());
   View scores = k.scratch.inRows(pairStride), queries = (scores + queryBlock * pairStride).inRows(queryStride),
        keys = (queries + queryBlock * queryStride).inRows(pairStride), block = at.pairs(k, op.getResult(), heads);
@@ -49,7 +49,7 @@ static KernelInfo eachQuery(KernelBuilder &k, Operation *op,
                             const std::function<void(HeadOfSequence &, Value, ArrayRef<View>, Value)> &body,
                             std::optional<uint64_t> reach = {}) {
   auto type = cast<PairsType>(op->getResultTypes().front());
-  HeadOfSequence at(k, type.getHeads(), type.getKeys() == RowSet::cache);
+  HeadOfSequence at = HeadOfSequence::ofChunk(k, type.getHeads(), type.getKeys() == RowSet::cache);
   at.setReach(k, reach);
   SmallVector<View> blocks;
   for (BufferIndex buffer : buffersOf(op))
@@ -73,7 +73,7 @@ static Values eachVector(KernelBuilder &k, Value count, ValueRange state,
 static KernelInfo emitSumDistances(KernelBuilder &k, SumDistancesOp op) {
   PairsType type = op.getX().getType();
   const int64_t heads = type.getHeads();
-  HeadOfSequence at(k, heads);
+  HeadOfSequence at = HeadOfSequence::ofChunk(k, heads);
   View from = at.pairs(k, op.getXMutable(), heads);
   RowAt row = at.rows(k, op.getResult(), 2, at.firstQuery);
   AttentionTiles(k).zeroOut(row, at.queries, 2);
@@ -127,7 +127,7 @@ static KernelInfo emitCombine(KernelBuilder &k, CombineOp op) {
   AttentionTiles tiles(k);
   const int64_t heads = cast<PairsType>(op.getP().getType()).getHeads();
   const int64_t dim = op.getType().getFeatures() / heads, stride = tiles.padded(dim);
-  HeadOfSequence at(k, heads);
+  HeadOfSequence at = HeadOfSequence::ofChunk(k, heads);
   at.shareKeys(k, heads * dim / op.getV().getType().getFeatures());
   View values = k.scratch.inRows(stride), outputs = values + keyBlock * stride,
        block = at.pairs(k, op.getPMutable(), heads).inRows(at.keys);
@@ -150,7 +150,7 @@ static KernelInfo emitCombineTransposed(KernelBuilder &k, CombineTransposedOp op
   const int64_t heads = cast<PairsType>(op.getP().getType()).getHeads();
   const int64_t dim = op.getX().getType().getFeatures() / heads, stride = tiles.padded(dim);
   const int64_t keyHeads = op.getType().getFeatures() / dim;
-  HeadOfSequence at(k, keyHeads);
+  HeadOfSequence at = HeadOfSequence::ofChunk(k, keyHeads);
   View sums = k.scratch.inRows(stride), inputs = sums + keyBlock * stride;
   at.clearRowsThatAreNoKeys(k, op.getResult(), dim);
   k.loop(0, at.keys, keyBlock, [&](Value j) {

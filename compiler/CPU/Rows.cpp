@@ -225,7 +225,7 @@ private:
 
 Partition CPUMachine::eachPairsRow(int64_t heads, bool cached, const std::function<void(PairsRow &)> &body) {
   SumLanes lanesOfSums(*this);
-  HeadOfSequence at(*this, heads, cached);
+  HeadOfSequence at = HeadOfSequence::ofChunk(*this, heads, cached);
   loop(0, at.queries, 1, [&](Value query) {
     PairsInVectors row(*this, at, query);
     body(row);

@@ -27,6 +27,26 @@ func.func @attend(%q: !queries {xfc.name = "q", xfc.role = "input"}, %k: !intege
   return %o : !queries
 }
 
+// Hypotheses of a sentence have one list of the encoder's keys, which the first one's chunk copies and widens for all.
+// CHECK-LABEL: func.func @attention_128_2(
+// CHECK:       %[[SINGLE:.*]] = arith.cmpi eq, {{.*}}, %c1_i64
+// CHECK:       scf.if %[[SINGLE]]
+// CHECK:       arith.remui {{.*}}, %c8_i64
+// CHECK:       scf.for {{.*}} step %c1_i64
+// CHECK:       scf.for %[[HYPOTHESIS:.*]] = %{{.*}} to %{{.*}} step %c1_i64
+// CHECK:       %[[FIRST:.*]] = arith.cmpi eq, %[[HYPOTHESIS]], %{{.*}}
+// CHECK-NEXT:  %[[FITS:.*]] = arith.cmpi slt, {{.*}}, %c257_i64
+// CHECK-NEXT:  %[[COPIES:.*]] = arith.andi %[[FIRST]], %[[FITS]]
+// CHECK:       scf.if %[[COPIES]]
+// CHECK-COUNT-4: llvm.load {{.*}} -> vector<16xi8>
+// CHECK:       vector.fma
+// CHECK-NOT:   vector<16xi8>
+// CHECK:       } else {
+func.func @cross(%q: !queries {xfc.name = "q", xfc.role = "input"}, %k: !xfc.rows<source, 128xi8> {xfc.name = "cross.k", xfc.role = "state"}, %s: !xfc.rows<source, 2xf32> {xfc.name = "cross.k.scale", xfc.role = "state"}) -> !queries {
+  %o, %lse = xfc.attention %q, %k, %k scaled by %s, %s {heads = 2 : i64, scale = 0.125} : (!queries, !xfc.rows<source, 128xi8>, !xfc.rows<source, 128xi8>, !xfc.rows<source, 2xf32>, !xfc.rows<source, 2xf32>) -> (!queries, !lse)
+  return %o : !queries
+}
+
 // The largest magnitude of each of the two parts of a row, and then its integers: to the nearest, ties to even.
 // CHECK-LABEL: func.func @quantize_128(
 // CHECK:       scf.for {{.*}} = %c0_i64 to %c2_i64

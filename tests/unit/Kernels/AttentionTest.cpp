@@ -284,6 +284,46 @@ TEST_P(AttentionToCache, NarrowRows) {
     }
 }
 
+// Hypotheses of a sentence, which have one list of keys: from one to more than a chunk of a CPU takes, lists of several
+// blocks and of none. They have the bits that they have with lists of their own.
+TEST_P(AttentionToCache, HypothesesOfASentence) {
+  const std::vector<int> keys = {9, 300, 0, 33, 0, 64}, hypotheses = {5, 3, 1, 11, 2, 1};
+  Batch batch(std::vector<int>(23, 20), std::vector<int>(23, 1), 401, /*training=*/false);
+  std::vector<int32_t> list, starts[2], counts, limits; // with lists of their own, and with shared ones
+  for (size_t sentence = 0; sentence < keys.size(); ++sentence)
+    for (int i = 0; i < hypotheses[sentence]; ++i) {
+      starts[1].push_back(i ? starts[1].back() : static_cast<int32_t>(list.size()));
+      starts[0].push_back(static_cast<int32_t>(list.size()));
+      for (int key = 0; key < keys[sentence]; ++key)
+        list.push_back(static_cast<int32_t>(sentence * 17 + key));
+      counts.push_back(keys[sentence]);
+      limits.push_back(keys[sentence]);
+    }
+  xfc_keys &structure = batch.shape.keys[XFC_KEYS(XFC_TARGET_SOURCE, 1, 0)];
+  structure.keys = list.data();
+  structure.count = counts.data();
+  structure.limit = limits.data();
+  for (const std::string kept : {"", "bf16", "i8"})
+    for (Case c : {Case{"target", "source", "padding", 2, 64, 64}, Case{"target", "source", "padding", 4, 40, 16}}) {
+      SCOPED_TRACE(c.forward(in) + " " + kept);
+      c.kept = kept;
+      const auto set = [&](int64_t operand, Tensor &t) {
+        for (size_t i = 0; i < t.data.size(); ++i)
+          t.data[i] = operand >= 3                   ? (1 + std::sin(i * 1.7 + operand) * 0.8) / 60
+                      : kept == "i8" && operand >= 1 ? std::nearbyint(127 * std::sin(i * 0.9 + operand))
+                                                     : std::sin(i * 0.9 + operand);
+      };
+      const Options options = on({.extraStride = 8, .unused = {1}, .decodingStep = true, .set = set});
+      Outcome outcomes[2];
+      for (int shared = 0; shared < 2; ++shared) {
+        structure.begin = starts[shared].data();
+        ASSERT_NO_THROW(outcomes[shared] = runKernel(batch, c.forward(in), c.operands(), options));
+        expectClose(outcomes[shared], tolerance(), shared ? "shared" : "own");
+      }
+      EXPECT_EQ(outcomes[0].kernel[0].data, outcomes[1].kernel[0].data);
+    }
+}
+
 // Returned weights, which the kernel for decoding steps does not support.
 TEST_P(Attention, DecodingWithWeights) {
   const Batch batch({9, 70}, {1, 1}, 301, /*training=*/false, 0, {65, 3});
