@@ -64,7 +64,8 @@ AttentionKernel::AttentionKernel(KernelBuilder &k, AttentionOp op)
   wantsWeights = op.getWeights() && !op.getWeights().use_empty();
   keyScale = optionalBuffer(op.getKScaleMutable());
   valueScale = optionalBuffer(op.getVScaleMutable());
-  const bool narrow = key.element() != k.element || value.element() != k.element;
+  // With a compute type, narrow rows are those of training.
+  const bool narrow = !op.getCompute() && (key.element() != k.element || value.element() != k.element);
   copiesKeys = narrow && op.getK().getType().getSet() != RowSet::cache;
 }
 
