@@ -16,6 +16,7 @@
 #include "Warpgroup.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include <cassert>
 
 using namespace mlir;
 
@@ -68,47 +69,82 @@ void setRegisters(KernelBuilder &k, Registers what, int64_t count) {
 
 void fenceProxy(KernelBuilder &k) { k.ptx("fence.proxy.async.shared::cta;", {}, {}); }
 
-// The descriptor of a matrix: its address, the stride of blocks of 64 columns and that of groups of 8 lines, all in
-// units of 16 bytes; bit 62 selects the swizzle.
-static Value descriptorOf(KernelBuilder &k, const SwizzledMatrix &m) {
-  const int64_t constant = int64_t(1) << 62 | int64_t(1024 / 16) << 32 | (m.along ? 1 : m.blockBytes / 16) << 16;
-  Value address = LLVM::PtrToIntOp::create(k.b, k.i64, m.address), strides = k.index(constant);
-  return k.bitOr(k.bitAnd(k.shiftRight(address, 4), 0x3fff), strides);
+// A matrix is described to wgmma by its address, by how far apart blocks are and, in the upper half, groups of 8 lines,
+// all in units of 16 bytes, and by the kind of swizzle.
+static Value lowerHalfOf(KernelBuilder &k, const SwizzledMatrix &m) {
+  Value address = k.truncated(LLVM::PtrToIntOp::create(k.b, k.i64, m.address));
+  Value apart = k.i32Of(static_cast<int32_t>((m.along ? 1 : m.blockBytes / 16) << 16));
+  return k.bitOr(k.bitAnd(k.shiftRight(address, 4), 0x3fff), apart);
+}
+static int64_t upperHalfOf(const SwizzledMatrix &m) {
+  const int64_t swizzle = m.side == 64 ? 1 : m.side == 32 ? 2 : 3;
+  return static_cast<int32_t>(swizzle << 30 | m.side);
+}
+// How far an index of k, a multiple of 16, is from the first, in the same units.
+static int64_t offsetOf(const SwizzledMatrix &m, int64_t at) {
+  return (m.along ? at / m.side * m.blockBytes + at % m.side * 2 : at * m.side * 2) / 16;
 }
 
 // A single piece of inline PTX, since the registers of the products must not be accessed between the first product and
 // the wait, and the instructions must stay in order.
-Values multiplyWarpgroup(KernelBuilder &k, const Values &sums, const SwizzledMatrix &a, const SwizzledMatrix &b,
-                         int64_t depth, Value ones) {
-  const int64_t all = sums.size(), count = all - (ones ? 4 : 0);
-  auto stepOf = [](const SwizzledMatrix &m) { return (m.along ? 32 : 2048) / 16; }; // within a line, or 16 lines
+std::vector<Values> multiplyWarpgroup(KernelBuilder &k, ArrayRef<WarpgroupProduct> products) {
+  const bool adds = !products.front().sums.empty();
+  SmallVector<Value> operands;
+  int64_t all = 0, depth = 0;
+  for (const WarpgroupProduct &p : products) {
+    assert(adds == !p.sums.empty());
+    operands.append(p.sums);
+    all += p.columns / 2;
+    depth = std::max(depth, p.depth);
+  }
+  const int64_t updated = operands.size();
   auto list = [](int64_t from, int64_t n) {
     std::string text = "{";
     for (int64_t i = from; i < from + n; ++i)
       text += (i > from ? ", $" : "$") + std::to_string(i);
     return text + "}";
   };
-  auto product = [&](int64_t from, int64_t n, const char *right, bool along) {
-    return "wgmma.mma_async.sync.aligned.m64n" + std::to_string(2 * n) + "k16.f32.bf16.bf16 " + list(from, n) +
-           ", a, " + right + ", adds, 1, 1, " + (a.along ? "0" : "1") + ", " + (along ? "0" : "1") + ";\n";
-  };
-  auto operand = [&](int64_t i) { return "$" + std::to_string(2 * all + i); };
-  std::string code = "{\n.reg .pred adds;\n.reg .b64 a, b;\nmov.b64 a, " + operand(0) + ";\nmov.b64 b, " + operand(1) +
-                     ";\nsetp.eq.b64 adds, a, a;\nwgmma.fence.sync.aligned;\n";
-  const std::string onesText = operand(2);
+  std::string code = "{\n.reg .pred adds, starts;\n.reg .b32 lower, upper;\n.reg .b64 a, b;\nmov.b32 lower, 0;\n"
+                     "setp.eq.b32 adds, lower, 0;\nsetp.ne.b32 starts, lower, 0;\nwgmma.fence.sync.aligned;\n";
+  SmallVector<int64_t> others; // the first operand of each product that is not a sum: its b, followed by its a
+  for (const WarpgroupProduct &p : products) {
+    others.push_back(all + operands.size());
+    operands.push_back(lowerHalfOf(k, p.b));
+    if (p.packed.empty())
+      operands.push_back(lowerHalfOf(k, p.a));
+    operands.append(p.packed);
+  }
   for (int64_t at = 0; at < depth; at += 16) {
-    if (at)
-      code += "add.s64 a, a, " + std::to_string(stepOf(a)) + ";\nadd.s64 b, b, " + std::to_string(stepOf(b)) + ";\n";
-    code += product(0, count, "b", b.along);
-    if (ones)
-      code += product(count, 4, onesText.c_str(), true);
+    int64_t sums = 0; // the number of the product's first
+    for (auto [p, other] : llvm::zip_equal(products, others)) {
+      auto describe = [&](const char *name, const SwizzledMatrix &m, int64_t operand) {
+        code += "add.s32 lower, $" + std::to_string(operand) + ", " + std::to_string(offsetOf(m, at)) +
+                ";\nmov.b32 upper, " + std::to_string(upperHalfOf(m)) + ";\nmov.b64 " + name + ", {lower, upper};\n";
+      };
+      if (at < p.depth) {
+        std::string left = list(other + 1 + at / 4, 4), layout;
+        if (p.packed.empty()) {
+          describe("a", p.a, other + 1);
+          left = "a";
+          layout = p.a.along ? ", 0" : ", 1";
+        }
+        describe("b", p.b, other);
+        code += "wgmma.mma_async.sync.aligned.m64n" + std::to_string(p.columns) + "k16.f32.bf16.bf16 " +
+                list(sums, p.columns / 2) + ", " + left + ", b, " + (adds || at ? "adds" : "starts") + ", 1, 1" +
+                layout + (p.b.along ? ", 0;\n" : ", 1;\n");
+      }
+      sums += p.columns / 2;
+    }
   }
   code += "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;\n}";
-  SmallVector<Value> operands(sums.begin(), sums.end());
-  operands.append({descriptorOf(k, a), descriptorOf(k, b)});
-  if (ones)
-    operands.push_back(descriptorOf(k, {ones, /*along=*/true, 0}));
-  return k.ptx(code, operands, SmallVector<Type>(all, k.element), /*pure=*/false, /*updated=*/all);
+  Values flat = k.ptx(code, operands, SmallVector<Type>(all, k.element), /*pure=*/false, updated);
+  std::vector<Values> results;
+  const Value *next = flat.begin();
+  for (const WarpgroupProduct &p : products) {
+    results.emplace_back(next, next + p.columns / 2);
+    next += p.columns / 2;
+  }
+  return results;
 }
 
 } // namespace xfc::gpu

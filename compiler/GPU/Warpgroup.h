@@ -3,6 +3,7 @@
 #pragma once
 
 #include "KernelBuilder.h"
+#include <vector>
 
 namespace xfc::gpu {
 
@@ -37,24 +38,32 @@ void clusterBarrier(KernelBuilder &);
 enum class Registers { GiveUp, Get };
 void setRegisters(KernelBuilder &, Registers what, int64_t count);
 
-// A matrix of bf16 in shared memory, in lines of 64 elements with a 128-byte swizzle: the 16-byte piece i of a line is
-// stored at position i ^ (line % 8). If `along`, k runs along the lines, which are consecutive. Otherwise k runs from
-// line to line; 64 columns of the matrix are then a block of lines, and blocks are `blockBytes` apart. The matrix
-// begins at a multiple of 1024 bytes.
+// A matrix of bf16 in shared memory, in blocks of consecutive lines of `side` elements: 64, 32 or 16. k runs along the
+// lines, if `along`, or from line to line; blocks have the next elements in the direction of the lines, and are
+// `blockBytes` apart. Pieces of 16 bytes are swizzled: piece i of a line of 64 elements is at i ^ (line % 8), of 32 at
+// i ^ (line / 2 % 4), and of 16 at i ^ (line / 4 % 2). The matrix begins at a multiple of 1024 bytes.
 struct SwizzledMatrix {
   mlir::Value address;
   bool along;
   int64_t blockBytes;
+  int64_t side = 64;
 };
 // Orders what threads of this block have written to shared memory, and this thread knows of, before what wgmma reads
 // there for this thread.
 void fenceProxy(KernelBuilder &);
 
-// sums += a b over `depth` of k, by four warps, each of which has 16 of the 64 rows of a and of the sums; waits for the
-// result. b has twice as many columns as a thread has sums. Sums take their terms in ascending k, 16 at a time. If
-// there are `ones`, 1024 bytes of the number 1 in bf16, the last four sums are those of a with a matrix of 8 columns of
-// ones.
-Values multiplyWarpgroup(KernelBuilder &, const Values &sums, const SwizzledMatrix &a, const SwizzledMatrix &b,
-                         int64_t depth, mlir::Value ones = {});
+// sums += a b over `depth` of k, by four warps, each of which has 16 of the 64 rows of a and of the sums. Without
+// `sums`, the product starts new ones. A thread has half as many sums as b has columns (a multiple of 8). If a is
+// `packed`, it is in registers: four for every 16 of k, in the layout of mma.sync.
+struct WarpgroupProduct {
+  Values sums;
+  SwizzledMatrix a;
+  Values packed;
+  SwizzledMatrix b;
+  int64_t columns, depth;
+};
+// Computes products, all of which have sums or none, together, and waits for them. Sums take their terms in ascending
+// k, 16 at a time. Returns the sums of each.
+std::vector<Values> multiplyWarpgroup(KernelBuilder &, llvm::ArrayRef<WarpgroupProduct> products);
 
 } // namespace xfc::gpu

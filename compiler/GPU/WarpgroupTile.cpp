@@ -167,20 +167,26 @@ void WarpgroupTile::inRoles(const std::function<void()> &consume, const std::fun
 
 Values WarpgroupTile::consume(const Term &inner, Turn &turn) {
   Value warpgroup = k.mul(k.div(k.warp(), 4), blockBytes);
-  return eachTurn(inner, turn, Values(columns / 2 + (sumsRows ? 4 : 0), k.scalar(0)),
-                  [&](Value, const Turn &now, Values s) {
-                    waitForPhase(k, full(now), now.parity);
-                    // The rows were written by copies of threads, which wgmma sees only after this fence.
-                    fenceProxy(k);
-                    const SwizzledMatrix left{(aOf(now) + warpgroup).data, a.along, blockBytes},
-                        right{bOf(now).data, weight && weight->along, blockBytes};
-                    s = multiplyWarpgroup(k, s, left, right, depth, ones.data);
-                    NVVM::SyncWarpOp::create(k.b, k.i32Of(-1));
-                    // One lane arrives for each block, predicated: the warps of a product must not diverge.
-                    Value isBlock = k.less(k.lane(), cluster()), block = k.rem(k.lane(), cluster());
-                    arriveAt(k, empty(now), block, isBlock);
-                    return s;
-                  });
+  return eachTurn(
+      inner, turn, Values(columns / 2 + (sumsRows ? 4 : 0), k.scalar(0)), [&](Value, const Turn &now, Values s) {
+        waitForPhase(k, full(now), now.parity);
+        // The rows were written by copies of threads, which wgmma sees only after this fence.
+        fenceProxy(k);
+        const SwizzledMatrix left{(aOf(now) + warpgroup).data, a.along, blockBytes},
+            right{bOf(now).data, weight && weight->along, blockBytes};
+        std::vector<WarpgroupProduct> products = {
+            {Values(s.begin(), s.begin() + columns / 2), left, {}, right, columns, depth}};
+        if (sumsRows) // 8 columns of ones
+          products.push_back({Values(s.begin() + columns / 2, s.end()), left, {}, {ones.data, true, 0}, 8, depth});
+        s.clear();
+        for (const Values &sums : multiplyWarpgroup(k, products))
+          s.append(sums);
+        NVVM::SyncWarpOp::create(k.b, k.i32Of(-1));
+        // One lane arrives for each block, predicated: the warps of a product must not diverge.
+        Value isBlock = k.less(k.lane(), cluster()), block = k.rem(k.lane(), cluster());
+        arriveAt(k, empty(now), block, isBlock);
+        return s;
+      });
 }
 
 void WarpgroupTile::produce(Value row, Value column, const Term &inner, Turn &turn) {

@@ -29,16 +29,21 @@
 // CHECK:       mbarrier.try_wait.parity.acquire.cta.shared::cta.b64
 // CHECK:       fence.proxy.async.shared::cta
 // CHECK:       wgmma.fence.sync.aligned
+// CHECK-NEXT:  add.s32 lower, [[A:%r[0-9]+]], 0;
+// CHECK-NEXT:  mov.b32 upper, 1073741888;
+// CHECK-NEXT:  mov.b64 a, {lower, upper};
+// CHECK-NEXT:  add.s32 lower, [[B:%r[0-9]+]], 0;
+// CHECK-NEXT:  mov.b32 upper, 1073741888;
+// CHECK-NEXT:  mov.b64 b, {lower, upper};
 // CHECK-NEXT:  wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {{.*}}, a, b, adds, 1, 1, 0, 0;
-// CHECK-NEXT:  add.s64 a, a, 2;
-// CHECK-NEXT:  add.s64 b, b, 2;
+// CHECK-NEXT:  add.s32 lower, [[A]], 2;
+// CHECK-NEXT:  mov.b32 upper, 1073741888;
+// CHECK-NEXT:  mov.b64
+// CHECK-NEXT:  add.s32 lower, [[B]], 2;
+// CHECK-NEXT:  mov.b32 upper, 1073741888;
+// CHECK-NEXT:  mov.b64
 // CHECK-NEXT:  wgmma.mma_async
-// CHECK-NEXT:  add.s64
-// CHECK-NEXT:  add.s64
-// CHECK-NEXT:  wgmma.mma_async
-// CHECK-NEXT:  add.s64
-// CHECK-NEXT:  add.s64
-// CHECK-NEXT:  wgmma.mma_async
+// CHECK-COUNT-2: wgmma.mma_async
 // CHECK-NEXT:  wgmma.commit_group.sync.aligned
 // CHECK-NEXT:  wgmma.wait_group.sync.aligned 0
 // CHECK:       mapa.shared::cluster.u64 {{.*}} mbarrier.arrive.release.cta.shared::cluster.b64
@@ -69,8 +74,12 @@ func.func @linear(%x: !xfc.rows<source, 512xf32>, %p512: tensor<512xf32>, %p2048
 // The same blocks of the weight, read transposed: 16 of K are 16 lines. What is returned is f32.
 // CHECK-LABEL: .visible .entry linear_input_grad_2048x512_bf16
 // CHECK:       wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {{.*}}, a, b, adds, 1, 1, 0, 1;
-// CHECK-NEXT:  add.s64 a, a, 2;
-// CHECK-NEXT:  add.s64 b, b, 128;
+// CHECK-NEXT:  add.s32 lower, {{.*}}, 2;
+// CHECK-NEXT:  mov.b32 upper, 1073741888;
+// CHECK-NEXT:  mov.b64 a, {lower, upper};
+// CHECK-NEXT:  add.s32 lower, {{.*}}, 128;
+// CHECK-NEXT:  mov.b32 upper, 1073741888;
+// CHECK-NEXT:  mov.b64 b, {lower, upper};
 // CHECK:       st.global.v2.b32
 func.func @input_grad(%dy: !xfc.rows<source, 2048xf32>, %p2048: tensor<2048xf32>, %w: tensor<2048x512xf32>) -> !xfc.rows<source, 512xf32> {
   %dyn, %dys = xfc.norm %dy, %p2048 {eps = 1.0e-5 : f64} : (!xfc.rows<source, 2048xf32>, tensor<2048xf32>) -> (!xfc.rows<source, 2048xf32>, !xfc.rows<source, 2xf32>)
@@ -84,9 +93,13 @@ func.func @input_grad(%dy: !xfc.rows<source, 2048xf32>, %p2048: tensor<2048xf32>
 // CHECK-NOT:   .reqnctapercluster
 // CHECK-COUNT-8: mbarrier.init.shared::cta.b64
 // CHECK:       wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {{.*}}, a, b, adds, 1, 1, 1, 1;
-// CHECK-NEXT:  wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {{.*}}, adds, 1, 1, 1, 0;
-// CHECK-NEXT:  add.s64 a, a, 128;
-// CHECK-NEXT:  add.s64 b, b, 128;
+// CHECK:       wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {{.*}}, adds, 1, 1, 1, 0;
+// CHECK-NEXT:  add.s32 lower, {{.*}}, 128;
+// CHECK-NEXT:  mov.b32 upper, 1073741888;
+// CHECK-NEXT:  mov.b64 a, {lower, upper};
+// CHECK-NEXT:  add.s32 lower, {{.*}}, 128;
+// CHECK-NEXT:  mov.b32 upper, 1073741888;
+// CHECK-NEXT:  mov.b64 b, {lower, upper};
 // CHECK-NOT:   cp.async.bulk
 // CHECK-COUNT-24: cp.async.cg.shared.global {{.*}}, 16,
 // CHECK-NOT:   cp.async.c
