@@ -145,7 +145,7 @@ void AttentionKernel::queryBlock(HeadOfSequence &at, Value first) {
 }
 
 Values AttentionKernel::scoresOf(HeadOfSequence &at, const Tile &keyTile, Value firstKey) {
-  Values scores = tiles.scores(keys, queryTile, keyTile, op.getScale().convertToDouble());
+  Values scores = tiles.scores(tiles.productTransposed(queryTile, keyTile), op.getScale().convertToDouble());
   bias->add(at, scores);
   // Most blocks of keys are seen in full by every row of the warp, and need no mask.
   Value seenByAll = k.less(k.add(firstKey, keys - 1), block.smallestLimit);
@@ -194,7 +194,7 @@ void AttentionKernel::step(HeadOfSequence &at, Value firstKey, Value stage, Stat
   for (size_t i = 0; i < state.outputs.size(); ++i)
     state.outputs[i] = k.mulf(state.outputs[i], shrink[AttentionTiles::rowOf(i)]);
   const Tile valueTile = tiles.ofStage(valueTiles, stage);
-  state.outputs = tiles.product(state.outputs, tiles.rowsOf(p, room), valueTile, count);
+  state.outputs = tiles.product(state.outputs, AttentionTiles::Left::rowsOf(p, room), valueTile, count);
 }
 
 // Writes the normalized outputs, and lse and the weights if they are wanted.

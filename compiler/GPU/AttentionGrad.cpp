@@ -42,6 +42,9 @@ private:
   struct OfPairs {
     Values scores, probabilities;
   };
+  // Scores and do v^T, or the transposes of both: the products of the two tiles on either side.
+  std::pair<Values, Values> scoresAndChanges(AttentionTiles &tiles, const std::array<Tile, 2> &left,
+                                             const std::array<Tile, 2> &right, HeadOfSequence &at, PairBias &bias);
   OfPairs gradientsOf(HeadOfSequence &at, Pairs &pairs, Value stage, Value firstKey, Value count);
   void writeQueryGradients(HeadOfSequence &at, const Pairs &pairs, const Values &dQueries);
   void sequence(HeadOfSequence &at);
@@ -218,12 +221,24 @@ void AttentionGradKernel::copyKeysIn(HeadOfSequence &at, const Pairs &pairs, Val
   tiles.startCopy(valueTile, at.listedRows(k, value, valueDim, start), count, value, valueDim);
 }
 
+std::pair<Values, Values> AttentionGradKernel::scoresAndChanges(AttentionTiles &tiles, const std::array<Tile, 2> &left,
+                                                                const std::array<Tile, 2> &right, HeadOfSequence &at,
+                                                                PairBias &bias) {
+  std::pair<Values, Values> products;
+  auto useScores = [&](Values scores) {
+    products.first = tiles.scores(std::move(scores), scale);
+    bias.add(at, products.first);
+  };
+  auto useChanges = [&](Values changes) { products.second = std::move(changes); };
+  tiles.multiply(
+      {{left[0], right[0], /*transposed=*/true, useScores}, {left[1], right[1], /*transposed=*/true, useChanges}});
+  return products;
+}
+
 AttentionGradKernel::OfPairs AttentionGradKernel::gradientsOf(HeadOfSequence &at, Pairs &pairs, Value stage,
                                                               Value firstKey, Value count) {
   const Tile keyTile = tiles.ofStage(pairs.keys, stage), valueTile = tiles.ofStage(pairs.values, stage);
-  Values s = tiles.scores(passing, pairs.queries, keyTile, scale);
-  pairs.bias->add(at, s);
-  Values d = tiles.productTransposed(tiles.zeros(passing), pairs.dOutputs, valueTile);
+  auto [s, d] = scoresAndChanges(tiles, {pairs.queries, pairs.dOutputs}, {keyTile, valueTile}, at, *pairs.bias);
   PairDropout dropout(k, tiles, at, rate);
   Value kept = dropout.ofQueries(pairs.rows, firstKey, count, passing), factor = dropout.scale();
   Value first = k.add(firstKey, tiles.column(0));
@@ -276,8 +291,8 @@ void AttentionGradKernel::sequence(HeadOfSequence &at) {
         OfPairs of = gradientsOf(at, pairs, zero, zero, at.keys);
         tiles.store(of.scores, ofScores);
         tiles.store(of.probabilities, ofProbabilities);
-        const Values none = tiles.zeros(pairs.queries.width);
-        writeQueryGradients(at, pairs, tiles.product(none, tiles.rowsOf(of.scores, {}), pairs.keys, zero));
+        writeQueryGradients(at, pairs,
+                            tiles.product({}, AttentionTiles::Left::rowsOf(of.scores, {}), pairs.keys, zero));
       },
       [&] {
         const Values none = tiles.zeros(passing);
@@ -288,14 +303,17 @@ void AttentionGradKernel::sequence(HeadOfSequence &at) {
   k.barrier();
   k.when(k.less(tiles.firstRow(), at.keys), [&] {
     Value keyFactor = k.scalar(scale), valueFactor = PairDropout(k, tiles, at, rate).scale();
-    Values dKeys =
-        tiles.product(tiles.zeros(pairs.keys.width), AttentionTiles::Left::columnsOf(ofScores), pairs.queries, zero);
-    tiles.copyOut(at.listedRows(k, op.getDk(), keyDim, zero), dKeys, at.keys, op.getDk(), keyDim,
-                  {keyFactor, keyFactor});
-    Values dValues = tiles.product(tiles.zeros(pairs.values.width), AttentionTiles::Left::columnsOf(ofProbabilities),
-                                   pairs.dOutputs, zero);
-    tiles.copyOut(at.listedRows(k, op.getDv(), valueDim, zero), dValues, at.keys, op.getDv(), valueDim,
-                  {valueFactor, valueFactor});
+    auto writeKeys = [&](const Values &dKeys) {
+      tiles.copyOut(at.listedRows(k, op.getDk(), keyDim, zero), dKeys, at.keys, op.getDk(), keyDim,
+                    {keyFactor, keyFactor});
+    };
+    auto writeValues = [&](const Values &dValues) {
+      tiles.copyOut(at.listedRows(k, op.getDv(), valueDim, zero), dValues, at.keys, op.getDv(), valueDim,
+                    {valueFactor, valueFactor});
+    };
+    using Left = AttentionTiles::Left;
+    tiles.multiply({{Left::columnsOf(ofScores), pairs.queries, /*transposed=*/false, writeKeys},
+                    {Left::columnsOf(ofProbabilities), pairs.dOutputs, /*transposed=*/false, writeValues}});
   });
 }
 
@@ -318,7 +336,7 @@ void AttentionGradKernel::queryBlock(HeadOfSequence &at, Value start) {
             [&] {
               Values ds = gradientsOf(at, pairs, stage, j, count).scores;
               const Tile keyTile = tiles.ofStage(pairs.keys, stage);
-              return tiles.product(dQueries, tiles.rowsOf(ds, room), keyTile, count);
+              return tiles.product(dQueries, AttentionTiles::Left::rowsOf(ds, room), keyTile, count);
             },
             [&] { return dQueries; });
       });
@@ -473,9 +491,7 @@ void AttentionGradKernel::keyBlock(HeadOfSequence &at, Value start, Value count)
             return k.choose(
                 k.less(firstOfWarp, largest),
                 [&] {
-                  Values s = tiles.scores(passing, keyTile, queryTile, scale);
-                  bias.add(at, s);
-                  Values d = tiles.productTransposed(tiles.zeros(passing), valueTile, dOutputTile);
+                  auto [s, d] = scoresAndChanges(tiles, {keyTile, valueTile}, {queryTile, dOutputTile}, at, bias);
                   Value kept = dropout.ofKeys(rows, i, left, passing), factor = dropout.scale();
                   Values p = s;
                   for (size_t n = 0; n < s.size(); n += 4) {
@@ -496,10 +512,17 @@ void AttentionGradKernel::keyBlock(HeadOfSequence &at, Value start, Value count)
                     }
                   }
                   Values dKeys(sums.begin(), sums.begin() + keyNumbers), dValues(sums.begin() + keyNumbers, sums.end());
+                  std::vector<AttentionTiles::Product> products;
+                  auto add = [&](Values &sums, const Values &rows, const Tile &b) {
+                    auto use = [&sums](Values now) { sums = std::move(now); };
+                    products.push_back(
+                        {AttentionTiles::Left::rowsOf(rows, room), b, /*transposed=*/false, use, sums, left});
+                  };
                   if (wantsV)
-                    dValues = tiles.product(dValues, tiles.rowsOf(p, room), dOutputTile, left);
+                    add(dValues, p, dOutputTile);
                   if (wantsK)
-                    dKeys = tiles.product(dKeys, tiles.rowsOf(s, room), queryTile, left);
+                    add(dKeys, s, queryTile);
+                  tiles.multiply(products);
                   dKeys.append(dValues);
                   return dKeys;
                 },

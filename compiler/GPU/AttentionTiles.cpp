@@ -426,23 +426,13 @@ void AttentionTiles::copyOutPairs(const View &to, const Values &product, Value r
 // Products
 //===--------------------------------------------------------------------------------------------------------===//
 
-AttentionTiles::Left AttentionTiles::rowsOf(const Values &product, const Tile &room) {
-  if (bf16) {
-    // Two groups of 8 columns of a product are 16 of the next one's depth: lanes have the same rows and columns of
-    // both.
-    Values registers;
-    for (size_t i = 0; i < product.size(); i += 8)
-      for (size_t pair : {0, 2, 4, 6})
-        registers.push_back(k.pairOfBF16(product[i + pair], product[i + pair + 1]));
-    return registers;
-  }
-  syncWarp(); // the old contents may still be read
-  for (size_t i = 0; i < product.size(); i += 2) {
-    Value first = column(i);
-    k.store({product[i], product[i + 1]}, at(room, row(rowOf(i)), first));
-  }
-  syncWarp();
-  return room;
+// Two groups of 8 columns of a product are 16 of the next one's depth: lanes have the same rows and columns of both.
+Values AttentionTiles::packed(const Values &product) {
+  Values registers;
+  for (size_t i = 0; i < product.size(); i += 8)
+    for (size_t pair : {0, 2, 4, 6})
+      registers.push_back(k.pairOfBF16(product[i + pair], product[i + pair + 1]));
+  return registers;
 }
 
 void AttentionTiles::store(const Values &product, const Tile &tile) {
@@ -454,60 +444,86 @@ void AttentionTiles::store(const Values &product, const Tile &tile) {
   }
 }
 
-Values AttentionTiles::productTransposed(Values c, const Left &a, const Tile &b) {
-  return multiply(std::move(c), a, b, /*transposed=*/true, i32(k, b.width));
-}
-Values AttentionTiles::scores(int64_t columns, const Left &a, const Tile &b, double scale) {
-  Values scores = productTransposed(zeros(columns), a, b);
-  Value factor = k.scalar(scale * std::numbers::log2e);
-  for (Value &score : scores)
-    score = k.mulf(score, factor);
-  return scores;
+Values AttentionTiles::productTransposed(const Left &a, const Tile &b) {
+  Values result;
+  multiply(Product{a, b, /*transposed=*/true, [&](Values sums) { result = std::move(sums); }});
+  return result;
 }
 Values AttentionTiles::product(Values c, const Left &a, const Tile &b, Value depth) {
-  return multiply(std::move(c), a, b, /*transposed=*/false, depth);
+  Values result;
+  multiply(Product{a, b, /*transposed=*/false, [&](Values sums) { result = std::move(sums); }, std::move(c), depth});
+  return result;
+}
+Values AttentionTiles::scores(Values product, double scale) {
+  Value factor = k.scalar(scale * std::numbers::log2e);
+  for (Value &score : product)
+    score = k.mulf(score, factor);
+  return product;
 }
 
-Values AttentionTiles::multiply(Values c, const Left &a, const Tile &b, bool transposed, Value depth) {
-  const int64_t tiles = c.size() / 4;
-  Value lane = k.lane();
-  if (bf16) {
-    const int64_t steps = (transposed ? b.width : b.rows) / 16;
-    // ldmatrix reads four 8x8 matrices; lane l gives the address of row l % 8 of matrix l / 8.
-    Value inner = k.bitAnd(lane, 7), second = k.bitAnd(k.shiftRight(lane, 3), 1), third = k.shiftRight(lane, 4);
-    View leftStart;
-    if (a.transposed) {
-      Value row = k.add(inner, k.mul(third, 8)), right = k.mul(second, rowsApart);
-      leftStart = at(a.tile, row, k.add(firstRow(), right));
-    } else if (a.packed.empty()) {
-      Value column = k.mul(third, 8), lower = k.mul(second, rowsApart);
-      leftStart = at(a.tile, k.add(k.add(firstRow(), inner), lower), column);
-    }
-    auto leftOf = [&](int64_t step) {
-      if (!a.packed.empty())
-        return Values(a.packed.begin() + step * 4, a.packed.begin() + step * 4 + 4);
-      return loadMatrices(
-          k, a.transposed ? further(a.tile, leftStart, step * 16, 0) : further(a.tile, leftStart, 0, step * 16),
-          a.transposed);
-    };
-    Value rightColumn = k.mul(transposed ? second : third, 8);
-    const View rightStart = at(b, k.add(inner, k.mul(transposed ? third : second, 8)), rightColumn);
-    for (int64_t step = 0; step < steps; ++step) {
-      Values left = leftOf(step);
-      for (int64_t n = 0; n < tiles; n += 2) {
-        Values right = loadMatrices(
-            k, transposed ? further(b, rightStart, n * 8, step * 16) : further(b, rightStart, step * 16, n * 8),
-            !transposed);
-        for (int64_t half = 0; half < 2; ++half)
-          multiplyMatrices(k, left, {right[half * 2], right[half * 2 + 1]},
-                           MutableArrayRef<Value>(c).slice((n + half) * 4, 4));
-      }
-    }
-    return c;
+void AttentionTiles::multiply(ArrayRef<Product> products) {
+  for (const Product &p : products) {
+    Values c = p.sums.empty() ? zeros(p.columns()) : p.sums;
+    p.use(bf16 ? multiplyByWarp(p, std::move(c)) : multiplyByThreads(p, c));
   }
+}
+
+Values AttentionTiles::multiplyByWarp(const Product &product, Values c) {
+  const Left &a = product.a;
+  const Tile &b = product.b;
+  const bool transposed = product.transposed;
+  const Values registers = packed(a.product);
+  const int64_t tiles = c.size() / 4, steps = (transposed ? b.width : b.rows) / 16;
+  Value lane = k.lane();
+  // ldmatrix reads four 8x8 matrices; lane l gives the address of row l % 8 of matrix l / 8.
+  Value inner = k.bitAnd(lane, 7), second = k.bitAnd(k.shiftRight(lane, 3), 1), third = k.shiftRight(lane, 4);
+  View leftStart;
+  if (a.transposed) {
+    Value row = k.add(inner, k.mul(third, 8)), right = k.mul(second, rowsApart);
+    leftStart = at(a.tile, row, k.add(firstRow(), right));
+  } else if (registers.empty()) {
+    Value column = k.mul(third, 8), lower = k.mul(second, rowsApart);
+    leftStart = at(a.tile, k.add(k.add(firstRow(), inner), lower), column);
+  }
+  auto leftOf = [&](int64_t step) {
+    if (!registers.empty())
+      return Values(registers.begin() + step * 4, registers.begin() + step * 4 + 4);
+    return loadMatrices(
+        k, a.transposed ? further(a.tile, leftStart, step * 16, 0) : further(a.tile, leftStart, 0, step * 16),
+        a.transposed);
+  };
+  Value rightColumn = k.mul(transposed ? second : third, 8);
+  const View rightStart = at(b, k.add(inner, k.mul(transposed ? third : second, 8)), rightColumn);
+  for (int64_t step = 0; step < steps; ++step) {
+    Values left = leftOf(step);
+    for (int64_t n = 0; n < tiles; n += 2) {
+      Values right = loadMatrices(
+          k, transposed ? further(b, rightStart, n * 8, step * 16) : further(b, rightStart, step * 16, n * 8),
+          !transposed);
+      for (int64_t half = 0; half < 2; ++half)
+        multiplyMatrices(k, left, {right[half * 2], right[half * 2 + 1]},
+                         MutableArrayRef<Value>(c).slice((n + half) * 4, 4));
+    }
+  }
+  return c;
+}
+
+Values AttentionTiles::multiplyByThreads(const Product &product, const Values &c) {
+  const Tile &a = product.a.tile, &b = product.b;
+  const Values &left = product.a.product;
+  const bool transposed = product.transposed;
+  if (!left.empty()) {
+    syncWarp(); // the old contents may still be read
+    for (size_t i = 0; i < left.size(); i += 2) {
+      Value first = column(i);
+      k.store({left[i], left[i + 1]}, at(a, row(rowOf(i)), first));
+    }
+    syncWarp();
+  }
+  const int64_t tiles = c.size() / 4;
   Value pair = column(0), zero = i32(k, 0);
-  const View upper = at(a.tile, row(0), zero), lower = at(a.tile, row(1), zero);
-  return k.loop(zero, depth, 4, c, [&](Value d, Values s) {
+  const View upper = at(a, row(0), zero), lower = at(a, row(1), zero);
+  return k.loop(zero, transposed ? i32(k, b.width) : product.depth, 4, c, [&](Value d, Values s) {
     const View start = transposed ? at(b, pair, d) : at(b, d, pair);
     const Values rows[2] = {k.load(upper + d, 4), k.load(lower + d, 4)};
     auto add = [&](int64_t n, int64_t e, int64_t u, Value x) {

@@ -128,7 +128,12 @@ public:
   // The left operand of a product: the warp's rows of a tile, or of an earlier product.
   struct Left {
     Left(const Tile &tile) : tile(tile) {}
-    Left(Values packed) : packed(std::move(packed)) {}
+    // In f32, the warp stores the product in its own rows of the tile `room`; bf16 does not use it.
+    static Left rowsOf(Values product, const Tile &room) {
+      Left left(room);
+      left.product = std::move(product);
+      return left;
+    }
     // The warp's columns of a tile, as rows. bf16 only.
     static Left columnsOf(const Tile &tile) {
       Left left(tile);
@@ -136,22 +141,30 @@ public:
       return left;
     }
     Tile tile;
-    Values packed; // if not empty, registers for mma.sync in place of the tile
+    Values product; // if not empty, what the tile does not have
     bool transposed = false;
   };
+  struct Product {
+    Left a;
+    Tile b;
+    bool transposed;                 // a b^T instead of a b: b's rows are the columns of the result
+    std::function<void(Values)> use; // gets the result
+    Values sums = {};                // what is added to it
+    mlir::Value depth = {};          // of a b, only so many rows of b (i32) matter; the others must be zeros
+    int64_t columns() const { return transposed ? b.rows : b.width; }
+  };
+  // Computes products in order, and uses each before the next one is computed.
+  void multiply(llvm::ArrayRef<Product> products);
 
-  // In f32, the warp stores the product in its own rows of the tile `room`; bf16 does not use it.
-  Left rowsOf(const Values &product, const Tile &room);
   // Stores the warp's rows of a product in a tile. bf16 only.
   void store(const Values &product, const Tile &tile);
 
   Values zeros(int64_t columns) const { return Values(columns / 8 * 4, k.scalar(0)); }
-  // c += a b^T, where b's rows are the columns of c.
-  Values productTransposed(Values c, const Left &a, const Tile &b);
-  // a b^T, for b of `columns` rows, times `scale` log2(e): scores of which exponentials are powers of two.
-  Values scores(int64_t columns, const Left &a, const Tile &b, double scale);
-  // c += a b. Only the first `depth` rows (i32) of b matter; the others must be zeros.
+  // One product: a b^T; c + a b, or a b if c is empty.
+  Values productTransposed(const Left &a, const Tile &b);
   Values product(Values c, const Left &a, const Tile &b, mlir::Value depth);
+  // A product of queries and keys times `scale` log2(e): scores of which exponentials are powers of two.
+  Values scores(Values product, double scale);
 
   // From here on, a lane's two rows are 16 apart instead of 8, and warps 2 n and 2 n + 1 share 32 rows.
   void spreadRows() { rowsApart = 16; }
@@ -177,7 +190,9 @@ public:
   void syncWarp() { k.ptx("bar.warp.sync 0xffffffff;", {}, {}); }
 
 private:
-  Values multiply(Values c, const Left &a, const Tile &b, bool transposed, mlir::Value depth);
+  Values multiplyByThreads(const Product &product, const Values &c);
+  Values multiplyByWarp(const Product &product, Values c);
+  Values packed(const Values &product); // for mma.sync
   View at(const Tile &tile, mlir::Value row, mlir::Value column) const;
   View further(const Tile &tile, const View &from, int64_t rows,
                int64_t columns) const; // an immediate offset, which takes no register

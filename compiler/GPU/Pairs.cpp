@@ -39,7 +39,7 @@ static KernelInfo emitScores(KernelBuilder &k, ScoresOp op) {
         k.barrier();
         tiles.copyIn(keys, at.listedRows(k, op.getKMutable(), dim, j), count, op.getKMutable(), dim);
         k.barrier();
-        Values scores = tiles.productTransposed(tiles.zeros(keyBlock), queries, keys);
+        Values scores = tiles.productTransposed(queries, keys);
         tiles.copyOutPairs(block.row(k.i64Of(i)) + j, scores, rows, count);
       });
     });
