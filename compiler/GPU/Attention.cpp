@@ -27,7 +27,8 @@ private:
   struct QueryBlock {
     Value start, rowsLeft;
     std::array<Value, 2> rows, firsts, limits;
-    Value largestLimit, warpLimit, smallestLimit, largestFirst; // of the block, and of the warp's rows
+    // Of the block, of the rows that are computed jointly, and of the warp's rows.
+    Value largestLimit, jointLimit, smallestLimit, largestFirst;
   };
   void queryBlock(HeadOfSequence &at, Value start);
   Values scoresOf(HeadOfSequence &at, const Tile &keyTile, Value firstKey);
@@ -38,11 +39,12 @@ private:
   KernelBuilder &k;
   AttentionOp op;
   const bool bf16;
+  const BufferIndex q, key, value;
+  const int64_t heads, keyHeads, keyDim, valueDim;
+  const Core core;
   AttentionTiles tiles;
-  int64_t heads, keyHeads, keyDim, valueDim;
   double rate;
   bool wantsLse, wantsWeights;
-  const BufferIndex q, key, value;
   std::optional<BufferIndex> keyScale, valueScale; // of integers
   // Queries and keys per block. Blocks of keys are counted from the first key of the list, whatever the queries, so
   // that a row's sums have a fixed order.
@@ -55,12 +57,11 @@ private:
 };
 
 AttentionKernel::AttentionKernel(KernelBuilder &k, AttentionOp op)
-    : k(k), op(op), bf16(op.getCompute().has_value()), tiles(k, bf16), q(op.getQMutable()), key(op.getKMutable()),
-      value(op.getVMutable()), keys(bf16 ? 64 : 32) {
-  heads = op.getHeads();
-  keyHeads = op.getKeyHeads();
-  keyDim = op.getKeyDim();
-  valueDim = op.getValueDim();
+    : k(k), op(op), bf16(op.getCompute().has_value()), q(op.getQMutable()), key(op.getKMutable()),
+      value(op.getVMutable()), heads(op.getHeads()), keyHeads(op.getKeyHeads()), keyDim(op.getKeyDim()),
+      valueDim(op.getValueDim()), core(AttentionTiles::coreOf(k, bf16, std::max(keyDim, valueDim),
+                                                              {{q, keyDim}, {key, keyDim}, {value, valueDim}})),
+      tiles(k, core), keys(bf16 ? 64 : 32) {
   rate = op.getRate().convertToDouble();
   wantsLse = !op.getLse().use_empty();
   wantsWeights = op.getWeights() && !op.getWeights().use_empty();
@@ -82,9 +83,14 @@ AttentionKernel::State AttentionKernel::State::of(const Values &flat) {
 
 KernelInfo AttentionKernel::emit() {
   k.threads = queries / AttentionTiles::warpRows * KernelBuilder::warpSize;
-  k.registers = std::max(keyDim, valueDim) > 64 ? 232 : 168; // two blocks, or three, on a multiprocessor
+  // Two blocks on a multiprocessor, or three, or four if nothing but sums and scores takes registers. A warpgroup's
+  // operands take none.
+  const int64_t widest = std::max(keyDim, valueDim);
+  k.registers = widest > (core == Core::Warpgroup ? 128 : 64) ? 232 : 168;
+  if (core == Core::Warpgroup && widest <= 64 && rate == 0 && !op.getReach())
+    k.registers = 128;
   // Two stages where rows are copied asynchronously and narrow enough that blocks still share a multiprocessor.
-  if (tiles.isDirect(key, keyDim) && tiles.isDirect(value, valueDim) && std::max(keyDim, valueDim) <= 64)
+  if (tiles.isDirect(key, keyDim) && tiles.isDirect(value, valueDim) && widest <= 64)
     stages = 2;
   queryTile = tiles.tile(queries, keyDim);
   keyTiles = tiles.tiles(stages, keys, keyDim);
@@ -113,7 +119,7 @@ void AttentionKernel::queryBlock(HeadOfSequence &at, Value first) {
     block.firsts[r] = at.first(k, block.rows[r]);
   }
   block.largestLimit = at.largestLimit(k, block.start, block.rowsLeft, queries);
-  block.warpLimit = tiles.largestOfRows(block.limits);
+  block.jointLimit = tiles.largestOfJointRows(block.limits, block.largestLimit);
   block.smallestLimit =
       k.acrossLanes(k.min(block.limits[0], block.limits[1]), [&](Value x, Value y) { return k.min(x, y); });
   if (at.reach)
@@ -133,7 +139,7 @@ void AttentionKernel::queryBlock(HeadOfSequence &at, Value first) {
       [&](Value j, Value stage, const Values &flat) {
         bias->copyIn(at, block.start, j, keysFrom(j));
         return k.choose(
-            k.less(j, block.warpLimit),
+            k.less(j, block.jointLimit),
             [&] {
               State next = State::of(flat);
               step(at, j, stage, next);

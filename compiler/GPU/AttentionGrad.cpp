@@ -32,7 +32,7 @@ private:
     std::optional<PairBias> bias;
     Value start, left; // the first query, and how many there are
     std::array<Value, 2> rows, firsts, limits, logSums, deltas;
-    Value largestLimit, warpLimit; // of the block, and of the warp's queries
+    Value largestLimit, jointLimit; // of the block, and of the queries that are computed jointly
   };
   Pairs makeTiles();
   void copyQueriesIn(HeadOfSequence &at, Pairs &pairs, Value start);
@@ -58,11 +58,12 @@ private:
   KernelBuilder &k;
   AttentionGradOp op;
   const bool bf16;
+  const BufferIndex dOutput, q, key, value, output, lse;
+  const int64_t heads, keyHeads, keyDim, valueDim;
+  const Core core;
   AttentionTiles tiles;
-  int64_t heads, keyHeads, keyDim, valueDim;
   double scale, rate;
   bool wantsQ, wantsK, wantsV, wantsBias;
-  const BufferIndex dOutput, q, key, value, output, lse;
   // The rows that a block owns, and the rows that it walks over at a time.
   int64_t own, passing;
   int64_t stages = 1;          // of the tiles of keys and values
@@ -70,13 +71,12 @@ private:
 };
 
 AttentionGradKernel::AttentionGradKernel(KernelBuilder &k, AttentionGradOp op)
-    : k(k), op(op), bf16(op.getCompute().has_value()), tiles(k, bf16), dOutput(op.getDoutputMutable()),
-      q(op.getQMutable()), key(op.getKMutable()), value(op.getVMutable()), output(op.getOutputMutable()),
-      lse(op.getLseMutable()) {
-  heads = op.getHeads();
-  keyHeads = op.getKeyHeads();
-  keyDim = op.getKeyDim();
-  valueDim = op.getValueDim();
+    : k(k), op(op), bf16(op.getCompute().has_value()), dOutput(op.getDoutputMutable()), q(op.getQMutable()),
+      key(op.getKMutable()), value(op.getVMutable()), output(op.getOutputMutable()), lse(op.getLseMutable()),
+      heads(op.getHeads()), keyHeads(op.getKeyHeads()), keyDim(op.getKeyDim()), valueDim(op.getValueDim()),
+      core(AttentionTiles::coreOf(k, bf16, keyDim + valueDim,
+                                  {{q, keyDim}, {key, keyDim}, {value, valueDim}, {dOutput, valueDim}})),
+      tiles(k, core) {
   scale = op.getScale().convertToDouble();
   rate = op.getRate().convertToDouble();
   wantsQ = !op.getDq().use_empty();
@@ -210,7 +210,7 @@ void AttentionGradKernel::copyQueriesIn(HeadOfSequence &at, Pairs &pairs, Value 
     pairs.deltas[r] = deltaOf(at, row, 4);
   }
   pairs.largestLimit = at.largestLimit(k, start, pairs.left, own);
-  pairs.warpLimit = tiles.largestOfRows(pairs.limits);
+  pairs.jointLimit = tiles.largestOfJointRows(pairs.limits, pairs.largestLimit);
 }
 
 // Begins to load keys and values from `start` on.
@@ -286,7 +286,7 @@ void AttentionGradKernel::sequence(HeadOfSequence &at) {
   tiles.finishCopies();
   pairs.bias->copyIn(at, zero, zero, at.keys);
   k.when(
-      k.less(0, pairs.warpLimit),
+      k.less(0, pairs.jointLimit),
       [&] {
         OfPairs of = gradientsOf(at, pairs, zero, zero, at.keys);
         tiles.store(of.scores, ofScores);
@@ -300,8 +300,8 @@ void AttentionGradKernel::sequence(HeadOfSequence &at) {
         tiles.store(none, ofProbabilities);
         writeQueryGradients(at, pairs, tiles.zeros(pairs.queries.width));
       });
-  k.barrier();
-  k.when(k.less(tiles.firstRow(), at.keys), [&] {
+  tiles.finishStores();
+  k.when(k.less(tiles.firstJointRow(), at.keys), [&] {
     Value keyFactor = k.scalar(scale), valueFactor = PairDropout(k, tiles, at, rate).scale();
     auto writeKeys = [&](const Values &dKeys) {
       tiles.copyOut(at.listedRows(k, op.getDk(), keyDim, zero), dKeys, at.keys, op.getDk(), keyDim,
@@ -332,7 +332,7 @@ void AttentionGradKernel::queryBlock(HeadOfSequence &at, Value start) {
         Value count = k.min(k.sub(at.keys, j), passing);
         pairs.bias->copyIn(at, start, j, count);
         return k.choose(
-            k.less(j, pairs.warpLimit),
+            k.less(j, pairs.jointLimit),
             [&] {
               Values ds = gradientsOf(at, pairs, stage, j, count).scores;
               const Tile keyTile = tiles.ofStage(pairs.keys, stage);
@@ -387,7 +387,7 @@ void AttentionGradKernel::distanceBlock(HeadOfSequence &at, Value start) {
               tiles.finishCopies();
               pairs.bias->copyIn(at, pairs.start, j, count);
               Values ds = k.choose(
-                  k.less(j, pairs.warpLimit), [&] { return gradientsOf(at, pairs, zero, j, count).scores; },
+                  k.less(j, pairs.jointLimit), [&] { return gradientsOf(at, pairs, zero, j, count).scores; },
                   [&] { return tiles.zeros(passing); });
               for (int64_t r = 0; r < 2; ++r) {
                 Value column = tiles.column(0);
@@ -434,9 +434,9 @@ void AttentionGradKernel::keyBlocks(HeadOfSequence &at, Value start) {
 }
 
 void AttentionGradKernel::keyBlock(HeadOfSequence &at, Value start, Value count) {
-  AttentionTiles tiles(k, bf16);
+  AttentionTiles tiles(k, core);
   tiles.spreadRows(); // so that a lane's two keys can share dropout's random numbers
-  Tile keyTile = tiles.tile(own, keyDim), valueTile = tiles.tile(own, valueDim);
+  Tile keyTile = tiles.leftTile(own, keyDim), valueTile = tiles.leftTile(own, valueDim);
   Tile queryTile = tiles.tile(passing, keyDim), dOutputTile = tiles.tile(passing, valueDim), room;
   if (!bf16)
     room = tiles.tile(own, passing);
@@ -449,7 +449,7 @@ void AttentionGradKernel::keyBlock(HeadOfSequence &at, Value start, Value count)
   std::array<Value, 2> rows;
   for (int64_t r = 0; r < 2; ++r)
     rows[r] = k.add(start, k.min(tiles.row(r), last));
-  Value firstOfWarp = k.add(start, tiles.firstRow());
+  Value firstJointKey = k.add(start, tiles.firstJointRow());
   k.barrier(); // the tiles may still be in use for the previous block
   tiles.startCopy(keyTile, at.listedRows(k, key, keyDim, start), count, key, keyDim);
   tiles.startCopy(valueTile, at.listedRows(k, value, valueDim, start), count, value, valueDim);
@@ -489,7 +489,7 @@ void AttentionGradKernel::keyBlock(HeadOfSequence &at, Value start, Value count)
             tiles.finishCopies();
             bias.copyIn(at, i, start, count);
             return k.choose(
-                k.less(firstOfWarp, largest),
+                k.less(firstJointKey, largest),
                 [&] {
                   auto [s, d] = scoresAndChanges(tiles, {keyTile, valueTile}, {queryTile, dOutputTile}, at, bias);
                   Value kept = dropout.ofKeys(rows, i, left, passing), factor = dropout.scale();

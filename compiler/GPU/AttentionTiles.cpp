@@ -201,12 +201,28 @@ void eachQueryBlockOfRows(KernelBuilder &k, Value part, Value head, int64_t size
 // A multiple of 8 columns, or of 16 for tensor cores, which is also the depth of a step.
 int64_t AttentionTiles::padded(int64_t features) const { return llvm::alignTo(features, bf16 ? 16 : 8); }
 
-// A row is padded by 16 bytes, so that the 16-byte pieces of eight rows lie in different banks.
+Core AttentionTiles::coreOf(KernelBuilder &k, bool bf16, int64_t columns,
+                            ArrayRef<std::pair<BufferIndex, int64_t>> rows) {
+  if (!bf16)
+    return Core::Threads;
+  const AttentionTiles tiles(k, Core::Warp);
+  const bool direct = llvm::all_of(rows, [&](auto of) { return tiles.isDirect(of.first, of.second); });
+  // wgmma has up to 256 columns, whose sums are half of a thread's registers.
+  return k.architecture.warpgroups && direct && columns <= 256 ? Core::Warpgroup : Core::Warp;
+}
+
+// A row is padded by 16 bytes, so that the 16-byte pieces of eight rows lie in different banks. For a warpgroup, it is
+// a line of each block of the tile (SwizzledMatrix). Lines are as long as the width has whole ones.
 Tile AttentionTiles::tile(int64_t rows, int64_t features) const {
-  const int64_t width = padded(features), stride = width + (bf16 ? 8 : 4);
-  return {k.at(k.shared(bytesOf(rows, features)), elementType()), rows, width, stride};
+  const int64_t width = padded(features);
+  if (core == Core::Warpgroup)
+    return {k.at(k.shared(bytesOf(rows, features), 1024), elementType()), rows, width,
+            std::min<int64_t>(width & -width, 64)};
+  return {k.at(k.shared(bytesOf(rows, features)), elementType()), rows, width, width + (bf16 ? 8 : 4)};
 }
 int64_t AttentionTiles::bytesOf(int64_t rows, int64_t features) const {
+  if (core == Core::Warpgroup)
+    return rows * padded(features) * 2;
   return rows * (padded(features) + (bf16 ? 8 : 4)) * (bf16 ? 2 : 4);
 }
 Tile AttentionTiles::tiles(int64_t stages, int64_t rows, int64_t features) const {
@@ -217,14 +233,38 @@ Tile AttentionTiles::tiles(int64_t stages, int64_t rows, int64_t features) const
 }
 Tile AttentionTiles::ofStage(const Tile &first, Value stage) const {
   Tile own = first;
-  own.data = first.data + k.mul(stage, first.rows * first.stride);
+  own.data = first.data + k.mul(stage, bytesOf(first.rows, first.width) / (bf16 ? 2 : 4));
   return own;
 }
 
-View AttentionTiles::at(const Tile &tile, Value row, Value column) const {
-  return tile.data + k.add(k.mul(row, tile.stride), column);
+// A lane of a warpgroup always has lines that are 8 apart. Where its rows shall be 16 apart, the lines n + 8 and n + 16
+// of every 32 change places.
+Tile AttentionTiles::leftTile(int64_t rows, int64_t features) const {
+  Tile left = tile(rows, features);
+  left.spread = core == Core::Warpgroup && rowsApart == 16;
+  return left;
 }
+Value AttentionTiles::lineOf(const Tile &tile, Value row) const {
+  if (!tile.spread)
+    return row;
+  Value up = k.shiftLeft(k.bitAnd(row, 8), 1), down = k.shiftRight(k.bitAnd(row, 16), 1), moved = k.add(up, down);
+  return k.add(k.bitAnd(row, ~24), moved);
+}
+
+View AttentionTiles::at(const Tile &tile, Value row, Value column) const {
+  if (core != Core::Warpgroup)
+    return tile.data + k.add(k.mul(row, tile.stride), column);
+  const int64_t side = tile.stride, pieces = side / 8;
+  Value line = lineOf(tile, row), swizzle = k.rem(k.div(line, 8 / pieces), pieces),
+        piece = k.bitXor(k.rem(k.div(column, 8), pieces), swizzle);
+  Value block = k.mul(k.div(column, side), tile.rows * side), inPiece = k.rem(column, 8),
+        inLine = k.add(k.mul(piece, 8), inPiece);
+  return tile.data + k.add(k.add(k.mul(line, side), block), inLine);
+}
+// For a warpgroup, `rows` is a multiple of 8, and no bits of it are in the row that it goes on from; `columns` is 0.
 View AttentionTiles::further(const Tile &tile, const View &from, int64_t rows, int64_t columns) const {
+  if (core == Core::Warpgroup)
+    return from + k.mul(lineOf(tile, i32(k, rows)), tile.stride);
   return from + (rows * tile.stride + columns);
 }
 Type AttentionTiles::elementType() const { return bf16 ? Type(k.b.getI16Type()) : k.element; }
@@ -248,12 +288,12 @@ void AttentionTiles::startCopy(const Tile &tile, const RowAt &rowAt, Value count
     const View to = at(tile, row, first);
     copyAsync(k, to, rowAt(k.min(row, last)) + first, valid);
   };
-  if (all % k.threads || k.threads % pieces) {
+  const int64_t times = all / k.threads, rowsBetween = k.threads / pieces;
+  if (all % k.threads || k.threads % pieces || (core == Core::Warpgroup && rowsBetween % 8)) {
     k.acrossThreads(all, copy);
     return;
   }
   // A thread's pieces are whole rows apart, and the numbers of all of its rows are loaded before the first copy.
-  const int64_t times = all / k.threads, rowsBetween = k.threads / pieces;
   Value firstRow = k.div(k.thread(), pieces), feature = k.mul(k.rem(k.thread(), pieces), 8);
   const View to = at(tile, firstRow, feature);
   Value isFeature = features < tile.width ? k.less(feature, features) : Value();
@@ -306,6 +346,11 @@ void AttentionTiles::waitForCopies() {
 }
 void AttentionTiles::finishCopies() {
   waitForCopies();
+  finishStores();
+}
+void AttentionTiles::finishStores() {
+  if (core == Core::Warpgroup)
+    fenceProxy(k);
   k.barrier();
 }
 
@@ -376,6 +421,7 @@ Value AttentionTiles::firstRow() {
   Value within = k.mul(k.rem(warp, 2), 8);
   return k.add(k.mul(k.div(warp, 2), 2 * warpRows), within);
 }
+Value AttentionTiles::firstJointRow() { return core == Core::Warpgroup ? i32(k, 0) : firstRow(); }
 Value AttentionTiles::row(int64_t which) {
   Value ofLane = k.shiftRight(k.lane(), 2);
   return k.add(k.add(firstRow(), ofLane), which * rowsApart);
@@ -384,6 +430,10 @@ Value AttentionTiles::column(int64_t i) { return k.add(k.shiftLeft(k.bitAnd(k.la
 
 Value AttentionTiles::largestOfRows(const std::array<Value, 2> &values) {
   return k.acrossLanes(k.max(values[0], values[1]), [&](Value x, Value y) { return k.max(x, y); });
+}
+
+Value AttentionTiles::largestOfJointRows(const std::array<Value, 2> &values, Value ofBlock) {
+  return core == Core::Warpgroup ? ofBlock : largestOfRows(values);
 }
 
 void AttentionTiles::copyOut(const RowAt &rowAt, const Values &product, Value count, BufferIndex buffer,
@@ -436,11 +486,14 @@ Values AttentionTiles::packed(const Values &product) {
 }
 
 void AttentionTiles::store(const Values &product, const Tile &tile) {
-  Value first = column(0);
-  const View rows[2] = {at(tile, row(0), first), at(tile, row(1), first)};
+  auto placeOf = [&](int64_t i) {
+    Value first = column(i);
+    return at(tile, row(rowOf(i)), first);
+  };
+  const View rows[2] = {placeOf(0), placeOf(2)};
   for (int64_t i = 0; i < static_cast<int64_t>(product.size()); i += 2) {
-    const View to = (rows[rowOf(i)] + columnOf(i)).as(k.i32);
-    k.store({k.pairOfBF16(product[i], product[i + 1])}, to);
+    const View to = core == Core::Warpgroup ? placeOf(i) : rows[rowOf(i)] + columnOf(i);
+    k.store({k.pairOfBF16(product[i], product[i + 1])}, to.as(k.i32));
   }
 }
 
@@ -462,10 +515,22 @@ Values AttentionTiles::scores(Values product, double scale) {
 }
 
 void AttentionTiles::multiply(ArrayRef<Product> products) {
-  for (const Product &p : products) {
-    Values c = p.sums.empty() ? zeros(p.columns()) : p.sums;
-    p.use(bf16 ? multiplyByWarp(p, std::move(c)) : multiplyByThreads(p, c));
+  if (core != Core::Warpgroup) {
+    for (const Product &p : products) {
+      Values c = p.sums.empty() ? zeros(p.columns()) : p.sums;
+      p.use(bf16 ? multiplyByWarp(p, std::move(c)) : multiplyByThreads(p, c));
+    }
+    return;
   }
+  auto matrixOf = [](const Tile &tile, bool along) {
+    return SwizzledMatrix{tile.data.data, along, tile.rows * tile.stride * 2, tile.stride};
+  };
+  std::vector<WarpgroupProduct> all;
+  for (const Product &p : products)
+    all.push_back({p.sums, matrixOf(p.a.tile, !p.a.transposed), packed(p.a.product), matrixOf(p.b, p.transposed),
+                   p.columns(), p.transposed ? p.b.width : p.b.rows});
+  for (auto [p, sums] : llvm::zip_equal(products, multiplyWarpgroup(k, all)))
+    p.use(sums);
 }
 
 Values AttentionTiles::multiplyByWarp(const Product &product, Values c) {

@@ -5,6 +5,7 @@
 #include "Codegen/KeyPositions.h"
 #include "Codegen/Softmax.h"
 #include "KernelBuilder.h"
+#include "Warpgroup.h"
 #include "plan/Plan.h"
 #include <functional>
 #include <utility>
@@ -83,21 +84,35 @@ void eachQueryBlockOfRows(KernelBuilder &k, mlir::Value part, mlir::Value head, 
 // Rows in shared memory, padded with zeros.
 struct Tile {
   View data;                   // f32, or bf16 as i16
-  int64_t rows, width, stride; // width and stride in elements
+  int64_t rows, width, stride; // width and stride in elements, or the length of a warpgroup's line
+  bool spread = false;         // its rows have the order of leftTile()
 };
 
-// Products of tiles, in f32 (fused multiply-adds) or with operands rounded to bf16 (tensor cores). A warp has 16 rows
-// of a product in the layout of mma.sync: lane l has rows l / 4 and l / 4 + 8 and, of every 8 columns, columns 2 (l %
-// 4) and the next. These are four numbers per 8 columns, the upper row's first.
+// What multiplies tiles: threads in f32 (fused multiply-adds), or tensor cores with operands rounded to bf16. These
+// multiply for a warp (mma.sync), or for a block of four warps at once (wgmma), if all rows are bf16 in memory already.
+enum class Core { Threads, Warp, Warpgroup };
+
+// Products of tiles. Whatever multiplies, a warp has 16 rows of a product in the layout of mma.sync: lane l has rows
+// l / 4 and l / 4 + 8 and, of every 8 columns, columns 2 (l % 4) and the next. These are four numbers per 8 columns,
+// the upper row's first.
+//
+// Rows of a product are computed jointly: a warp's, or by a warpgroup all of the block's. Conditions around products
+// must be the same for all of them.
 class AttentionTiles {
 public:
-  AttentionTiles(KernelBuilder &k, bool bf16) : k(k), bf16(bf16) {}
+  AttentionTiles(KernelBuilder &k, Core core = Core::Threads) : k(k), core(core), bf16(core != Core::Threads) {}
   static constexpr int64_t warpRows = 16;
+
+  // The core for products of these rows, with their features for a head. A thread keeps `columns` / 2 sums of them.
+  static Core coreOf(KernelBuilder &k, bool bf16, int64_t columns,
+                     llvm::ArrayRef<std::pair<BufferIndex, int64_t>> rows);
 
   int64_t padded(int64_t features) const;
   Tile tile(int64_t rows, int64_t features) const;
   int64_t bytesOf(int64_t rows, int64_t features) const;
   Tile tiles(int64_t stages, int64_t rows, int64_t features) const; // the first of `stages` (ofStage)
+  // A tile that is only a left operand of products. spreadRows() is called before, if at all.
+  Tile leftTile(int64_t rows, int64_t features) const;
 
   // Fills rows 0 .. count - 1 of the tile from `row`, and the rest with zeros. `buffer` is the buffer that `row` points
   // into. All threads of the block take part.
@@ -110,6 +125,7 @@ public:
   void startCopy(const Tile &tile, const RowAt &row, mlir::Value count, BufferIndex buffer, int64_t features);
   void finishCopies();
   void waitForCopies(); // of this thread
+  void finishStores();  // the barrier after which products see what the block's threads have stored in tiles
 
   // Walks over the blocks of `size` at from, from + size, .. < end (i32): copy(first, stage) fills the tiles of a stage
   // by startCopy(), and use(first, stage, state) returns the next state. With two `stages` (i32 0 and 1), the next
@@ -125,7 +141,7 @@ public:
   // and `columns` (i32). f32 only.
   void copyPairs(const Tile &tile, const View &from, mlir::Value rows, mlir::Value columns, bool transposed);
 
-  // The left operand of a product: the warp's rows of a tile, or of an earlier product.
+  // The left operand of a product: rows of a tile, or of an earlier product.
   struct Left {
     Left(const Tile &tile) : tile(tile) {}
     // In f32, the warp stores the product in its own rows of the tile `room`; bf16 does not use it.
@@ -134,7 +150,7 @@ public:
       left.product = std::move(product);
       return left;
     }
-    // The warp's columns of a tile, as rows. bf16 only.
+    // Columns of a tile, as rows. bf16 only.
     static Left columnsOf(const Tile &tile) {
       Left left(tile);
       left.transposed = true;
@@ -153,7 +169,8 @@ public:
     mlir::Value depth = {};          // of a b, only so many rows of b (i32) matter; the others must be zeros
     int64_t columns() const { return transposed ? b.rows : b.width; }
   };
-  // Computes products in order, and uses each before the next one is computed.
+  // Computes products and uses them in order: each before the next one is computed, except by a warpgroup, which
+  // computes all of them together. Then all or none of them have sums.
   void multiply(llvm::ArrayRef<Product> products);
 
   // Stores the warp's rows of a product in a tile. bf16 only.
@@ -169,7 +186,8 @@ public:
   // From here on, a lane's two rows are 16 apart instead of 8, and warps 2 n and 2 n + 1 share 32 rows.
   void spreadRows() { rowsApart = 16; }
   // The position in the block of the lane's row `which` (0 or 1), and the column of the lane's number i (i32).
-  mlir::Value firstRow(); // of the warp
+  mlir::Value firstRow();      // of the warp
+  mlir::Value firstJointRow(); // of those whose products are computed jointly
   mlir::Value row(int64_t which);
   mlir::Value column(int64_t i);
   static int64_t rowOf(int64_t i) { return i % 4 / 2; }
@@ -179,6 +197,8 @@ public:
   mlir::Value rowMax(mlir::Value v) { return k.warpMax(v, 4); }
   // The largest value of the warp's rows, given those of the lane's two rows.
   mlir::Value largestOfRows(const std::array<mlir::Value, 2> &values);
+  // The same of the rows that are computed jointly, given that of the block.
+  mlir::Value largestOfJointRows(const std::array<mlir::Value, 2> &values, mlir::Value ofBlock);
 
   // Writes the lane's part of a product's rows below `count`, each number times its row's `factor`.
   void copyOut(const RowAt &row, const Values &product, mlir::Value count, BufferIndex buffer, int64_t features,
@@ -192,13 +212,15 @@ public:
 private:
   Values multiplyByThreads(const Product &product, const Values &c);
   Values multiplyByWarp(const Product &product, Values c);
-  Values packed(const Values &product); // for mma.sync
+  Values packed(const Values &product);                        // for mma.sync and wgmma
+  mlir::Value lineOf(const Tile &tile, mlir::Value row) const; // where a warpgroup's tile has this row
   View at(const Tile &tile, mlir::Value row, mlir::Value column) const;
   View further(const Tile &tile, const View &from, int64_t rows,
                int64_t columns) const; // an immediate offset, which takes no register
   mlir::Type elementType() const;
 
   KernelBuilder &k;
+  const Core core;
   const bool bf16;
   int64_t rowsApart = 8;
 };

@@ -29,7 +29,7 @@ static KernelInfo emitScores(KernelBuilder &k, ScoresOp op) {
   const int64_t heads = op.getResult().getType().getHeads(), dim = op.getQ().getType().getFeatures() / heads;
   return eachHeadByTiles(k, heads, [&](HeadOfSequence &at) {
     at.shareKeys(k, heads * dim / op.getK().getType().getFeatures());
-    AttentionTiles tiles(k, /*bf16=*/false);
+    AttentionTiles tiles(k);
     Tile queries = tiles.tile(queryBlock, dim), keys = tiles.tile(keyBlock, dim);
     View block = at.pairs(k, op.getResult(), heads);
     eachBlock(k, at.queries, queryBlock, [&](Value i, Value rows) {
@@ -73,7 +73,7 @@ static KernelInfo emitCombine(KernelBuilder &k, CombineOp op) {
   const int64_t heads = op.getP().getType().getHeads(), dim = op.getType().getFeatures() / heads;
   return eachHeadByTiles(k, heads, [&](HeadOfSequence &at) {
     at.shareKeys(k, heads * dim / op.getV().getType().getFeatures());
-    AttentionTiles tiles(k, /*bf16=*/false);
+    AttentionTiles tiles(k);
     Tile pairs = tiles.tile(queryBlock, keyBlock), values = tiles.tile(keyBlock, dim);
     View block = at.pairs(k, op.getPMutable(), heads);
     eachBlock(k, at.queries, queryBlock, [&](Value i, Value rows) {
@@ -94,7 +94,7 @@ static KernelInfo emitCombineTransposed(KernelBuilder &k, CombineTransposedOp op
   const int64_t heads = op.getP().getType().getHeads(), dim = op.getX().getType().getFeatures() / heads;
   const int64_t keyHeads = op.getType().getFeatures() / dim;
   return eachHeadByTiles(k, keyHeads, [&](HeadOfSequence &at) {
-    AttentionTiles tiles(k, /*bf16=*/false);
+    AttentionTiles tiles(k);
     // Here the rows are keys.
     Tile pairs = tiles.tile(queryBlock, keyBlock), inputs = tiles.tile(keyBlock, dim);
     at.clearRowsThatAreNoKeys(k, k.i32Of(0), at.keys, {{op.getResult(), dim}});

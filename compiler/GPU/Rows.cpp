@@ -197,7 +197,7 @@ public:
   }
   void clear(const View &row) override {
     store({}, row, [&](ArrayRef<Value>) { return k.scalar(0); });
-    AttentionTiles(k, /*bf16=*/false).syncWarp();
+    AttentionTiles(k).syncWarp();
   }
   void each(const Term &count, const std::function<void(Value)> &body) override {
     overLanes(k.truncated(k.index(count)), {}, [&](Value i, const Values &) -> Values {

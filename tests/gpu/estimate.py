@@ -110,7 +110,7 @@ def loop_of(kernel, threads):
     if work < (512 if kind == "FFMA" else 1):
         return Loop("", 0, 0, "")
     multiplying, issued, loaded, beside = warps, len(body), sum(map(loads, body)), []
-    if kind == "HGMMA":  # one of three warpgroups only fetches: its loop holds the copies
+    if any(x.stem == "USETMAXREG" for x in code):  # one of three warpgroups only fetches: its loop holds the copies
         multiplying = warps * 2 / 3
         fetching = max((as_it_runs(kernel, loop) for loop in innermost if loop != main), key=lambda b: sum(map(loads, b)))
         copies = sum(loads(x) for x in fetching if x.stem == "LDGSTS") * warps / 3

@@ -24,6 +24,7 @@ protected:
   static Options on(Options options) {
     options.device = GetParam().device;
     options.cpu = GetParam().cpu;
+    options.arch = GetParam().arch;
     return options;
   }
 
@@ -94,8 +95,18 @@ protected:
     }
   };
 
+  // The same op over rows as the target stores them.
+  static Case stored(Case c) {
+    if (GetParam().narrow && c.keyDim % 8 == 0 && c.valueDim % 8 == 0)
+      c.element = "bf16";
+    return c;
+  }
+
   // Both directions, with these tolerances.
-  void check(const Batch &batch, const Case &c, int64_t extraStride, double forwards, double backwards) {
+  void check(const Batch &batch, const Case &op, int64_t extraStride, double forwards, double backwards) {
+    const Case c = stored(op);
+    if (GetParam().narrow && c.element == "f32")
+      return; // the same kernel as without narrow rows
     SCOPED_TRACE(c.forward(in));
     std::vector<Tensor> saved;
     Options options =
@@ -164,8 +175,21 @@ TEST_P(Attention, NarrowRows) {
   }
   narrow(longer, {"source", "source", "reach = 70 : i64", 2, 16, 16, false, false, 200});
   narrow(longer, {"target", "source", "", 1, 128, 80, true});
+  narrow(longer, {"source", "source", "padding, causal", 1, 80, 40, true});
+  narrow(shorter, {"target", "source", "padding", 1, 96, 48});
   if (GetParam().device == Device::GPU) // a CPU sums gradients of shared keys where they are stored, in f32
     narrow(shorter, {"source", "source", "causal", 4, 16, 16, true, false, 0, 2});
+}
+
+// The widest heads for which warpgroups multiply. Their gradient is for warps.
+TEST_P(Attention, WideHeadsByWarpgroups) {
+  if (!GetParam().narrow)
+    GTEST_SKIP() << "tiles of f32 rows would not fit into shared memory";
+  const Batch batch({70, 3}, {66, 9});
+  for (const Case &c : {stored({"target", "source", "padding", 1, 256, 192, true}),
+                        stored({"source", "source", "causal", 1, 160, 256})})
+    ASSERT_NO_THROW(expectClose(runKernel(batch, c.forward(in), c.operands(), on({.extraStride = 8, .dropout = 9})),
+                                tolerance(), c.forward(in)));
 }
 
 // All forms of distance bias: narrow and wide heads, any size of the last block of distances, pads in between, keys
@@ -178,7 +202,7 @@ TEST_P(Attention, Bias) {
   check(shorter, {"source", "source", "reach = 40 : i64", 1, 8, 8, true, false, 150}, 0);
   check(shorter, {"target", "target", "causal", 1, 64, 64, false, false, 80}, 0);
   check(shorter, {"source", "source", "padding", 1, 128, 80, true, false, 70}, 8);
-  const Case returned{"source", "source", "padding", 2, 16, 16, false, true, 80};
+  const Case returned = stored({"source", "source", "padding", 2, 16, 16, false, true, 80});
   ASSERT_NO_THROW(
       expectClose(runKernel(shorter, returned.forward(in), returned.operands(), on({})), tolerance(), "weights"));
 }
@@ -186,7 +210,7 @@ TEST_P(Attention, Bias) {
 // If the gradients of some operands are unused, the others and that of the bias have the same bits.
 TEST_P(Attention, BiasWithUnusedResults) {
   const Batch batch({70, 3}, {1, 1});
-  const Case c{"source", "source", "padding", 2, 8, 8, false, false, 70};
+  const Case c = stored({"source", "source", "padding", 2, 8, 8, false, false, 70});
   Options options = on({.evaluate = false});
   const Outcome all = runKernel(batch, c.gradient(in), c.gradientOperands(), options);
   for (const auto &unused : std::vector<std::vector<int>>{{3}, {0}, {1, 2}, {0, 1, 2}}) {
@@ -206,7 +230,7 @@ TEST_P(Attention, NoDropoutOutsideOfTraining) {
 
 TEST_P(Attention, ReturnedWeights) {
   const Batch batch({1, 17, 70}, {66, 2, 9});
-  for (const Case &c : {Case{"target", "source", "padding", 2, 16, 16, true, true},
+  for (const Case &c : {stored({"target", "source", "padding", 2, 16, 16, true, true}),
                         Case{"target", "target", "causal", 2, 5, 7, false, true}}) {
     SCOPED_TRACE(c.forward(in));
     ASSERT_NO_THROW(
@@ -217,7 +241,7 @@ TEST_P(Attention, ReturnedWeights) {
 // Unused results are null, and the others have the same bits.
 TEST_P(Attention, UnusedResults) {
   const Batch batch({70, 3, 30}, {20, 66, 40});
-  const Case c{"target", "source", "padding", 2, 16, 16, true};
+  const Case c = stored({"target", "source", "padding", 2, 16, 16, true});
   const Options all = on({.dropout = 9, .evaluate = false});
   auto without = [&](std::vector<int> unused) {
     Options options = all;
@@ -328,7 +352,7 @@ TEST_P(AttentionToCache, HypothesesOfASentence) {
 TEST_P(Attention, DecodingWithWeights) {
   const Batch batch({9, 70}, {1, 1}, 301, /*training=*/false, 0, {65, 3});
   for (int distances : {0, 80}) {
-    const Case c{"target", "cache", "", 2, 16, 16, false, true, distances};
+    const Case c = stored({"target", "cache", "", 2, 16, 16, false, true, distances});
     ASSERT_NO_THROW(
         expectClose(runKernel(batch, c.forward(in), c.operands(), on({.unused = {1}})), tolerance(), "weights"));
   }
@@ -356,7 +380,7 @@ TEST_P(Attention, BitsOfAHypothesis) {
 TEST_P(Attention, BitsOfASequence) {
   const Batch many({7, 66, 90}, {5, 31, 70}, 40, true, 0), alone({90}, {70}, 40, true, 2),
       first({90}, {1}, 40, true, 2);
-  const Case c{"target", "source", "padding", 3, 8, 8, true};
+  const Case c = stored({"target", "source", "padding", 3, 8, 8, true});
   // Fills the last `last` rows of each set with numbers that do not depend on the rows before.
   auto numbers = [](const std::vector<int64_t> &last) {
     return [last](int64_t operand, Tensor &t) {
@@ -418,7 +442,7 @@ TEST_P(Attention, BitsOfAShortSequence) {
 // Attention with a bias, whose gradient consists of sums for each sequence.
 TEST_P(Attention, BitsOfASequenceWithABias) {
   const Batch many({7, 66, 90}, {1, 1, 1}, 40, true, 0), alone({90}, {1}, 40, true, 2);
-  const Case c{"source", "source", "padding", 2, 8, 8, true, false, 90};
+  const Case c = stored({"source", "source", "padding", 2, 8, 8, true, false, 90});
   auto numbers = [](int64_t operand, Tensor &t) {
     const int64_t n = t.shape[0], f = t.features();
     for (int64_t i = 0; i < 90; ++i)
@@ -438,10 +462,13 @@ TEST_P(Attention, BitsOfASequenceWithABias) {
 }
 
 const Target gpuTargets[] = {{.device = Device::GPU}, {.device = Device::GPU, .compute = "bf16"}};
+// Rows of bf16, which warpgroups multiply.
+const Target warpgroups[] = {{.device = Device::GPU, .compute = "bf16", .arch = "sm_90a", .narrow = true}};
 const Target vectors[] = {{.cpu = "x86-64-v3"}, {.cpu = "x86-64-v4"}};
 INSTANTIATE_TEST_SUITE_P(CPU, AttentionToCache, testing::ValuesIn(vectors), nameOf);
 INSTANTIATE_TEST_SUITE_P(GPU, AttentionToCache, testing::ValuesIn(gpuTargets), nameOf);
 INSTANTIATE_TEST_SUITE_P(GPU, Attention, testing::ValuesIn(gpuTargets), nameOf);
+INSTANTIATE_TEST_SUITE_P(Warpgroups, Attention, testing::ValuesIn(warpgroups), nameOf);
 const Target tiles[] = {{.cpu = "x86-64-v4+amx", .compute = "bf16"}};
 INSTANTIATE_TEST_SUITE_P(Tiles, Attention, testing::ValuesIn(tiles), nameOf);
 INSTANTIATE_TEST_SUITE_P(Tiles, AttentionToCache, testing::ValuesIn(tiles), nameOf);
