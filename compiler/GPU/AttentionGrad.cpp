@@ -435,8 +435,7 @@ void AttentionGradKernel::keyBlocks(HeadOfSequence &at, Value start) {
 
 void AttentionGradKernel::keyBlock(HeadOfSequence &at, Value start, Value count) {
   AttentionTiles tiles(k, core);
-  tiles.spreadRows(); // so that a lane's two keys can share dropout's random numbers
-  Tile keyTile = tiles.leftTile(own, keyDim), valueTile = tiles.leftTile(own, valueDim);
+  Tile keyTile = tiles.tile(own, keyDim), valueTile = tiles.tile(own, valueDim);
   Tile queryTile = tiles.tile(passing, keyDim), dOutputTile = tiles.tile(passing, valueDim), room;
   if (!bf16)
     room = tiles.tile(own, passing);

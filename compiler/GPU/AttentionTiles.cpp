@@ -237,34 +237,19 @@ Tile AttentionTiles::ofStage(const Tile &first, Value stage) const {
   return own;
 }
 
-// A lane of a warpgroup always has lines that are 8 apart. Where its rows shall be 16 apart, the lines n + 8 and n + 16
-// of every 32 change places.
-Tile AttentionTiles::leftTile(int64_t rows, int64_t features) const {
-  Tile left = tile(rows, features);
-  left.spread = core == Core::Warpgroup && rowsApart == 16;
-  return left;
-}
-Value AttentionTiles::lineOf(const Tile &tile, Value row) const {
-  if (!tile.spread)
-    return row;
-  Value up = k.shiftLeft(k.bitAnd(row, 8), 1), down = k.shiftRight(k.bitAnd(row, 16), 1), moved = k.add(up, down);
-  return k.add(k.bitAnd(row, ~24), moved);
-}
-
 View AttentionTiles::at(const Tile &tile, Value row, Value column) const {
   if (core != Core::Warpgroup)
     return tile.data + k.add(k.mul(row, tile.stride), column);
   const int64_t side = tile.stride, pieces = side / 8;
-  Value line = lineOf(tile, row), swizzle = k.rem(k.div(line, 8 / pieces), pieces),
-        piece = k.bitXor(k.rem(k.div(column, 8), pieces), swizzle);
+  Value swizzle = k.rem(k.div(row, 8 / pieces), pieces), piece = k.bitXor(k.rem(k.div(column, 8), pieces), swizzle);
   Value block = k.mul(k.div(column, side), tile.rows * side), inPiece = k.rem(column, 8),
         inLine = k.add(k.mul(piece, 8), inPiece);
-  return tile.data + k.add(k.add(k.mul(line, side), block), inLine);
+  return tile.data + k.add(k.add(k.mul(row, side), block), inLine);
 }
 // For a warpgroup, `rows` is a multiple of 8, and no bits of it are in the row that it goes on from; `columns` is 0.
 View AttentionTiles::further(const Tile &tile, const View &from, int64_t rows, int64_t columns) const {
   if (core == Core::Warpgroup)
-    return from + k.mul(lineOf(tile, i32(k, rows)), tile.stride);
+    return from + rows * tile.stride;
   return from + (rows * tile.stride + columns);
 }
 Type AttentionTiles::elementType() const { return bf16 ? Type(k.b.getI16Type()) : k.element; }
@@ -414,17 +399,11 @@ void AttentionTiles::copyPairs(const Tile &tile, const View &from, Value rows, V
   });
 }
 
-Value AttentionTiles::firstRow() {
-  Value warp = k.warp();
-  if (rowsApart == 8)
-    return k.mul(warp, warpRows);
-  Value within = k.mul(k.rem(warp, 2), 8);
-  return k.add(k.mul(k.div(warp, 2), 2 * warpRows), within);
-}
+Value AttentionTiles::firstRow() { return k.mul(k.warp(), warpRows); }
 Value AttentionTiles::firstJointRow() { return core == Core::Warpgroup ? i32(k, 0) : firstRow(); }
 Value AttentionTiles::row(int64_t which) {
   Value ofLane = k.shiftRight(k.lane(), 2);
-  return k.add(k.add(firstRow(), ofLane), which * rowsApart);
+  return k.add(k.add(firstRow(), ofLane), which * 8);
 }
 Value AttentionTiles::column(int64_t i) { return k.add(k.shiftLeft(k.bitAnd(k.lane(), 3), 1), columnOf(i)); }
 
@@ -544,10 +523,10 @@ Values AttentionTiles::multiplyByWarp(const Product &product, Values c) {
   Value inner = k.bitAnd(lane, 7), second = k.bitAnd(k.shiftRight(lane, 3), 1), third = k.shiftRight(lane, 4);
   View leftStart;
   if (a.transposed) {
-    Value row = k.add(inner, k.mul(third, 8)), right = k.mul(second, rowsApart);
+    Value row = k.add(inner, k.mul(third, 8)), right = k.mul(second, 8);
     leftStart = at(a.tile, row, k.add(firstRow(), right));
   } else if (registers.empty()) {
-    Value column = k.mul(third, 8), lower = k.mul(second, rowsApart);
+    Value column = k.mul(third, 8), lower = k.mul(second, 8);
     leftStart = at(a.tile, k.add(k.add(firstRow(), inner), lower), column);
   }
   auto leftOf = [&](int64_t step) {
@@ -587,7 +566,7 @@ Values AttentionTiles::multiplyByThreads(const Product &product, const Values &c
   }
   const int64_t tiles = c.size() / 4;
   Value pair = column(0), zero = i32(k, 0);
-  const View upper = at(a, row(0), zero), lower = at(a, row(1), zero);
+  const View upper = at(a, row(0), zero), lower = further(a, upper, 8, 0);
   return k.loop(zero, transposed ? i32(k, b.width) : product.depth, 4, c, [&](Value d, Values s) {
     const View start = transposed ? at(b, pair, d) : at(b, d, pair);
     const Values rows[2] = {k.load(upper + d, 4), k.load(lower + d, 4)};
@@ -706,22 +685,12 @@ Value PairDropout::keyPosition(Value key) {
 std::array<Value, 4> PairDropout::four(Value query, Value key) {
   CodeBuilder::DropoutKey own = dropoutKey;
   own.position = query;
-  return k.philox(own, k.counterOf(key));
+  return k.philox(own, k.counterOfKey(key));
 }
 
-Value PairDropout::word(const std::array<Value, 4> &words, Value key) {
-  Value which = k.rem(k.div(key, 16), 4), number = words[0];
-  for (int32_t i = 1; i < 4; ++i)
-    number = k.select(k.equal(which, i), words[i], number);
-  return number;
-}
-
-Value PairDropout::kept(Value number) {
-  return k.notLess(number, k.i32Of(static_cast<int32_t>(static_cast<uint32_t>(std::floor(rate * 4294967296.0)))));
-}
-Value PairDropout::bit(Value number, Value which) {
+Value PairDropout::bit(Value word, Value which) {
   Value own = arith::ShLIOp::create(k.b, k.i32Of(1), which);
-  return k.select(kept(number), own, 0);
+  return k.select(k.keepsPair(word, rate), own, 0);
 }
 
 Value PairDropout::whenTraining(const std::function<Values()> &bits) {
@@ -747,11 +716,13 @@ Value PairDropout::ofQueries(const std::array<Value, 2> &queries, Value firstKey
         regular,
         [&]() -> Values {
           Value bits = k.i32Of(0), middle = k.i32Of(32), upperHalf = k.notLess(k.rem(first, 64), middle);
-          for (int64_t i = 0; i < 8; ++i) { // those of 16 columns; number i + 8 is 16 columns further on
+          for (int64_t i = 0; i < 4; ++i) { // a call for numbers i, i + 4, .., which are 8 columns apart
             std::array<Value, 4> words = four(positions[AttentionTiles::rowOf(i)], k.add(first, tiles.column(i)));
-            for (int64_t part = 0; part < columns / 16; ++part) {
-              Value number = columns == 64 ? words[part] : k.select(upperHalf, words[part + 2], words[part]);
-              bits = k.bitOr(bits, bit(number, k.i32Of(static_cast<int32_t>(part * 8 + i))));
+            for (int64_t part = 0; part < columns / 8; ++part) {
+              const int64_t w = part / 2;
+              Value word = columns == 64 ? words[w] : k.select(upperHalf, words[w + 2], words[w]);
+              Value number = part % 2 ? word : k.shiftLeft(word, 16);
+              bits = k.bitOr(bits, bit(number, k.i32Of(static_cast<int32_t>(part * 4 + i))));
             }
           }
           return {bits};
@@ -762,28 +733,28 @@ Value PairDropout::ofQueries(const std::array<Value, 2> &queries, Value firstKey
             Value base = tiles.column(0), odd = k.bitAnd(i, 1), column = k.add(k.add(k.mul(k.div(i, 4), 8), odd), base);
             Value query = k.select(k.less(k.rem(i, 4), 2), positions[0], positions[1]);
             Value position = keyPosition(k.add(firstKey, k.min(column, last)));
-            return {k.bitOr(bits[0], bit(word(four(query, position), position), i))};
+            return {k.bitOr(bits[0], bit(k.wordOfKey(four(query, position), position), i))};
           });
         });
   });
 }
 
-// With rows 16 apart, one call of Philox usually has the numbers of both of the lane's keys.
+// One call of Philox usually has the numbers of both of the lane's keys, which are 8 rows apart.
 Value PairDropout::ofKeys(const std::array<Value, 2> &keys, Value firstQuery, Value count, int64_t columns) {
   return whenTraining([&] {
     Value last = k.sub(count, 1), upper = keyPosition(keys[0]), lower = keyPosition(keys[1]);
     Value lowerBlock = k.div(lower, 64), together = k.equal(k.div(upper, 64), lowerBlock);
-    Value lowerCounter = k.rem(lower, 16), zero = k.i32Of(0);
-    together = k.both(together, k.equal(k.rem(upper, 16), lowerCounter));
+    Value lowerCounter = k.rem(lower, 8), zero = k.i32Of(0);
+    together = k.both(together, k.equal(k.rem(upper, 8), lowerCounter));
     return k.loop(zero, columns / 4, 1, ValueRange{zero}, [&](Value i, Values bits) -> Values {
       Value base = tiles.column(0), odd = k.bitAnd(i, 1), column = k.add(k.add(k.mul(k.div(i, 2), 8), odd), base);
       Value position = queryPosition(k.add(firstQuery, k.min(column, last)));
       std::array<Value, 4> words = four(position, upper);
       Value second = k.choose(
-          together, [&]() -> Values { return {word(words, lower)}; },
-          [&]() -> Values { return {word(four(position, lower), lower)}; })[0];
+          together, [&]() -> Values { return {k.wordOfKey(words, lower)}; },
+          [&]() -> Values { return {k.wordOfKey(four(position, lower), lower)}; })[0];
       Value which = k.add(k.mul(k.div(i, 2), 4), odd), ofLower = bit(second, k.add(which, 2));
-      return {k.bitOr(bits[0], k.bitOr(bit(word(words, upper), which), ofLower))};
+      return {k.bitOr(bits[0], k.bitOr(bit(k.wordOfKey(words, upper), which), ofLower))};
     });
   });
 }

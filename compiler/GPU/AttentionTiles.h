@@ -85,7 +85,6 @@ void eachQueryBlockOfRows(KernelBuilder &k, mlir::Value part, mlir::Value head, 
 struct Tile {
   View data;                   // f32, or bf16 as i16
   int64_t rows, width, stride; // width and stride in elements, or the length of a warpgroup's line
-  bool spread = false;         // its rows have the order of leftTile()
 };
 
 // What multiplies tiles: threads in f32 (fused multiply-adds), or tensor cores with operands rounded to bf16. These
@@ -111,8 +110,6 @@ public:
   Tile tile(int64_t rows, int64_t features) const;
   int64_t bytesOf(int64_t rows, int64_t features) const;
   Tile tiles(int64_t stages, int64_t rows, int64_t features) const; // the first of `stages` (ofStage)
-  // A tile that is only a left operand of products. spreadRows() is called before, if at all.
-  Tile leftTile(int64_t rows, int64_t features) const;
 
   // Fills rows 0 .. count - 1 of the tile from `row`, and the rest with zeros. `buffer` is the buffer that `row` points
   // into. All threads of the block take part.
@@ -183,8 +180,6 @@ public:
   // A product of queries and keys times `scale` log2(e): scores of which exponentials are powers of two.
   Values scores(Values product, double scale);
 
-  // From here on, a lane's two rows are 16 apart instead of 8, and warps 2 n and 2 n + 1 share 32 rows.
-  void spreadRows() { rowsApart = 16; }
   // The position in the block of the lane's row `which` (0 or 1), and the column of the lane's number i (i32).
   mlir::Value firstRow();      // of the warp
   mlir::Value firstJointRow(); // of those whose products are computed jointly
@@ -212,8 +207,7 @@ public:
 private:
   Values multiplyByThreads(const Product &product, const Values &c);
   Values multiplyByWarp(const Product &product, Values c);
-  Values packed(const Values &product);                        // for mma.sync and wgmma
-  mlir::Value lineOf(const Tile &tile, mlir::Value row) const; // where a warpgroup's tile has this row
+  Values packed(const Values &product); // for mma.sync and wgmma
   View at(const Tile &tile, mlir::Value row, mlir::Value column) const;
   View further(const Tile &tile, const View &from, int64_t rows,
                int64_t columns) const; // an immediate offset, which takes no register
@@ -222,7 +216,6 @@ private:
   KernelBuilder &k;
   const Core core;
   const bool bf16;
-  int64_t rowsApart = 8;
 };
 
 // The bias of a table [distances, H*2] (xfc.distance_bias).
@@ -291,12 +284,10 @@ public:
 
 private:
   mlir::Value whenTraining(const std::function<Values()> &bits);
-  // The random numbers of one call of Philox: for the four positions in the key position's block of 64 that are equal
-  // to it modulo 16.
+  // The words of one call of Philox: for the eight positions in the key position's block of 64 that are equal to it
+  // modulo 8.
   std::array<mlir::Value, 4> four(mlir::Value query, mlir::Value key);
-  mlir::Value word(const std::array<mlir::Value, 4> &words, mlir::Value key);
-  mlir::Value kept(mlir::Value number);
-  mlir::Value bit(mlir::Value number, mlir::Value which);
+  mlir::Value bit(mlir::Value word, mlir::Value which);                       // set if the pair is kept
   mlir::Value queryPosition(mlir::Value query), keyPosition(mlir::Value key); // i32
 
   KernelBuilder &k;

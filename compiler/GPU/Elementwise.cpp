@@ -84,11 +84,10 @@ static KernelInfo dropPairs(KernelBuilder &k, DropoutOp op, double rate) {
           CodeBuilder::DropoutKey dropout = k.dropoutKeyOf(k.dropoutId(), row);
           dropout.head = k.truncated(k.add(at.head, 1));
           Value f = k.truncated(k.loadIndex(positions + k.loadIndex(at.keyList + key)));
-          std::array<Value, 4> words = k.philox(dropout, k.counterOf(f));
-          Value which = k.div(k.rem(f, 64), 16), word = words[0];
-          for (int32_t i = 1; i < 4; ++i)
-            word = k.select(k.equal(which, i), words[i], word);
-          return {k.mulf(xs[0], k.keepFactor(word, rate))};
+          std::array<Value, 4> words = k.philox(dropout, k.counterOfKey(f));
+          Value kept = k.keepsPair(k.wordOfKey(words, f), rate);
+          Value factor = k.scalar(1 / (1 - rate));
+          return {k.mulf(xs[0], k.select(kept, factor, 0))};
         },
         [&]() -> Values { return {xs[0]}; })[0];
   });

@@ -390,6 +390,23 @@ Value KernelBuilder::keepFactor(Value word, double rate) {
   return select(notLess(word, threshold), factor, 0);
 }
 
+Value KernelBuilder::counterOfKey(Value position) {
+  Value within = rem(position, 8);
+  return add(mul(div(position, 64), 8), within);
+}
+
+// Two predicates and a shift, since there are few registers of predicates, which a loop over words keeps.
+Value KernelBuilder::wordOfKey(const std::array<Value, 4> &words, Value position) {
+  Value even = equal(bitAnd(position, 16), 0), first = equal(bitAnd(position, 32), 0);
+  Value low = select(even, words[0], words[1]), high = select(even, words[2], words[3]);
+  Value up = shiftLeft(bitXor(bitAnd(position, 8), i32Of(8)), 1);
+  return arith::ShLIOp::create(b, select(first, low, high), up);
+}
+
+Value KernelBuilder::keepsPair(Value word, double rate) {
+  return notLess(word, i32Of(static_cast<int32_t>(xfc_pair_threshold(rate) << 16)));
+}
+
 CodeBuilder::DropoutKey KernelBuilder::dropoutKeyOf(Value op, Value row) {
   auto number = [&](size_t list, Value i) { return loadIndex(numbers(rows(), list) + i); };
   Value sequence = number(offsetof(xfc_rows, sequence_of), row),

@@ -127,9 +127,14 @@ public:
 
   // Philox: four random words for a counter (abi.h), all i32; and the dropout factor of a word, 0 or 1/(1-rate).
   std::array<mlir::Value, 4> philox(const DropoutKey &key, mlir::Value counter);
-  // The counter for a feature, or for a key's position: one for all that are equal modulo 16 in a block of 64.
+  // The counter for a feature: one for all that are equal modulo 16 in a block of 64.
   mlir::Value counterOf(mlir::Value feature);
   mlir::Value keepFactor(mlir::Value word, double rate);
+  // For an attention weight, given the key's position (i32): the counter, one for all that are equal modulo 8 in a
+  // block of 64; of the counter's words, the one whose upper half is the weight's number; and whether that is kept.
+  mlir::Value counterOfKey(mlir::Value position);
+  mlir::Value wordOfKey(const std::array<mlir::Value, 4> &words, mlir::Value position);
+  mlir::Value keepsPair(mlir::Value word, double rate);
   // The key for a row of the set that the call is divided over.
   DropoutKey dropoutKeyOf(mlir::Value op, mlir::Value row);
 

@@ -75,10 +75,13 @@ double dropoutFactor(const xfc_shape &shape, double rate, int64_t id, uint32_t s
                      int64_t feature, uint32_t headPlus1) {
   if (!shape.training || rate <= 0)
     return 1;
-  uint32_t random = xfc_random(shape.dropout_key, static_cast<uint32_t>(id), sentence, static_cast<uint32_t>(position),
-                               static_cast<uint32_t>(feature), headPlus1);
-  auto threshold = static_cast<uint32_t>(rate * 4294967296.0);
-  return random >= threshold ? keptFactor(shape, rate) : 0;
+  const auto op = static_cast<uint32_t>(id), place = static_cast<uint32_t>(position),
+             f = static_cast<uint32_t>(feature);
+  const bool kept =
+      headPlus1
+          ? xfc_random_of_pair(shape.dropout_key, op, sentence, place, f, headPlus1 - 1) >= xfc_pair_threshold(rate)
+          : xfc_random(shape.dropout_key, op, sentence, place, f) >= static_cast<uint32_t>(rate * 4294967296.0);
+  return kept ? keptFactor(shape, rate) : 0;
 }
 
 double keptFactor(const xfc_shape &shape, double rate) { return shape.training ? 1 / (1 - rate) : 1; }

@@ -114,16 +114,14 @@ static void lowerPlainOp(DropoutOp op, PlainBuilder &b) {
   if (!pairs)
     return b.generic("ij,i,i->ij", {x, positions, b.sequenceOf()}, y, [&](auto v) {
       const Number feature = b.loop('j');
-      return b.dropout(v[0], rate, b.load(sentences, {v[2]}), v[1], feature, 0);
+      return b.dropout(v[0], rate, b.load(sentences, {v[2]}), v[1], feature);
     });
   Value keyPositions = b.positions(PlainBuilder::Of::Keys);
   b.forEachHead(pairs, [&](const PlainBuilder::Head &head) {
     Number sentence = b.load(sentences, {head.sequence});
     Value dropped = head.of(y);
-    b.generic("ij,i,j->ij", {head.of(x), head.queries(positions), head.keyRows()}, dropped, [&](auto v) {
-      const Number headPlusOne = head.head + 1;
-      return b.dropout(v[0], rate, sentence, v[1], b.load(keyPositions, {v[2]}), headPlusOne);
-    });
+    b.generic("ij,i,j->ij", {head.of(x), head.queries(positions), head.keyRows()}, dropped,
+              [&](auto v) { return b.dropout(v[0], rate, sentence, v[1], b.load(keyPositions, {v[2]}), head.head); });
   });
 }
 

@@ -117,9 +117,9 @@ public:
 
   // x in double precision, whatever the op's type.
   Number f64(const Number &x) { return {*this, x.as(*this, b.getF64Type())}; }
-  // x after the dropout whose id is the call's `dropout`.
+  // x after the dropout whose id is the call's `dropout`; of a pair, `feature` is the key's position in its sequence.
   Number dropout(const Number &x, double rate, const Number &sentence, const Number &position, const Number &feature,
-                 const Number &headPlusOne);
+                 const std::optional<Number> &head = {});
   // x scaled as dropout scales the elements that it keeps.
   Number keptByDropout(const Number &x, double rate);
 

@@ -336,12 +336,13 @@ KernelBuilder::DropoutRow KernelBuilder::dropoutRow(Value row) {
 }
 
 std::array<Value, 4> KernelBuilder::philox(const DropoutRow &row, Value counters) {
-  // Even and odd counters are processed separately, each in the low half of 64 bits. Both halves of a product are then
-  // in one lane, and the next product ignores the upper half. Only the first of a counter's four words differs between
-  // lanes, so half of the products of the first two rounds are of scalars.
+  // Counters are in the low halves of 64 bits, so that both halves of a product are in one lane, and the next product
+  // ignores the upper half. If they do not fit a register so, even and odd ones are processed separately. Only the
+  // first of a counter's four words differs between lanes, so half of the products of the first two rounds are of
+  // scalars.
   const View keys = roundKeys();
-  const int64_t n = cast<VectorType>(counters.getType()).getNumElements();
-  auto wide = VectorType::get({n / 2}, i64);
+  const int64_t n = cast<VectorType>(counters.getType()).getNumElements(), chains = n * 8 <= vectorBytes ? 1 : 2;
+  auto wide = VectorType::get({n / chains}, i64);
   auto isWide = [&](Value x) { return x.getType() == wide; };
   auto widened = [&](Value x) -> Value { return isWide(x) ? x : vector::BroadcastOp::create(b, wide, x); };
   auto number = [&](int64_t value, Value like) -> Value {
@@ -368,10 +369,11 @@ std::array<Value, 4> KernelBuilder::philox(const DropoutRow &row, Value counters
     return combined(high, combined(counter, keyOfRound));
   };
   auto extended = [&](Value word) -> Value { return arith::ExtUIOp::create(b, i64, word); };
-  Value pairs = vector::BitCastOp::create(b, wide, counters);
+  Value first = chains == 1 ? arith::ExtUIOp::create(b, wide, counters).getResult()
+                            : vector::BitCastOp::create(b, wide, counters).getResult();
   std::array<std::array<Value, 4>, 2> words;
-  for (int odd = 0; odd < 2; ++odd) {
-    Value c0 = odd ? highOf(pairs) : pairs, c1 = extended(row.position), c2 = extended(row.sentence),
+  for (int chain = 0; chain < chains; ++chain) {
+    Value c0 = chain ? highOf(first) : first, c1 = extended(row.position), c2 = extended(row.sentence),
           c3 = extended(row.head);
     for (int64_t round = 0; round < philoxRounds; ++round) {
       Value p0 = times(0xD2511F53, c0), p1 = times(0xCD9E8D57, c2);
@@ -380,13 +382,17 @@ std::array<Value, 4> KernelBuilder::philox(const DropoutRow &row, Value counters
       c1 = p1;
       c3 = p0;
     }
-    words[odd] = {c0, c1, c2, c3};
+    words[chain] = {c0, c1, c2, c3};
   }
   SmallVector<int64_t> lowHalves;
   for (int64_t i = 0; i < n; ++i)
     lowHalves.push_back(i % 2 ? n + i - 1 : i);
   std::array<Value, 4> numbers;
   for (int word = 0; word < 4; ++word) {
+    if (chains == 1) {
+      numbers[word] = arith::TruncIOp::create(b, counters.getType(), words[0][word]);
+      continue;
+    }
     Value even = vector::BitCastOp::create(b, counters.getType(), words[0][word]);
     Value odd = vector::BitCastOp::create(b, counters.getType(), words[1][word]);
     numbers[word] = vector::ShuffleOp::create(b, even, odd, lowHalves);
@@ -399,11 +405,15 @@ Value KernelBuilder::counters(Value first, int64_t i) {
   return add(broadcast(truncated(div(first, 4))), offsets);
 }
 
+static Value factorsOf(KernelBuilder &k, Value words, uint32_t threshold, double rate) {
+  Value kept = k.notLess(words, k.broadcast(k.i32Of(static_cast<int32_t>(threshold))));
+  return k.select(kept, k.splat(1 / (1 - rate)), 0);
+}
 Value KernelBuilder::keepFactor(Value words, double rate) {
-  auto threshold = static_cast<uint32_t>(std::floor(rate * 4294967296.0));
-  Value kept =
-      arith::CmpIOp::create(b, arith::CmpIPredicate::uge, words, broadcast(i32Of(static_cast<int32_t>(threshold))));
-  return select(kept, splat(1 / (1 - rate)), 0);
+  return factorsOf(*this, words, static_cast<uint32_t>(std::floor(rate * 4294967296.0)), rate);
+}
+Value KernelBuilder::keepFactorOfPairs(Value words, double rate) {
+  return factorsOf(*this, words, xfc_pair_threshold(rate) << 16, rate);
 }
 
 } // namespace xfc

@@ -110,8 +110,10 @@ public:
   std::array<mlir::Value, 4> philox(const DropoutRow &row, mlir::Value counters);
   // The counters of the features first + i, first + i + 1, .. of the 64 from `first` on.
   mlir::Value counters(mlir::Value first, int64_t i);
-  // The dropout factors, 0 or 1/(1-rate), for random words.
+  // The dropout factors, 0 or 1/(1-rate), for random words; for attention weights, whose numbers are the words' upper
+  // halves.
   mlir::Value keepFactor(mlir::Value words, double rate);
+  mlir::Value keepFactorOfPairs(mlir::Value words, double rate);
 
 private:
   int64_t vectorBytes, scratchElements = 0;

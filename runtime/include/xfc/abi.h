@@ -160,8 +160,12 @@ extern const xfc_device_image *const xfc_device_images[];
 // Dropout. The element (row i, feature f) of a value with op id `op` is kept when its 32-bit random number
 // is at least floor(rate * 2^32), and then multiplied by 1/(1-rate). The number is word (f % 64) / 16 of
 // Philox4x32 with 7 rounds (Salmon et al., SC 2011), key (dropout_key[0] ^ op, dropout_key[1]), counter
-// ((f / 64) * 16 + f % 16, position of the row, sentence of the row, 0). For an attention weight, f is the
-// key's position in its sequence, the position is the query's, and the last counter word is 1 + head.
+// ((f / 64) * 16 + f % 16, position of the row, sentence of the row, 0).
+//
+// An attention weight has a 16-bit number, which is compared with rate * 2^16 rounded to the nearest integer, since as
+// many numbers are drawn as there are pairs. With the key's position k in its sequence, it is a half of word
+// (k % 64) / 16, the upper one if k % 16 is 8 or more, with counter ((k / 64) * 8 + k % 8, position of the query,
+// sentence, 1 + head).
 static inline void xfc_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
   uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3], k0 = key[0], k1 = key[1];
   for (int round = 0; round < 7; ++round) {
@@ -181,11 +185,24 @@ static inline void xfc_philox(const uint32_t counter[4], const uint32_t key[2], 
 }
 
 static inline uint32_t xfc_random(const uint32_t dropout_key[2], uint32_t op, uint32_t sentence, uint32_t position,
-                                  uint32_t feature, uint32_t head_plus_1) {
-  uint32_t counter[4] = {feature / 64 * 16 + feature % 16, position, sentence, head_plus_1};
+                                  uint32_t feature) {
+  uint32_t counter[4] = {feature / 64 * 16 + feature % 16, position, sentence, 0};
   uint32_t key[2] = {dropout_key[0] ^ op, dropout_key[1]}, out[4];
   xfc_philox(counter, key, out);
   return out[feature % 64 / 16];
+}
+
+static inline uint32_t xfc_random_of_pair(const uint32_t dropout_key[2], uint32_t op, uint32_t sentence,
+                                          uint32_t query_position, uint32_t key_position, uint32_t head) {
+  uint32_t counter[4] = {key_position / 64 * 8 + key_position % 8, query_position, sentence, 1 + head};
+  uint32_t key[2] = {dropout_key[0] ^ op, dropout_key[1]}, out[4];
+  xfc_philox(counter, key, out);
+  return out[key_position % 64 / 16] >> (key_position % 16 / 8 * 16) & 0xffffu;
+}
+// For 0 <= rate < 1: at most 2^16 - 1, so that an element may always be kept.
+static inline uint32_t xfc_pair_threshold(double rate) {
+  uint32_t nearest = (uint32_t)(rate * 65536 + 0.5);
+  return nearest < 65535u ? nearest : 65535u;
 }
 
 #ifdef __cplusplus

@@ -75,9 +75,9 @@
 // CHECK:       %[[LATER:.*]] = arith.cmpi sgt, {{.*}}, %c0_i64
 // CHECK-NEXT:  scf.if %[[LATER]]
 // CHECK-COUNT-2: vector.extract
-// Sixteen counters of seven rounds drop 64 keys, as in unfused attention.
+// Eight counters of seven rounds drop 64 keys, as in unfused attention: a word has the numbers of two.
 // CHECK:       scf.for {{.*}} step %c64_i64
-// CHECK-COUNT-24: arith.muli {{.*}} : vector<8xi64>
+// CHECK-COUNT-12: arith.muli {{.*}} : vector<8xi64>
 // CHECK-NOT:   {{arith.muli .* : vector}}
 // CHECK-COUNT-4: arith.cmpi uge, {{.*}} : vector<16xi32>
 // CHECK:       func.call @product_n({{.*}}, %true)

@@ -94,8 +94,8 @@ func.func @mask(%x: !pairs) -> !pairs {
   return %m : !pairs
 }
 
-// The factors of up to 256 keys are put into scratch first. Sixteen Philox counters serve 64 keys at consecutive
-// positions, as in rows of features.
+// The factors of up to 256 keys are put into scratch first. Eight Philox counters serve 64 keys at consecutive
+// positions.
 // PLAN:        plan.kernel @dropout_2 attributes {partition = #plan.partition<sequences per 1 times 2>, scratch = 1024 : i64}
 // CHECK-LABEL: func.func @dropout_2(
 // CHECK-NOT:   arith.constant 1401181199

@@ -45,10 +45,21 @@ TEST(Philox, equalsPublishedVectors) {
 // Random numbers of single elements, from an independent implementation of the layout in abi.h.
 TEST(Philox, numbersElements) {
   const uint32_t key[2] = {0x12345678u, 0x9abcdef0u};
-  EXPECT_EQ(xfc_random(key, 3, 17, 0, 0, 0), 0xacb123d5u);
-  EXPECT_EQ(xfc_random(key, 3, 17, 1, 70, 0), 0xf33e82a2u);
-  EXPECT_EQ(xfc_random(key, 9, 5, 2, 3, 2), 0x72422baau);
-  EXPECT_EQ(xfc_random(key, 1, 0, 100, 511, 0), 0xf538886fu);
+  EXPECT_EQ(xfc_random(key, 3, 17, 0, 0), 0xacb123d5u);
+  EXPECT_EQ(xfc_random(key, 3, 17, 1, 70), 0xf33e82a2u);
+  EXPECT_EQ(xfc_random(key, 1, 0, 100, 511), 0xf538886fu);
+}
+
+// The same of attention weights.
+TEST(Philox, numbersPairs) {
+  const uint32_t key[2] = {0x12345678u, 0x9abcdef0u};
+  EXPECT_EQ(xfc_random_of_pair(key, 9, 5, 2, 3, 1), 0x2baau);
+  EXPECT_EQ(xfc_random_of_pair(key, 9, 5, 2, 11, 1), 0x7242u);
+  EXPECT_EQ(xfc_random_of_pair(key, 3, 17, 40, 190, 0), 0x90ecu);
+  EXPECT_EQ(xfc_random_of_pair(key, 1, 0, 0, 64, 7), 0x86d8u);
+  EXPECT_EQ(xfc_pair_threshold(0), 0u);
+  EXPECT_EQ(xfc_pair_threshold(0.3), 19661u); // 19660.8
+  EXPECT_EQ(xfc_pair_threshold(0.9999999), 65535u);
 }
 
 TEST(Dropout, keepsTheRateAndTheMean) {

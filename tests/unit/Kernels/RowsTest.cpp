@@ -453,6 +453,8 @@ TEST_P(FusedRows, Attention) {
     for (auto [queries, keys, flags] :
          {std::tuple{"source", "source", "padding"}, {"target", "target", "padding, causal"}, {"target", "source", ""}})
       for (bool dropout : {false, true}) {
+        if (!dropout && keyDim != 7 && keyDim != 16)
+          continue;
         const int heads = 3;
         std::string attributes = std::string(" {heads = 3 : i64, scale = 0.4") + (*flags ? ", " : "") + flags +
                                  (dropout ? ", rate = 0.3, id = 9 : i64" : "") + "}";
@@ -461,20 +463,19 @@ TEST_P(FusedRows, Attention) {
         std::string q = rows(queries, std::to_string(heads * keyDim)), k = rows(keys, std::to_string(heads * keyDim));
         std::string v = rows(keys, std::to_string(heads * valueDim)),
                     o = rows(queries, std::to_string(heads * valueDim)), lse = rows(queries, "3");
-        Options options{.extraStride = 3, .dropout = 9};
-        check(batch, "xfc.attention %a0, %a1, %a2" + attributes, {q, k, v}, o + ", " + lse, options);
-        if (keyDim == 7)
-          check(batch, "xfc.attention %a0, %a1, %a2" + attributes, {q, k, v}, o + ", " + lse + ", " + pairs(kind, 3),
-                options);
-        // The gradient recomputes the probabilities from o and lse, which must match its operands.
         std::vector<Tensor> saved;
-        Outcome forward = runKernel(
-            batch,
-            "xfc.attention %a0, %a1, %a2" + attributes + " : (" + q + ", " + k + ", " + v + ") -> (" + o + ", " + lse +
-                ")",
-            {q, k, v}, {.device = device(), .cpu = GetParam().cpu, .dropout = 9, .set = [&](int64_t, Tensor &t) {
-                          saved.push_back(t);
-                        }});
+        Options options{
+            .device = device(), .extraStride = 3, .cpu = GetParam().cpu, .dropout = 9, .set = [&](int64_t, Tensor &t) {
+              saved.push_back(t);
+            }};
+        const std::string text =
+            "xfc.attention %a0, %a1, %a2" + attributes + " : (" + q + ", " + k + ", " + v + ") -> (" + o + ", " + lse;
+        const Outcome forward = runKernel(batch, text + ")", {q, k, v}, options);
+        expectClose(forward, tolerance(), text);
+        if (keyDim == 7)
+          expectClose(runKernel(batch, text + ", " + pairs(kind, 3) + ")", {q, k, v}, options), tolerance(),
+                      text + ", weights");
+        // The gradient recomputes the probabilities from o and lse, which must match its operands.
         options.set = [&](int64_t operand, Tensor &t) {
           if (operand >= 1 && operand <= 3)
             t = saved[operand - 1];

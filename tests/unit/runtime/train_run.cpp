@@ -59,7 +59,7 @@ template <bool gradients> void lossKernel(const xfc_call *call, int64_t, void *)
       continue;
     // A dropped row has no gradient: dropout, which depends on step and sentence, must be the same after a resume.
     uint32_t random =
-        xfc_random(call->shape->dropout_key, 1, rows.sentences[rows.sequence_of[i]], rows.positions[i], 0, 0);
+        xfc_random(call->shape->dropout_key, 1, rows.sentences[rows.sequence_of[i]], rows.positions[i], 0);
     float scale = random < 0x20000000u ? 0 : buffer<float>(call, 4)[i];
     for (int64_t v = 0; v < V; ++v)
       gradient[ids[i] * V + v] +=
