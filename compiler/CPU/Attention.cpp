@@ -1,5 +1,6 @@
 // xfc.attention: scores, softmax, dropout and the weighted sum of values for each (sequence, head), without storing
 // pairs tensors.
+#include "Analysis/Kernels.h"
 #include "AttentionTiles.h"
 #include "Codegen/Softmax.h"
 #include "Emitters.h"
@@ -12,6 +13,7 @@ namespace {
 // Queries and keys per tile. For f32 heads of 64 features, 48 x 256 scores, the keys and the values take 200 KB
 // together.
 constexpr int64_t queryBlock = 48, keyBlock = 256;
+constexpr int64_t scoreStride = keyBlock + 16; // not a power of two, so that rows spread over the cache's sets
 
 class AttentionKernel {
 public:
@@ -41,14 +43,16 @@ private:
   AttentionTiles tiles;
   const int64_t heads, keyDim, valueDim;
   bool copiesKeys; // for a single query
-  int64_t scoreStride;
-  double rate;
   bool wantsLse, wantsWeights;
-  RowAt keyRows(HeadOfSequence &at, Value start) { return at.listedRows(k, key, keyDim, start, keyScale); }
-  RowAt valueRows(HeadOfSequence &at, Value start) { return at.listedRows(k, value, valueDim, start, valueScale); }
+  // Integers have scales.
+  RowAt keyRows(HeadOfSequence &at, Value start) {
+    return at.listedRows(k, key, keyDim, start, optionalBuffer(op.getKScaleMutable()));
+  }
+  RowAt valueRows(HeadOfSequence &at, Value start) {
+    return at.listedRows(k, value, valueDim, start, optionalBuffer(op.getVScaleMutable()));
+  }
   const BufferIndex q, key, value;
-  std::optional<BufferIndex> keyScale, valueScale; // of integers
-  int64_t size = 0;                                // elements of scratch
+  int64_t size = 0; // elements of scratch
   View scores, queries, outputs, maxima, sums, factors, keysCopied, line;
   AttentionTiles::Right keysTransposed, values;
   std::optional<Distances> bias;
@@ -58,15 +62,11 @@ AttentionKernel::AttentionKernel(KernelBuilder &k, AttentionOp op)
     : k(k), op(op), tiles(k, op.getCompute(), std::max(op.getKeyDim(), keyBlock)),
       heads(static_cast<int64_t>(op.getHeads())), keyDim(op.getKeyDim()), valueDim(op.getValueDim()),
       q(op.getQMutable()), key(op.getKMutable()), value(op.getVMutable()) {
-  scoreStride = keyBlock + 16; // not a power of two, so that rows spread over the cache's sets
-  rate = op.getRate().convertToDouble();
   wantsLse = !op.getLse().use_empty();
   wantsWeights = op.getWeights() && !op.getWeights().use_empty();
-  keyScale = optionalBuffer(op.getKScaleMutable());
-  valueScale = optionalBuffer(op.getVScaleMutable());
-  // With a compute type, narrow rows are those of training.
-  const bool narrow = !op.getCompute() && (key.element() != k.element || value.element() != k.element);
-  copiesKeys = narrow && op.getK().getType().getSet() != RowSet::cache;
+  // Copies begin with the list's first key, so all keys must be in reach.
+  const bool narrow = key.element() != k.element || value.element() != k.element;
+  copiesKeys = narrow && isDecodingStep(op) && op.getK().getType().getSet() != RowSet::cache && !op.getReach();
 }
 
 KernelInfo AttentionKernel::emit() {
@@ -112,7 +112,7 @@ void AttentionKernel::begin(HeadOfSequence &at) {
 // Those of f32 are read in place by each: only the first hypothesis waits for memory, and the copy would cost the
 // others more than it saves.
 void AttentionKernel::eachOfOneList(const HeadOfSequence &at) {
-  constexpr int64_t most = 8; // hypotheses of a chunk, so that one sentence with many of them is work for all threads
+  constexpr int64_t most = 8; // hypotheses of a chunk, so that many of one sentence make several chunks of a head
   Value number = k.rem(at.sequence, most), one = k.index(1);
   auto isOfList = [&](const HeadOfSequence &other) {
     Value starts = k.equal(other.listStart, at.listStart), ends = k.equal(other.keys, at.keys); // some lists are empty
@@ -318,7 +318,7 @@ void AttentionKernel::softmaxRow(HeadOfSequence &at, Value firstQuery, Value r, 
   View sumAt = sums + r;
   Value sumOfBlock = k.sum(k.addf(sum[0], sum[1]));
   k.store(k.fma(sumBefore, k.lane(shrink, 0), sumOfBlock), sumAt);
-  if (rate > 0)
+  if (const double rate = op.getRate().convertToDouble(); rate > 0)
     k.when(k.training(), [&] {
       tiles.keepFactors(factors, at, query, start, count, rate);
       k.loop(0, count, lanes, [&](Value j) {

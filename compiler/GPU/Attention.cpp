@@ -83,8 +83,8 @@ AttentionKernel::State AttentionKernel::State::of(const Values &flat) {
 
 KernelInfo AttentionKernel::emit() {
   k.threads = queries / AttentionTiles::warpRows * KernelBuilder::warpSize;
-  // Two blocks on a multiprocessor, or three, or four if nothing but sums and scores takes registers. A warpgroup's
-  // operands take none.
+  // Two blocks on a multiprocessor, or three, or four without dropout and reach. A warpgroup's operands take no
+  // registers.
   const int64_t widest = std::max(keyDim, valueDim);
   k.registers = widest > (core == Core::Warpgroup ? 128 : 64) ? 232 : 168;
   if (core == Core::Warpgroup && widest <= 64 && rate == 0 && !op.getReach())

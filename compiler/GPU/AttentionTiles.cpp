@@ -1,5 +1,4 @@
-// Building blocks of the attention kernels: the work of a block of threads, tiles in shared memory, and their products
-// by warps.
+// Building blocks of the attention kernels: the work of a block of threads, tiles in shared memory, and their products.
 #include "AttentionTiles.h"
 #include "TensorCore.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -246,7 +245,7 @@ View AttentionTiles::at(const Tile &tile, Value row, Value column) const {
         inLine = k.add(k.mul(piece, 8), inPiece);
   return tile.data + k.add(k.add(k.mul(row, side), block), inLine);
 }
-// For a warpgroup, `rows` is a multiple of 8, and no bits of it are in the row that it goes on from; `columns` is 0.
+// For a warpgroup, `rows` is a multiple of 8, so that the swizzle stays, and `columns` is 0.
 View AttentionTiles::further(const Tile &tile, const View &from, int64_t rows, int64_t columns) const {
   if (core == Core::Warpgroup)
     return from + rows * tile.stride;

@@ -1,5 +1,4 @@
-// Building blocks of the attention kernels: the work of a block of threads, tiles in shared memory, and their products
-// by warps.
+// Building blocks of the attention kernels: the work of a block of threads, tiles in shared memory, and their products.
 #pragma once
 
 #include "Codegen/KeyPositions.h"
@@ -83,8 +82,8 @@ void eachQueryBlockOfRows(KernelBuilder &k, mlir::Value part, mlir::Value head, 
 
 // Rows in shared memory, padded with zeros.
 struct Tile {
-  View data;                   // f32, or bf16 as i16
-  int64_t rows, width, stride; // width and stride in elements, or the length of a warpgroup's line
+  View data;                               // f32, or bf16 as i16
+  int64_t rows = 0, width = 0, stride = 0; // width and stride in elements, or the length of a warpgroup's line
 };
 
 // What multiplies tiles: threads in f32 (fused multiply-adds), or tensor cores with operands rounded to bf16. These

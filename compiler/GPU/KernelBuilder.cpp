@@ -395,11 +395,11 @@ Value KernelBuilder::counterOfKey(Value position) {
   return add(mul(div(position, 64), 8), within);
 }
 
-// Two predicates and a shift, since there are few registers of predicates, which a loop over words keeps.
+// By two predicates and a shift, since registers of predicates are few, and a loop around this keeps all of them.
 Value KernelBuilder::wordOfKey(const std::array<Value, 4> &words, Value position) {
   Value even = equal(bitAnd(position, 16), 0), first = equal(bitAnd(position, 32), 0);
   Value low = select(even, words[0], words[1]), high = select(even, words[2], words[3]);
-  Value up = shiftLeft(bitXor(bitAnd(position, 8), i32Of(8)), 1);
+  Value eight = i32Of(8), up = shiftLeft(bitXor(bitAnd(position, 8), eight), 1);
   return arith::ShLIOp::create(b, select(first, low, high), up);
 }
 

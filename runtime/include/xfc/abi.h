@@ -162,10 +162,10 @@ extern const xfc_device_image *const xfc_device_images[];
 // Philox4x32 with 7 rounds (Salmon et al., SC 2011), key (dropout_key[0] ^ op, dropout_key[1]), counter
 // ((f / 64) * 16 + f % 16, position of the row, sentence of the row, 0).
 //
-// An attention weight has a 16-bit number, which is compared with rate * 2^16 rounded to the nearest integer, since as
-// many numbers are drawn as there are pairs. With the key's position k in its sequence, it is a half of word
-// (k % 64) / 16, the upper one if k % 16 is 8 or more, with counter ((k / 64) * 8 + k % 8, position of the query,
-// sentence, 1 + head).
+// There are many more attention weights than elements of rows, so their numbers have 16 bits: a weight is kept when its
+// number is at least floor(rate * 2^16), and then multiplied by 1/(1-rate), too. The number of the key at position k of
+// its sequence is the lower half of word (k % 64) / 16 if k % 16 is less than 8, and else the upper one; the counter is
+// ((k / 64) * 8 + k % 8, position of the query, sentence, 1 + head).
 static inline void xfc_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
   uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3], k0 = key[0], k1 = key[1];
   for (int round = 0; round < 7; ++round) {
@@ -199,11 +199,7 @@ static inline uint32_t xfc_random_of_pair(const uint32_t dropout_key[2], uint32_
   xfc_philox(counter, key, out);
   return out[key_position % 64 / 16] >> (key_position % 16 / 8 * 16) & 0xffffu;
 }
-// For 0 <= rate < 1: at most 2^16 - 1, so that an element may always be kept.
-static inline uint32_t xfc_pair_threshold(double rate) {
-  uint32_t nearest = (uint32_t)(rate * 65536 + 0.5);
-  return nearest < 65535u ? nearest : 65535u;
-}
+static inline uint32_t xfc_pair_threshold(double rate) { return (uint32_t)(rate * 65536); } // 0 <= rate < 1
 
 #ifdef __cplusplus
 }

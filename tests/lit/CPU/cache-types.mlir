@@ -27,7 +27,8 @@ func.func @attend(%q: !queries {xfc.name = "q", xfc.role = "input"}, %k: !intege
   return %o : !queries
 }
 
-// Hypotheses of a sentence have one list of the encoder's keys, which the first one's chunk copies and widens for all.
+// In a decoding step, hypotheses of a sentence have one list of the encoder's keys, which the first one's chunk copies
+// and widens for all.
 // CHECK-LABEL: func.func @attention_128_2(
 // CHECK:       %[[SINGLE:.*]] = arith.cmpi eq, {{.*}}, %c1_i64
 // CHECK:       scf.if %[[SINGLE]]
@@ -42,7 +43,7 @@ func.func @attend(%q: !queries {xfc.name = "q", xfc.role = "input"}, %k: !intege
 // CHECK:       vector.fma
 // CHECK-NOT:   vector<16xi8>
 // CHECK:       } else {
-func.func @cross(%q: !queries {xfc.name = "q", xfc.role = "input"}, %k: !xfc.rows<source, 128xi8> {xfc.name = "cross.k", xfc.role = "state"}, %s: !xfc.rows<source, 2xf32> {xfc.name = "cross.k.scale", xfc.role = "state"}) -> !queries {
+func.func @cross(%q: !queries {xfc.name = "q", xfc.role = "input"}, %k: !xfc.rows<source, 128xi8> {xfc.name = "cross.k", xfc.role = "state"}, %s: !xfc.rows<source, 2xf32> {xfc.name = "cross.k.scale", xfc.role = "state"}, %c: !integers {xfc.name = "self.k", xfc.role = "state"}) -> !queries {
   %o, %lse = xfc.attention %q, %k, %k scaled by %s, %s {heads = 2 : i64, scale = 0.125} : (!queries, !xfc.rows<source, 128xi8>, !xfc.rows<source, 128xi8>, !xfc.rows<source, 2xf32>, !xfc.rows<source, 2xf32>) -> (!queries, !lse)
   return %o : !queries
 }

@@ -137,3 +137,20 @@ func.func @wide(%x: !xfc.rows<source, 1024xf32>, %w: tensor<1024xf32>) -> (!xfc.
   %o, %lse = xfc.attention %q, %q, %q in bf16 {heads = 8 : i64, scale = 0.0884, causal} : (!xfc.rows<source, 1024xf32>, !xfc.rows<source, 1024xf32>, !xfc.rows<source, 1024xf32>) -> (!xfc.rows<source, 1024xf32>, !lse)
   return %o, %lse : !xfc.rows<source, 1024xf32>, !lse
 }
+// What takes most registers: four blocks of a multiprocessor with a bias, three of wide heads with dropout, and the widest gradient.
+!wide = !xfc.rows<source, 1024xf32>
+func.func @biased(%x: !rows, %w: tensor<512xf32>, %b: tensor<128x16xf32>) -> (!rows, !lse) {
+  %q, %sq = xfc.norm %x, %w {eps = 1.0e-5 : f64} : (!rows, tensor<512xf32>) -> (!rows, !xfc.rows<source, 2xf32>)
+  %o, %lse = xfc.attention %q, %q, %q, %b in bf16 {heads = 8 : i64, scale = 0.125, padding} : (!rows, !rows, !rows, tensor<128x16xf32>) -> (!rows, !lse)
+  return %o, %lse : !rows, !lse
+}
+func.func @dropped(%x: !wide, %w: tensor<1024xf32>) -> (!wide, !lse) {
+  %q, %sq = xfc.norm %x, %w {eps = 1.0e-5 : f64} : (!wide, tensor<1024xf32>) -> (!wide, !xfc.rows<source, 2xf32>)
+  %o, %lse = xfc.attention %q, %q, %q in bf16 {heads = 8 : i64, scale = 0.0884, padding, rate = 0.1, id = 3 : i64} : (!wide, !wide, !wide) -> (!wide, !lse)
+  return %o, %lse : !wide, !lse
+}
+func.func @gradient(%x: !wide, %w: tensor<1024xf32>, %lse: !lse) -> (!wide, !wide, !wide) {
+  %q, %sq = xfc.norm %x, %w {eps = 1.0e-5 : f64} : (!wide, tensor<1024xf32>) -> (!wide, !xfc.rows<source, 2xf32>)
+  %dq, %dk, %dv = xfc.attention_grad %q, %q, %q, %q, %q, %lse in bf16 {heads = 8 : i64, scale = 0.0884, padding, rate = 0.1, id = 3 : i64} : (!wide, !wide, !wide, !wide, !wide, !lse) -> (!wide, !wide, !wide)
+  return %dq, %dk, %dv : !wide, !wide, !wide
+}

@@ -309,10 +309,12 @@ TEST_P(AttentionToCache, NarrowRows) {
 }
 
 // Hypotheses of a sentence, which have one list of keys: from one to more than a chunk of a CPU takes, lists of several
-// blocks and of none. They have the bits that they have with lists of their own.
+// blocks and of none. They have the bits that they have with lists of their own. On a CPU, one has two queries.
 TEST_P(AttentionToCache, HypothesesOfASentence) {
-  const std::vector<int> keys = {9, 300, 0, 33, 0, 64}, hypotheses = {5, 3, 1, 11, 2, 1};
-  Batch batch(std::vector<int>(23, 20), std::vector<int>(23, 1), 401, /*training=*/false);
+  const std::vector<int> keys = {9, 300, 0, 33, 0, 64, 21}, hypotheses = {5, 3, 1, 11, 2, 1, 3};
+  std::vector<int> queries(26, 1);
+  queries[24] = GetParam().device == Device::CPU ? 2 : 1;
+  Batch batch(std::vector<int>(26, 20), queries, 401, /*training=*/false);
   std::vector<int32_t> list, starts[2], counts, limits; // with lists of their own, and with shared ones
   for (size_t sentence = 0; sentence < keys.size(); ++sentence)
     for (int i = 0; i < hypotheses[sentence]; ++i) {
@@ -320,8 +322,8 @@ TEST_P(AttentionToCache, HypothesesOfASentence) {
       starts[0].push_back(static_cast<int32_t>(list.size()));
       for (int key = 0; key < keys[sentence]; ++key)
         list.push_back(static_cast<int32_t>(sentence * 17 + key));
+      limits.insert(limits.end(), queries[counts.size()], keys[sentence]);
       counts.push_back(keys[sentence]);
-      limits.push_back(keys[sentence]);
     }
   xfc_keys &structure = batch.shape.keys[XFC_KEYS(XFC_TARGET_SOURCE, 1, 0)];
   structure.keys = list.data();

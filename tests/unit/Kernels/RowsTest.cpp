@@ -110,8 +110,9 @@ TEST_P(Rows, Dropout) {
       checkSame(batch, "xfc.dropout %a0 {rate = 0.3, id = 7 : i64, kept}", rows("target", width), 1,
                 {.extraStride = 3});
     for (const char *kind : {"source, source, padding", "target, target, causal", "target, source"})
-      checkSame(batch, "xfc.dropout %a0 {rate = 0.3, id = 5 : i64}", pairs(kind, 3), 1,
-                {.dropout = 5, .inPlace = true});
+      for (const char *rate : {"0.3", "1.0e-6", "0.99999"}) // that drop some, none and nearly all
+        checkSame(batch, std::string("xfc.dropout %a0 {rate = ") + rate + ", id = 5 : i64}", pairs(kind, 3), 1,
+                  {.dropout = 5, .inPlace = true});
   }
 }
 
