@@ -1,5 +1,7 @@
 // Copies, transposes and small dense products over scratch, from which the attention kernels are made.
 #include "AttentionTiles.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include <utility>
 
 using namespace mlir;
