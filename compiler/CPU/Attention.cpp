@@ -44,7 +44,7 @@ private:
   const int64_t heads, keyDim, valueDim;
   bool copiesKeys; // for a single query
   bool wantsLse, wantsWeights;
-  // Integers have scales.
+  // Rows of integers have scales, other rows have none.
   RowAt keyRows(HeadOfSequence &at, Value start) {
     return at.listedRows(k, key, keyDim, start, optionalBuffer(op.getKScaleMutable()));
   }
@@ -64,7 +64,7 @@ AttentionKernel::AttentionKernel(KernelBuilder &k, AttentionOp op)
       q(op.getQMutable()), key(op.getKMutable()), value(op.getVMutable()) {
   wantsLse = !op.getLse().use_empty();
   wantsWeights = op.getWeights() && !op.getWeights().use_empty();
-  // Copies begin with the list's first key, so all keys must be in reach.
+  // copyKeys() begins with the first key of the list, so there must be no limit of reach that excludes it.
   const bool narrow = key.element() != k.element || value.element() != k.element;
   copiesKeys = narrow && isDecodingStep(op) && op.getK().getType().getSet() != RowSet::cache && !op.getReach();
 }
@@ -97,7 +97,8 @@ KernelInfo AttentionKernel::emit() {
   return {{Partition::Unit::Sequences, 1, heads}, size * k.bytes()};
 }
 
-// What precedes all else for a head of a sequence.
+// Prepares a head of a sequence: its head of keys, the keys within reach, and its line of the bias. Comes before
+// everything else that is emitted for the head.
 void AttentionKernel::begin(HeadOfSequence &at) {
   at.shareKeys(k, heads / op.getKeyHeads());
   at.setReach(k, op.getReach());
@@ -224,7 +225,7 @@ Values AttentionKernel::dots(Value last, const RowAt &keyRow, Value first) {
 }
 
 // A single query (decoding) reads keys and values row by row: packing them as `blocks` does would cost more than it
-// saves. Copies are made before, or here if the list has several blocks.
+// saves. If it reads copies, the caller has made them, unless the list has several blocks: those are copied here.
 void AttentionKernel::single(HeadOfSequence &at) {
   const int64_t lanes = k.lanes();
   Value zero = k.index(0), one = k.index(1);

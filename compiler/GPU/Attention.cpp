@@ -27,8 +27,8 @@ private:
   struct QueryBlock {
     Value start, rowsLeft;
     std::array<Value, 2> rows, firsts, limits;
-    // Of the block, of the rows that are computed jointly, and of the warp's rows.
-    Value largestLimit, jointLimit, smallestLimit, largestFirst;
+    Value largestLimit, jointLimit;    // the largest limit of the block, and of the rows that are computed together
+    Value smallestLimit, largestFirst; // of the warp's rows
   };
   void queryBlock(HeadOfSequence &at, Value start);
   Values scoresOf(HeadOfSequence &at, const Tile &keyTile, Value firstKey);
@@ -83,8 +83,8 @@ AttentionKernel::State AttentionKernel::State::of(const Values &flat) {
 
 KernelInfo AttentionKernel::emit() {
   k.threads = queries / AttentionTiles::warpRows * KernelBuilder::warpSize;
-  // Two blocks on a multiprocessor, or three, or four without dropout and reach. A warpgroup's operands take no
-  // registers.
+  // These limits let two blocks share a multiprocessor, or three, or, without dropout and reach, four. wgmma reads most
+  // operands from shared memory, so that wider heads still fit the limit of three blocks.
   const int64_t widest = std::max(keyDim, valueDim);
   k.registers = widest > (core == Core::Warpgroup ? 128 : 64) ? 232 : 168;
   if (core == Core::Warpgroup && widest <= 64 && rate == 0 && !op.getReach())

@@ -32,7 +32,7 @@ private:
     std::optional<PairBias> bias;
     Value start, left; // the first query, and how many there are
     std::array<Value, 2> rows, firsts, limits, logSums, deltas;
-    Value largestLimit, jointLimit; // of the block, and of the queries that are computed jointly
+    Value largestLimit, jointLimit; // of the block, and of the queries that are computed together
   };
   Pairs makeTiles();
   void copyQueriesIn(HeadOfSequence &at, Pairs &pairs, Value start);

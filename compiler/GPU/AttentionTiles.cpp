@@ -715,7 +715,7 @@ Value PairDropout::ofQueries(const std::array<Value, 2> &queries, Value firstKey
         regular,
         [&]() -> Values {
           Value bits = k.i32Of(0), middle = k.i32Of(32), upperHalf = k.notLess(k.rem(first, 64), middle);
-          for (int64_t i = 0; i < 4; ++i) { // a call for numbers i, i + 4, .., which are 8 columns apart
+          for (int64_t i = 0; i < 4; ++i) { // one call has the numbers i, i + 4, .., which are 8 columns apart
             std::array<Value, 4> words = four(positions[AttentionTiles::rowOf(i)], k.add(first, tiles.column(i)));
             for (int64_t part = 0; part < columns / 8; ++part) {
               const int64_t w = part / 2;

@@ -86,16 +86,17 @@ struct Tile {
   int64_t rows = 0, width = 0, stride = 0; // width and stride in elements, or the length of a warpgroup's line
 };
 
-// What multiplies tiles: threads in f32 (fused multiply-adds), or tensor cores with operands rounded to bf16. These
-// multiply for a warp (mma.sync), or for a block of four warps at once (wgmma), if all rows are bf16 in memory already.
+// The hardware that multiplies tiles. `Threads` use fused multiply-adds of f32. The others are tensor cores, whose
+// operands are rounded to bf16: `Warp` is mma.sync, a product for each warp; `Warpgroup` is wgmma, one product for all
+// four warps of a block, which needs rows that are stored in bf16.
 enum class Core { Threads, Warp, Warpgroup };
 
 // Products of tiles. Whatever multiplies, a warp has 16 rows of a product in the layout of mma.sync: lane l has rows
 // l / 4 and l / 4 + 8 and, of every 8 columns, columns 2 (l % 4) and the next. These are four numbers per 8 columns,
 // the upper row's first.
 //
-// Rows of a product are computed jointly: a warp's, or by a warpgroup all of the block's. Conditions around products
-// must be the same for all of them.
+// The rows that are computed together ("joint") are those of a warp, or, by a warpgroup, all rows of the block. A
+// condition around a product must have the same value in all threads that have such rows.
 class AttentionTiles {
 public:
   AttentionTiles(KernelBuilder &k, Core core = Core::Threads) : k(k), core(core), bf16(core != Core::Threads) {}
@@ -153,7 +154,7 @@ public:
       return left;
     }
     Tile tile;
-    Values product; // if not empty, what the tile does not have
+    Values product; // if not empty, the operand, which is then in registers and not in the tile
     bool transposed = false;
   };
   struct Product {
@@ -181,7 +182,7 @@ public:
 
   // The position in the block of the lane's row `which` (0 or 1), and the column of the lane's number i (i32).
   mlir::Value firstRow();      // of the warp
-  mlir::Value firstJointRow(); // of those whose products are computed jointly
+  mlir::Value firstJointRow(); // of those that are computed together
   mlir::Value row(int64_t which);
   mlir::Value column(int64_t i);
   static int64_t rowOf(int64_t i) { return i % 4 / 2; }
@@ -191,7 +192,7 @@ public:
   mlir::Value rowMax(mlir::Value v) { return k.warpMax(v, 4); }
   // The largest value of the warp's rows, given those of the lane's two rows.
   mlir::Value largestOfRows(const std::array<mlir::Value, 2> &values);
-  // The same of the rows that are computed jointly, given that of the block.
+  // The same for the rows that are computed together, given the largest value of the block.
   mlir::Value largestOfJointRows(const std::array<mlir::Value, 2> &values, mlir::Value ofBlock);
 
   // Writes the lane's part of a product's rows below `count`, each number times its row's `factor`.

@@ -395,7 +395,8 @@ Value KernelBuilder::counterOfKey(Value position) {
   return add(mul(div(position, 64), 8), within);
 }
 
-// By two predicates and a shift, since registers of predicates are few, and a loop around this keeps all of them.
+// Selects by two bits of the position instead of comparing it for each word. A loop hoists the predicates, and there
+// are only seven registers for them.
 Value KernelBuilder::wordOfKey(const std::array<Value, 4> &words, Value position) {
   Value even = equal(bitAnd(position, 16), 0), first = equal(bitAnd(position, 32), 0);
   Value low = select(even, words[0], words[1]), high = select(even, words[2], words[3]);

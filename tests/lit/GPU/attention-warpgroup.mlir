@@ -93,8 +93,8 @@ func.func @forward(%x: !rows, %w: tensor<512xf32>) -> (!rows, !lse) {
 // CHECK-COUNT-48: wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16
 // CHECK-NOT:   wgmma.mma_async
 // CHECK-LABEL: .visible .entry
-// What passes through shared memory is visible to the products after a fence and a barrier, and its columns are their rows: 16 queries are 16 lines of
-// both operands. dk and dv are computed together.
+// In a short sequence, ds and the probabilities are stored in shared memory. After a fence and a barrier, they are the transposed left operands of the
+// products for dk and dv, which are computed together: each instruction sums over 16 queries, which are 16 lines of either operand.
 // PASSED-LABEL: .visible .entry attention_grad_512_bf16(
 // PASSED:      wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {{.*}}, a, b, starts, 1, 1, 1, 1;
 // PASSED-NEXT: add.s32 lower, {{.*}}, 0;
@@ -137,7 +137,8 @@ func.func @wide(%x: !xfc.rows<source, 1024xf32>, %w: tensor<1024xf32>) -> (!xfc.
   %o, %lse = xfc.attention %q, %q, %q in bf16 {heads = 8 : i64, scale = 0.0884, causal} : (!xfc.rows<source, 1024xf32>, !xfc.rows<source, 1024xf32>, !xfc.rows<source, 1024xf32>) -> (!xfc.rows<source, 1024xf32>, !lse)
   return %o, %lse : !xfc.rows<source, 1024xf32>, !lse
 }
-// What takes most registers: four blocks of a multiprocessor with a bias, three of wide heads with dropout, and the widest gradient.
+// ptxas must not spill in the kernels that are closest to their limits of registers: with a bias and the limit for four blocks on a multiprocessor,
+// with heads of 128, dropout and the limit for three, and in the gradient of the widest heads.
 !wide = !xfc.rows<source, 1024xf32>
 func.func @biased(%x: !rows, %w: tensor<512xf32>, %b: tensor<128x16xf32>) -> (!rows, !lse) {
   %q, %sq = xfc.norm %x, %w {eps = 1.0e-5 : f64} : (!rows, tensor<512xf32>) -> (!rows, !xfc.rows<source, 2xf32>)

@@ -190,7 +190,7 @@ class Check:
         ours, wrong = self.ours(vocabulary), 0
         assert len(ours) == len(self.lines), f"{name}: {len(ours)} answers to {len(self.lines)} lines"
         for line, (ids, text), theirs, expected in zip(self.lines, ours, encode(self.lines), decode([ids for ids, _ in ours]), strict=True):
-            tie = ids != theirs and score and abs(score(ids) - score(theirs)) < 1e-3 and decode([theirs])[0] == expected
+            tie = ids != theirs and score and abs(score(ids) - score(theirs)) < 1e-4 and decode([theirs])[0] == expected
             if ids != theirs and not tie or text != expected:
                 wrong += 1
                 if wrong <= 5:
