@@ -20,7 +20,7 @@ struct Dropout {
 
   Dropout(KernelBuilder &k, DropoutOp op, const View &bits) : k(k), kept(op.getKept()), bits(bits) {
     const double rate = op.getRate().convertToDouble();
-    Value limit = k.i32Of(static_cast<int32_t>(static_cast<uint32_t>(rate * 4294967296.0)));
+    Value limit = k.i32Of(static_cast<int32_t>(xfc_threshold(rate)));
     threshold = k.broadcast(k.select(k.training(), limit, 0));
     factor = k.broadcast(k.keptFactor(rate));
   }

@@ -5,7 +5,6 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "llvm/Support/MathExtras.h"
 #include <cassert>
-#include <cmath>
 #include <utility>
 
 using namespace mlir;
@@ -385,7 +384,7 @@ Value KernelBuilder::counterOf(Value feature) {
 }
 
 Value KernelBuilder::keepFactor(Value word, double rate) {
-  Value threshold = i32Of(static_cast<int32_t>(static_cast<uint32_t>(std::floor(rate * 4294967296.0))));
+  Value threshold = i32Of(static_cast<int32_t>(xfc_threshold(rate)));
   Value factor = scalar(1 / (1 - rate));
   return select(notLess(word, threshold), factor, 0);
 }

@@ -9,7 +9,6 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include <cmath>
 
 using namespace mlir;
 
@@ -428,7 +427,7 @@ Number PlainBuilder::dropout(const Number &x, double rate, const Number &sentenc
   Number which = feature % 64 / 16;
   const Number upper = select(which < 3, {*this, c2}, {*this, c3}), lower = select(which < 1, {*this, c0}, {*this, c1});
   Number random = select(which < 2, lower, upper);
-  auto threshold = static_cast<uint32_t>(std::floor(rate * 4294967296.0));
+  uint32_t threshold = xfc_threshold(rate);
   if (head) { // the number is the upper half of a word
     const Number moved(*this, arith::ShLIOp::create(b, random.value, word(16)));
     random = select(feature % 16 < 8, moved, random);

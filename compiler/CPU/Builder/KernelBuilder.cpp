@@ -5,7 +5,6 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include <cmath>
 #include <utility>
 
 using namespace mlir;
@@ -410,7 +409,7 @@ static Value factorsOf(KernelBuilder &k, Value words, uint32_t threshold, double
   return k.select(kept, k.splat(1 / (1 - rate)), 0);
 }
 Value KernelBuilder::keepFactor(Value words, double rate) {
-  return factorsOf(*this, words, static_cast<uint32_t>(std::floor(rate * 4294967296.0)), rate);
+  return factorsOf(*this, words, xfc_threshold(rate), rate);
 }
 Value KernelBuilder::keepFactorOfPairs(Value words, double rate) {
   return factorsOf(*this, words, xfc_pair_threshold(rate) << 16, rate);

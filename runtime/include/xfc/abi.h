@@ -191,6 +191,7 @@ static inline uint32_t xfc_random(const uint32_t dropout_key[2], uint32_t op, ui
   xfc_philox(counter, key, out);
   return out[feature % 64 / 16];
 }
+static inline uint32_t xfc_threshold(double rate) { return (uint32_t)(rate * 4294967296.0); } // 0 <= rate < 1
 
 static inline uint32_t xfc_random_of_pair(const uint32_t dropout_key[2], uint32_t op, uint32_t sentence,
                                           uint32_t query_position, uint32_t key_position, uint32_t head) {

@@ -57,6 +57,8 @@ TEST(Philox, numbersPairs) {
   EXPECT_EQ(xfc_random_of_pair(key, 9, 5, 2, 11, 1), 0x7242u);
   EXPECT_EQ(xfc_random_of_pair(key, 3, 17, 40, 190, 0), 0x90ecu);
   EXPECT_EQ(xfc_random_of_pair(key, 1, 0, 0, 64, 7), 0x86d8u);
+  EXPECT_EQ(xfc_threshold(0), 0u);
+  EXPECT_EQ(xfc_threshold(0.3), 1288490188u); // 1288490188.8
   EXPECT_EQ(xfc_pair_threshold(0), 0u);
   EXPECT_EQ(xfc_pair_threshold(0.3), 19660u); // 19660.8
   EXPECT_EQ(xfc_pair_threshold(0.9999999), 65535u);
