@@ -230,6 +230,14 @@ Value CodeBuilder::widened(Value v, Type stored) {
   Type type = withElements(v.getType(), to);
   return stored.isFloat() ? arith::ExtFOp::create(b, type, v).getResult() : arith::SIToFPOp::create(b, type, v);
 }
+Value CodeBuilder::widenedByBits(Value v) {
+  Type halves = withElements(v.getType(), b.getI16Type()), words = withElements(v.getType(), i32),
+       floats = withElements(v.getType(), b.getF32Type());
+  if (v.getType() != halves)
+    v = arith::BitcastOp::create(b, halves, v);
+  Value wide = arith::ExtUIOp::create(b, words, v), half = constant(16, words);
+  return arith::BitcastOp::create(b, floats, arith::ShLIOp::create(b, wide, half));
+}
 Value CodeBuilder::loaded(Value v, const View &p) {
   v = widened(v, p.element);
   return p.scale ? mulf(v, p.scale) : v;

@@ -183,6 +183,8 @@ public:
   // 127.
   virtual mlir::Value widened(mlir::Value v, mlir::Type stored);
   virtual mlir::Value narrowed(mlir::Value v, mlir::Type stored);
+  // What a bf16 (or a vector of them, as such or as integers of 16 bits) is in f32, whose upper half its bits are.
+  mlir::Value widenedByBits(mlir::Value v);
   // The type as which numbers of this type are loaded and stored, which widened() takes and narrowed() returns:
   // integers of their size if the target knows no such numbers.
   virtual mlir::Type inMemory(mlir::Type stored) { return stored; }

@@ -307,16 +307,17 @@ LogicalResult AttentionOp::differentiate(OpBuilder &builder, Gradients &gradient
 LogicalResult QuantizeOp::verify() {
   const RowsType x = getX().getType(), result = getResult().getType();
   const Type element = result.getElementType();
-  if (result != x.in(element) || !(element.isBF16() || element.isInteger(8)))
-    return emitOpError("the result must have the rows of x in bf16 or i8, found ") << x << " and " << result;
+  const std::optional<DType> type = dtypeOf(element);
+  if (result != x.in(element) || !type || !isNarrow(*type))
+    return emitOpError("the result must have the rows of x in a narrower type, found ") << x << " and " << result;
   const auto groups = static_cast<int64_t>(getGroups());
   if (groups < 1 || x.getFeatures() % groups)
     return emitOpError() << groups << " groups do not divide " << x.getFeatures() << " features";
   const Type scales = RowsType::get(getContext(), x.getSet(), {groups}, x.computed().getElementType());
-  if (element.isBF16() && getScale())
-    return emitOpError("rows of bf16 have no scales");
-  if (element.isInteger(8) && (!getScale() || getScale().getType() != scales))
-    return emitOpError("rows of i8 need scales, ") << scales;
+  if (element.isFloat() && getScale())
+    return emitOpError() << "rows of " << element << " have no scales";
+  if (!element.isFloat() && (!getScale() || getScale().getType() != scales))
+    return emitOpError() << "rows of " << element << " need scales, " << scales;
   return success();
 }
 

@@ -9,9 +9,9 @@ using namespace mlir;
 namespace xfc {
 
 std::optional<DType> dtypeOf(Type element) {
-  for (DType known : {DType::F32, DType::F64, DType::I32, DType::BF16, DType::I8})
-    if (element == elementType(element.getContext(), known))
-      return known;
+  for (const ElementType &known : elementTypes)
+    if (element == elementType(element.getContext(), known.type))
+      return known.type;
   return std::nullopt;
 }
 

@@ -621,7 +621,7 @@ def XFC_AttentionGradOp : XFC_Op<"attention_grad", [NoGradient, Kernel, Fused, P
 def XFC_QuantizeOp : XFC_Op<"quantize", [NoGradient, Kernel, Fused]> {
   let summary = "rows in a narrower type, in which they are kept from step to step (xfc-set-cache-type)";
   let description = [{
-    x [N, F]; result [N, F]. Rows of bf16 are rounded to the nearest, ties to even. Those of i8 have `groups` equal parts, one for each
+    x [N, F]; result [N, F]. Rows of floats are rounded to the nearest, ties to even. Those of i8 have `groups` equal parts, one for each
     head, and become s q, where m is the largest magnitude in a part, s = m / 127, and q are the integers nearest to x (127 / m), ties
     to even; scale [N, groups] holds s. A part has s = 0 and only zeros if m is below 2^-100.
   }];

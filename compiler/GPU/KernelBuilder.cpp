@@ -167,10 +167,7 @@ Value KernelBuilder::maxf(Value x, Value y) { return arith::MaxNumFOp::create(b,
 // By bits: LLVM would compare a bf16 that it knows to be one, with an instruction that ptxas does not have
 // (setp.ftz.bf16).
 Value KernelBuilder::widened(Value v, Type stored) {
-  if (!v.getType().isBF16())
-    return CodeBuilder::widened(v, stored);
-  Value word = arith::ExtUIOp::create(b, i32, bits(v, b.getI16Type()));
-  return bits(shiftLeft(word, 16), element);
+  return v.getType().isBF16() ? widenedByBits(v) : CodeBuilder::widened(v, stored);
 }
 
 Values KernelBuilder::load(const View &p, int64_t n) {

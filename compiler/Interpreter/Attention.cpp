@@ -370,7 +370,7 @@ static LogicalResult evaluateOp(AttentionGradOp op, const xfc_shape &shape, Arra
 // quantize, cache_write
 //===--------------------------------------------------------------------------------------------------------===//
 
-// Rows of bf16 are rounded where results of that type are.
+// Rows of a narrower float are rounded where results of that type are.
 static LogicalResult evaluateOp(QuantizeOp op, const xfc_shape &shape, ArrayRef<Tensor> operands,
                                 SmallVectorImpl<Tensor> &results) {
   Tensor x = operands[0];

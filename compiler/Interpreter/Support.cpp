@@ -1,5 +1,7 @@
 // Implements what the evaluators share.
 #include "Support.h"
+#include "llvm/ADT/APFloat.h"
+#include <algorithm>
 #include <cmath>
 
 using namespace mlir;
@@ -24,15 +26,20 @@ Tensor zeros(const xfc_shape &shape, Type type) {
   return tensor;
 }
 
-// Rounds to 8 significant bits; values beyond the largest bf16 become infinity.
-static double roundToBF16(double x) {
+// Rounds to the nearest number of a narrower type, ties to even; values beyond the largest one become infinity.
+static double roundTo(const llvm::fltSemantics &type, double x) {
   if (!std::isfinite(x))
     return x;
-  int exponent;
-  const double mantissa = std::frexp(x, &exponent),
-               rounded = std::ldexp(std::nearbyint(std::ldexp(mantissa, 8)), exponent - 8);
-  return std::abs(rounded) < 0x1p128 ? rounded : std::copysign(INFINITY, x);
+  const auto digits = static_cast<int>(llvm::APFloat::semanticsPrecision(type)),
+             least = llvm::APFloat::semanticsMinExponent(type) + 1,
+             most = llvm::APFloat::semanticsMaxExponent(type) + 1;
+  int exponent; // of a mantissa from 0.5 to 1
+  std::frexp(x, &exponent);
+  const int unit = std::max(exponent, least) - digits;
+  const double rounded = std::ldexp(std::nearbyint(std::ldexp(x, -unit)), unit);
+  return std::abs(rounded) < std::ldexp(1, most) ? rounded : std::copysign(INFINITY, x);
 }
+static double roundToBF16(double x) { return roundTo(llvm::APFloat::BFloat(), x); }
 
 double rounded(double x, std::optional<ComputeType> type) {
   assert((!type || !isInteger(*type)) && "integers have factors");
@@ -77,10 +84,9 @@ double dropoutFactor(const xfc_shape &shape, double rate, int64_t id, uint32_t s
     return 1;
   const auto op = static_cast<uint32_t>(id), place = static_cast<uint32_t>(position),
              f = static_cast<uint32_t>(feature);
-  const bool kept =
-      headPlus1
-          ? xfc_random_of_pair(shape.dropout_key, op, sentence, place, f, headPlus1 - 1) >= xfc_pair_threshold(rate)
-          : xfc_random(shape.dropout_key, op, sentence, place, f) >= xfc_threshold(rate);
+  const bool kept = headPlus1 ? xfc_random_of_pair(shape.dropout_key, op, sentence, place, f, headPlus1 - 1) >=
+                                    xfc_pair_threshold(rate)
+                              : xfc_random(shape.dropout_key, op, sentence, place, f) >= xfc_threshold(rate);
   return kept ? keptFactor(shape, rate) : 0;
 }
 
@@ -122,8 +128,11 @@ LogicalResult evaluateRegion(const xfc_shape &shape, Region &region, ArrayRef<Te
       return failure();
     for (auto [value, tensor] : llvm::zip_equal(op.getResults(), produced)) {
       auto rows = dyn_cast<RowsType>(value.getType());
-      const bool isNarrow = rows && rows.getElementType().isBF16();
-      values[value] = isNarrow ? rounded(std::move(tensor), ComputeType::bf16) : std::move(tensor);
+      auto type = rows ? dyn_cast<FloatType>(rows.getElementType()) : FloatType();
+      if (type && type.getWidth() < 32)
+        for (double &x : tensor.data)
+          x = roundTo(type.getFloatSemantics(), x);
+      values[value] = std::move(tensor);
     }
   }
   return failure();

@@ -44,7 +44,12 @@ const std::vector<std::string> &residualTypes() {
 }
 
 const std::vector<std::string> &cacheTypes() {
-  static const std::vector<std::string> names = {"f32", "bf16", "int8"};
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all = {"f32"};
+    for (const ElementType &narrow : narrowTypes())
+      all.emplace_back(narrow.name);
+    return all;
+  }();
   return names;
 }
 

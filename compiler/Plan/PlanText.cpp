@@ -133,7 +133,6 @@ private:
     out << "], ";
   }
 
-  std::string nameOf(DType type) { return text(elementType(&context, type)); }
   std::string tensor(ArrayRef<int64_t> shape, DType type) {
     return text(RankedTensorType::get(shape, elementType(&context, type)));
   }

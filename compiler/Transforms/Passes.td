@@ -269,7 +269,7 @@ def SetComputeType : Pass<"xfc-set-compute-type", "::mlir::ModuleOp"> {
 }
 
 def SetCacheType : Pass<"xfc-set-cache-type", "::mlir::ModuleOp"> {
-  let summary = "Keeps the keys and values of decoding in bf16 or int8";
+  let summary = "Keeps the keys and values of decoding in a narrower type";
   let description = [{
     This changes the keys and values that a decoding step takes from the encoder, and those that it keeps of earlier tokens: what the
     encoder returns, and what steps read and write. In int8, each head of a row has a scale (xfc.quantize), which is kept beside the
@@ -288,7 +288,7 @@ def SetCacheType : Pass<"xfc-set-cache-type", "::mlir::ModuleOp"> {
       %o, %lse = xfc.attention %q, %now, %now scaled by %scales, %scales {heads = 8 : i64, ..}
     ```
   }];
-  let options = [Option<"type", "type", "std::string", /*default=*/"\"bf16\"", "bf16 or int8">];
+  let options = [Option<"type", "type", "std::string", /*default=*/"\"bf16\"", "a value of --cache-type but f32">];
   let statistics = [Statistic<"narrowed", "narrowed", "keys and values of a step in the narrower type">];
 }
 

@@ -18,13 +18,15 @@ struct SetCacheType : impl::SetCacheTypeBase<SetCacheType> {
   using SetCacheTypeBase::SetCacheTypeBase;
 
   void runOnOperation() override {
-    element = type == "bf16"   ? Type(BFloat16Type::get(&getContext()))
-              : type == "int8" ? Type(IntegerType::get(&getContext(), 8))
-                               : Type();
-    if (!element) {
-      emitError(getOperation().getLoc()) << "cache type " << escaped(type) << ": expected bf16 or int8";
+    const std::vector<ElementType> known = narrowTypes();
+    const auto named = llvm::find_if(known, [&](const ElementType &each) { return type == each.name; });
+    if (named == known.end()) {
+      InFlightDiagnostic error = emitError(getOperation().getLoc());
+      error << "cache type " << escaped(type) << ": expected ";
+      llvm::interleave(known, error, [&](const ElementType &each) { error << each.name; }, " or ");
       return signalPassFailure();
     }
+    element = elementType(&getContext(), named->type);
     heads.clear();
     SmallVector<func::FuncOp> encoders;
     for (auto function : getOperation().getOps<func::FuncOp>()) {

@@ -101,11 +101,11 @@ void Forward::runGradients(double smoothing) {
   double sum = 0;
   for (size_t row = 0; row < says.size(); ++row)
     sum += loss.at(static_cast<int64_t>(row));
-  results[names::loss] = {typeName(module.type), {}, scalar(sum / static_cast<double>(counted))};
+  results[names::loss] = {elementTypeOf(module.type).inTensors, {}, scalar(sum / static_cast<double>(counted))};
   for (const Parameter &parameter : module.parameters) {
     const uint8_t *begin = static_cast<const uint8_t *>(engine.gradients()) + parameter.offset * bytesOf(module.type);
     results[names::gradientOf + parameter.name] = {
-        typeName(module.type), parameter.shape,
+        elementTypeOf(module.type).inTensors, parameter.shape,
         std::vector<uint8_t>(begin, begin + elementsOf(parameter.shape) * bytesOf(module.type))};
   }
 }
@@ -175,7 +175,7 @@ StoredTensor Forward::rowsResult(const View &view) const {
   const Rectangle &shape = output.set == XFC_SOURCE ? source : target;
   const xfc_rows &rows = batch.shape().sets[output.set];
   const int64_t features = elementsOf(output.shape);
-  StoredTensor result{typeName(module.type), {shape.batch, shape.columns, features}, {}};
+  StoredTensor result{elementTypeOf(module.type).inTensors, {shape.batch, shape.columns, features}, {}};
   result.bytes.assign(shape.batch * shape.columns * features * bytesOf(module.type), 0);
   for (int64_t b = 0; b < shape.batch; ++b)
     for (int64_t row = rows.offsets[b]; row < rows.offsets[b + 1]; ++row) {
@@ -199,7 +199,8 @@ StoredTensor Forward::pairsResult(const View &view) const {
   const xfc_rows &queries = batch.shape().sets[querySet], &keyRows = batch.shape().sets[keySet];
   const xfc_keys &keys = batch.shape().keys[output.keys];
   const int64_t heads = elementsOf(output.shape);
-  StoredTensor result{typeName(module.type), {queryShape.batch, heads, queryShape.columns, keyShape.columns}, {}};
+  StoredTensor result{
+      elementTypeOf(module.type).inTensors, {queryShape.batch, heads, queryShape.columns, keyShape.columns}, {}};
   result.bytes.assign(elementsOf(result.shape) * bytesOf(module.type), 0);
   for (int64_t b = 0; b < queryShape.batch; ++b) {
     const int64_t first = queries.offsets[b], count = queries.offsets[b + 1] - first, width = keys.count[b];

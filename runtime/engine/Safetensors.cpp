@@ -66,8 +66,6 @@ static std::vector<const TensorView *> parametersAmong(Engine &engine, const Ten
   return stored;
 }
 
-const char *typeName(DType type) { return type == DType::F64 ? "F64" : type == DType::BF16 ? "BF16" : "F32"; }
-
 // The start of the parameter block if the tensors lie in `contents` exactly as in the block; else null.
 static const char *blockOf(const Module &module, const std::vector<const TensorView *> &stored,
                            std::string_view contents) {
@@ -77,7 +75,7 @@ static const char *blockOf(const Module &module, const std::vector<const TensorV
   for (size_t i = 0; i < stored.size(); ++i) {
     const int64_t offset = module.parameters[i].offset * element, place = stored[i]->bytes.data() - contents.data();
     const char *block = contents.data() + (place - offset);
-    if (stored[i]->type != typeName(module.type) || place < offset || (begin && block != begin))
+    if (stored[i]->type != elementTypeOf(module.type).inTensors || place < offset || (begin && block != begin))
       return nullptr;
     begin = block;
   }
@@ -235,7 +233,7 @@ TensorViews weights(Engine &engine) {
   TensorViews tensors;
   for (const Parameter &parameter : module.parameters)
     tensors.push_back({parameter.name,
-                       typeName(module.type),
+                       elementTypeOf(module.type).inTensors,
                        parameter.shape,
                        {static_cast<const char *>(engine.parameters()) + parameter.offset * size,
                         static_cast<size_t>(elementsOf(parameter.shape) * size)}});

@@ -9,9 +9,6 @@
 
 namespace xfc {
 
-// The name that safetensors files have for this type of parameters or of optimizer states: F32, F64 or BF16.
-const char *typeName(DType type);
-
 // Loads weights into the engine's parameters and returns the file's metadata. Throws Error naming the tensor that is
 // missing, unknown, of another shape, not finite, or not as its checksum says; tied names must be equal if several are
 // given. Throws Error for weights of another model (see Identity.h) unless `anyModel`. A file laid out like the

@@ -134,7 +134,7 @@ public:
         number(stride);
       for (const LaunchResult &result : step.results) {
         index(result.buffer, step.buffers.size());
-        within(result.type, DType::I8);
+        within(result.type, elementTypes.back().type);
         within(result.set, -1, XFC_ROW_SETS - 1);
         within(result.keys, -1, XFC_KEY_STRUCTURES - 1);
         number(result.width);
@@ -166,7 +166,7 @@ private:
   static void number(int64_t value) { within(value, 0, largestSize); }
   // Only what stays inside programs, or is kept from run to run, is narrower than what is computed in: states, and rows
   // of the source.
-  static void type(DType type, bool isKept) { within(type, isKept ? DType::I8 : DType::I32); }
+  static void type(DType type, bool isKept) { within(type, isKept ? elementTypes.back().type : DType::I32); }
   static void index(int64_t i, size_t size) { require(0 <= i && static_cast<size_t>(i) < size); }
   // Checks a kernel that belongs to another and must have none of its own; -1: there is none.
   static void other(int32_t kernel, const Module &module) {

@@ -65,9 +65,9 @@ std::string cacheType(const Module &module) {
   if (!module.has(programs::decodeStep))
     return {};
   for (const Argument &argument : module.find(programs::decodeStep)->arguments)
-    if (argument.type == DType::BF16 || argument.type == DType::I8)
-      return argument.type == DType::I8 ? "int8" : "bf16";
-  return module.type == DType::F64 ? "f64" : "f32";
+    if (isNarrow(argument.type))
+      return nameOf(argument.type);
+  return nameOf(module.type);
 }
 
 int64_t tableRows(const Table &table, int64_t longest) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "device/ThreadPool.h"
+#include "plan/Elements.h"
 #include "plan/Plan.h"
 #include "tensors/Safetensors.h"
 #include <algorithm>
@@ -11,53 +12,8 @@
 
 namespace xfc {
 
-// How the bits of each type are read. In NaN and infinity all exponent bits are ones.
-namespace number {
-struct F32 {
-  using Bits = uint32_t;
-  static constexpr Bits exponent = 0x7F800000;
-  static double number(Bits bits) { return std::bit_cast<float>(bits); }
-};
-struct F64 {
-  using Bits = uint64_t;
-  static constexpr Bits exponent = 0x7FF0000000000000;
-  static double number(Bits bits) { return std::bit_cast<double>(bits); }
-};
-struct BF16 {
-  using Bits = uint16_t;
-  static constexpr Bits exponent = 0x7F80;
-  static double number(Bits bits) { return F32::number(static_cast<uint32_t>(bits) << 16); }
-  // The nearest number, the even one of two.
-  static Bits rounded(float number) {
-    const auto bits = std::bit_cast<uint32_t>(number);
-    if (std::isnan(number)) // whose upper bits could become those of infinity or of another number
-      return static_cast<Bits>(bits >> 16 | 0x40);
-    return static_cast<Bits>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
-  }
-};
-struct F16 {
-  using Bits = uint16_t;
-  static constexpr Bits exponent = 0x7C00;
-  static double number(Bits bits) { // for finite numbers only
-    const int power = bits >> 10 & 31, fraction = bits & 1023;
-    const double value = power == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, power - 25);
-    return bits & 0x8000 ? -value : value;
-  }
-  // The nearest number, the even one of two; infinity if it is too large.
-  static Bits rounded(float number) {
-    const int sign = std::signbit(number) ? 0x8000 : 0;
-    if (!std::isfinite(number))
-      return static_cast<Bits>(sign | exponent | (std::isnan(number) ? 0x200 : 0));
-    const int power = std::max(number == 0 ? -14 : std::ilogb(number), -14);
-    const double units =
-        std::nearbyint(std::ldexp(std::abs(static_cast<double>(number)), 10 - power)); // of 2^(power-10)
-    const double bits = std::min<double>((power + 14) * 1024.0 + units, exponent);
-    return static_cast<Bits>(static_cast<int>(bits) | sign);
-  }
-};
-} // namespace number
-
-// Calls use(type) with the tensor's type, one of those above. Weights have only these types: returns false for others.
+// Calls use(type) with the tensor's type, one of namespace number. Weights have only these types: returns false for
+// others.
 template <typename Use> bool withType(const TensorView &tensor, Use use) {
   if (tensor.type == "F32")
     use(number::F32());

@@ -212,7 +212,7 @@ void RunFolder::saveState(States &states, const Progress &progress) const {
   TensorViews views = weightsInState(engine);
   const size_t first = views.size();
   for (const States::Tensor &tensor : tensors)
-    views.push_back({tensor.name, typeName(tensor.type), tensor.part.shape, states.placeOf(tensor)});
+    views.push_back({tensor.name, elementTypeOf(tensor.type).inTensors, tensor.part.shape, states.placeOf(tensor)});
   const auto bring = [&](size_t i) {
     if (i >= first)
       states.gather(tensors[i - first]);
@@ -224,7 +224,7 @@ void RunFolder::saveState(States &states, const Progress &progress) const {
 // Whether a file may hold a state's tensor as numbers of this type: its own, or those of an executable that keeps
 // moments in the other one (`xfc compile --moment-type`).
 static bool canHold(const States::Tensor &tensor, std::string_view type) {
-  return type == typeName(tensor.type) ||
+  return type == elementTypeOf(tensor.type).inTensors ||
          (mayBeNarrow(tensor.state) && tensor.type != DType::F64 && (type == "F32" || type == "BF16"));
 }
 
@@ -283,7 +283,7 @@ Progress RunFolder::loadState(Engine &engine, const std::string &name) {
       throw Error(name + ": " + tensor.name +
                   " is missing, or of another shape or type; the file is damaged; start again in a new --out");
     loadedStates[tensor.name] = *found->second;
-    if (found->second->type != typeName(tensor.type))
+    if (found->second->type != elementTypeOf(tensor.type).inTensors)
       others.push_back(*found->second);
   }
   if (const TensorView *bad = notFinite(&engine.pool(), others))
@@ -307,7 +307,7 @@ void RunFolder::shareStates(States &states) {
       continue;
     }
     const TensorView &stored = loadedStates.at(tensor.name);
-    if (stored.type == typeName(tensor.type))
+    if (stored.type == elementTypeOf(tensor.type).inTensors)
       states.scatter(tensor, stored.bytes);
     else
       states.scatter(tensor, converted(stored, tensor));

@@ -139,11 +139,7 @@ Value KernelBuilder::erf(Value x) {
 Type KernelBuilder::inMemory(Type stored) { return stored.isBF16() && !set.bf16 ? b.getI16Type() : stored; }
 
 Value KernelBuilder::widened(Value v, Type stored) {
-  if (inMemory(stored) == stored)
-    return Machine::widened(v, stored);
-  Type words = withElements(v.getType(), i32), floats = withElements(v.getType(), b.getF32Type());
-  Value half = constant(16, words), wide = arith::ExtUIOp::create(b, words, v);
-  return arith::BitcastOp::create(b, floats, arith::ShLIOp::create(b, wide, half));
+  return inMemory(stored) == stored ? Machine::widened(v, stored) : widenedByBits(v);
 }
 
 Value KernelBuilder::narrowed(Value v, Type stored) {
@@ -408,9 +404,7 @@ static Value factorsOf(KernelBuilder &k, Value words, uint32_t threshold, double
   Value kept = k.notLess(words, k.broadcast(k.i32Of(static_cast<int32_t>(threshold))));
   return k.select(kept, k.splat(1 / (1 - rate)), 0);
 }
-Value KernelBuilder::keepFactor(Value words, double rate) {
-  return factorsOf(*this, words, xfc_threshold(rate), rate);
-}
+Value KernelBuilder::keepFactor(Value words, double rate) { return factorsOf(*this, words, xfc_threshold(rate), rate); }
 Value KernelBuilder::keepFactorOfPairs(Value words, double rate) {
   return factorsOf(*this, words, xfc_pair_threshold(rate) << 16, rate);
 }

@@ -937,7 +937,7 @@ func.func @f(%t: !t, %c: !c) {
 
 !t = !xfc.rows<target, 6xf32>
 func.func @f(%t: !t) {
-  // expected-error @+1 {{the result must have the rows of x in bf16 or i8, found '!xfc.rows<target, 6xf32>' and '!xfc.rows<target, 6xf32>'}}
+  // expected-error @+1 {{the result must have the rows of x in a narrower type, found '!xfc.rows<target, 6xf32>' and '!xfc.rows<target, 6xf32>'}}
   %0 = xfc.quantize %t : (!t) -> !t
   return
 }
@@ -955,7 +955,7 @@ func.func @f(%t: !t) {
 
 !t = !xfc.rows<target, 6xf32>
 func.func @f(%t: !t) {
-  // expected-error @+1 {{rows of bf16 have no scales}}
+  // expected-error @+1 {{rows of 'bf16' have no scales}}
   %0, %1 = xfc.quantize %t : (!t) -> (!xfc.rows<target, 6xbf16>, !xfc.rows<target, 1xf32>)
   return
 }
@@ -964,7 +964,7 @@ func.func @f(%t: !t) {
 
 !t = !xfc.rows<target, 6xf32>
 func.func @f(%t: !t) {
-  // expected-error @+1 {{rows of i8 need scales, '!xfc.rows<target, 2xf32>'}}
+  // expected-error @+1 {{rows of 'i8' need scales, '!xfc.rows<target, 2xf32>'}}
   %0, %1 = xfc.quantize %t {groups = 2 : i64} : (!t) -> (!xfc.rows<target, 6xi8>, !xfc.rows<target, 3xf32>)
   return
 }
