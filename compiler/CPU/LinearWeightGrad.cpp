@@ -27,9 +27,9 @@ struct WeightTiles {
   // more tiles of dy there are, the fewer units in each step.
   bool packsNext;
   int64_t unitsPerStep, packingTiles;
-  // Whole panels accumulate in place. Others accumulate in scratch and are copied; and so do those of AMX, in rows that
-  // spread over the caches' sets.
-  bool inPlace;
+  // Whole panels accumulate in place. Others accumulate in scratch and are copied. So do those of AMX, and those of a
+  // dW whose rows are a multiple of `aliased` bytes apart: in scratch, rows spread over the caches' sets.
+  bool spread, inPlace;
 
   WeightTiles(KernelBuilder &k, LinearWeightGradOp op)
       : tiled(isTiled(gradientProductsFor(k, op.getCompute()))), rounds(op.getCompute().has_value()),
@@ -43,8 +43,8 @@ struct WeightTiles {
         packing(!rounds && in % t.panel == 0 && (out % height == 0 || out % height >= t.rows)),
         packsNext(tiled && in % t.panel == 0),
         unitsPerStep(static_cast<int64_t>(llvm::PowerOf2Ceil(partsOf(Tiling::tile, tiles)))),
-        packingTiles(Tiling::tile / unitsPerStep),
-        inPlace(in % t.panel == 0 && !tiled && !op.getDweight().use_empty()) {}
+        packingTiles(Tiling::tile / unitsPerStep), spread(tiled || in * k.bytes() % aliased == 0),
+        inPlace(in % t.panel == 0 && !spread && !op.getDweight().use_empty()) {}
 
   // Rows per block. With 128, dy, the panel of x and what is prefetched for the next one share the L2 cache with dW;
   // with 256, the weight gradients of the model small took up to 8 % longer, and with AVX2 up to 16 %.
@@ -53,12 +53,15 @@ struct WeightTiles {
   // part of the next panel that is packed meanwhile.
   static int64_t depthFor(bool tiled) { return tiled ? 256 : 128; }
   int64_t depth() const { return depthFor(tiled); }
+  // Rows so many bytes apart lie in the same sets of the first cache, and in few of the second. With AVX2, on a Zen 3,
+  // the gradient of a weight of 512x2048 took 0.85 to 0.90 of the time with sums in rows that spread.
+  static constexpr int64_t aliased = 4096;
   // The size of a panel of x is one unit more than a power of two, so that the panels of a row, if all are kept, spread
   // over the cache's sets.
   int64_t panelStride() const { return (t.depth + 1) * t.panel; }
   int64_t panelsSize() const { return (packing ? 1 : packsNext ? 2 : tilePanels) * panelStride(); }
   int64_t sumsSize() const { return partsOf(height, lanes) * lanes; } // of biases
-  int64_t sumsStride() const { return tiled ? tileColumns + Tiling::tile : tileColumns; }
+  int64_t sumsStride() const { return spread ? tileColumns + Tiling::tile : tileColumns; }
   int64_t scratch() const {
     return tiles * tileStride + panelsSize() + sumsSize() + (inPlace ? 0 : height * sumsStride());
   }

@@ -205,6 +205,8 @@ TEST_P(Matrix, WeightGradients) {
   // Whole panels of x, more than a tile of them, and fewer outputs than the micro-kernel has rows.
   check({{9, 8}}, "xfc.linear_weight_grad %a0, %a1", {rows(515), rows(576)}, tensor(515, 576) + ", " + tensor(515), 17);
   check({{300}}, "xfc.linear_weight_grad %a0, %a1", {rows(4), rows(64)}, tensor(4, 64) + ", " + tensor(4), 300);
+  // Rows of dW that are 4 KB apart, whose sums lie in scratch.
+  check({{9, 8}, {300}}, "xfc.linear_weight_grad %a0, %a1", {rows(20), rows(1024)}, tensor(20, 1024), 300);
 }
 
 // In bf16 by AMX: blocks of 256 rows, tiles of 32 rows, 32 x 32 sums at a time. The order of the sums follows from the
