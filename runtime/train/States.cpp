@@ -147,7 +147,7 @@ void States::checkFinite() {
     forEachPart(tensor, ranks.rank(), [&](const Range &range, int64_t place) {
       const int64_t size = elementOf(tensor);
       tensors.push_back({tensor.name,
-                         typeName(tensor.type),
+                         elementTypeOf(tensor.type).inTensors,
                          {range.size()},
                          {blockOf(tensor.state) + place * size, static_cast<size_t>(range.size() * size)}});
     });
