@@ -1,5 +1,6 @@
 // Attention, step by step and fused, and the decoding cache: verification and gradients.
 #include "Support.h"
+#include "Values.h"
 
 using namespace mlir;
 using namespace xfc;
