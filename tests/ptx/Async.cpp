@@ -218,6 +218,8 @@ void arriveLater(Warp &w, int lane, const BarrierPlace &place, uint32_t bytes, s
 std::vector<Block *> targets(Warp &w, int lane, const Instruction &i, Block *otherwise) {
   if (i.op[1] == None)
     return {otherwise};
+  if (w.block->cluster->launch.cooperative)
+    w.fault(lane, "multicast in a cooperative launch is not known");
   uint32_t mask = w.at<uint16_t>(i.op[1])[lane];
   std::vector<Block *> list;
   for (uint32_t r = 0; r < 16; ++r)

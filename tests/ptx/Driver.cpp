@@ -14,6 +14,9 @@
 //   XFC_PTX_CHECK=1               find races, also between streams, and reads of uninitialized shared memory
 //   XFC_PTX_TRACE=file            log each operation given to a stream to this file
 //   XFC_PTX_THREADS=n             host threads for the blocks of a launch
+//   XFC_PTX_PROCESSORS=n          the device's multiprocessors
+//   XFC_PTX_COOPERATIVE=0         no cooperative launches
+//   XFC_PTX_ORDER=seed            the blocks of a cooperative launch take turns in a random order
 #include "Interpreter.h"
 #include "Streams.h"
 #include "TensorMap.h"
@@ -52,6 +55,8 @@ enum Code {
   NotReady = 600,
   IllegalAddress = 700,
   LaunchOutOfResources = 701,
+  CooperativeLaunchTooLarge = 720,
+  NotSupported = 801,
   CaptureUnsupported = 900,
   CaptureInvalidated = 901,
   CaptureUnmatched = 903,
@@ -80,6 +85,8 @@ struct {
     {NotReady, "CUDA_ERROR_NOT_READY", "device not ready"},
     {IllegalAddress, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
     {LaunchOutOfResources, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "too many resources requested for launch"},
+    {CooperativeLaunchTooLarge, "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE", "too many blocks in cooperative launch"},
+    {NotSupported, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
     {CaptureUnsupported, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "operation not permitted when stream is capturing"},
     {CaptureInvalidated, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
      "operation failed due to a previous error during capture"},
@@ -152,10 +159,13 @@ struct State {
   int version = int(environment("XFC_PTX_DRIVER_VERSION", 12080));
   int devices = int(environment("XFC_PTX_DEVICES", 1));
   int arch = int(environment("XFC_PTX_ARCH", 80));
+  int processors = int(environment("XFC_PTX_PROCESSORS", 4));
+  bool cooperative = environment("XFC_PTX_COOPERATIVE", 1) != 0;
   size_t memory = size_t(environment("XFC_PTX_MEMORY", int64_t(8) << 30));
   Interpreter interpreter{{.threads = int(environment("XFC_PTX_THREADS", 1)),
                            .checks = environment("XFC_PTX_CHECK", 0) != 0,
-                           .memory = memory}};
+                           .memory = memory,
+                           .order = uint32_t(environment("XFC_PTX_ORDER", 0))}};
   Context context;
   int retained = 0;
   std::vector<Stream *> streams;
@@ -180,6 +190,10 @@ struct State {
   }
   size_t sharedOptIn() const {
     return arch >= 90 ? 232448 : arch == 86 || arch == 89 ? 101376 : arch >= 80 ? 166912 : 65536;
+  }
+  // How many blocks a multiprocessor has room for, as far as their threads and shared memory are concerned.
+  int64_t blocksOfProcessor(uint64_t threads, size_t shared) const {
+    return int64_t(std::min<uint64_t>({2048 / threads, (sharedOptIn() + 1024) / (shared + 1024), 32}));
   }
 };
 
@@ -378,13 +392,13 @@ void toHost(State &s, void *to, uint64_t from, size_t bytes, Stream *stream) {
 }
 
 void runKernel(State &s, const FunctionHandle &f, Dimensions grid, Dimensions block, size_t shared,
-               const std::vector<uint8_t> &parameters) {
+               const std::vector<uint8_t> &parameters, bool cooperative) {
   if (s.lostAfter >= 0 && s.launches++ >= s.lostAfter) {
     s.sticky = int(s.lostCode);
     fail(s.sticky);
   }
   try {
-    s.interpreter.launch(f.entry, grid, block, shared, parameters.data(), f.entry.cluster);
+    s.interpreter.launch(f.entry, grid, block, shared, parameters.data(), f.entry.cluster, cooperative);
   } catch (const Error &e) {
     std::cerr << e.what() << std::endl;
     s.sticky = IllegalAddress;
@@ -453,7 +467,7 @@ API cuDeviceGetAttribute(int *value, int attribute, int device) {
                                        {10, 32},
                                        {12, 65536},
                                        {13, 1000000},
-                                       {16, 4},
+                                       {16, s.processors},
                                        {36, 1000000},
                                        {37, 256},
                                        {38, 4 << 20},
@@ -463,6 +477,7 @@ API cuDeviceGetAttribute(int *value, int attribute, int device) {
                                        {76, s.arch % 10},
                                        {81, int(s.sharedOptIn() + 1024)},
                                        {82, 65536},
+                                       {95, s.cooperative},
                                        {97, int(s.sharedOptIn())},
                                        {106, 16},
                                        {111, 1024}};
@@ -719,34 +734,60 @@ API cuFuncGetAttribute(int *value, int attribute, FunctionHandle *function) {
     *value = int(found->second);
   });
 }
+// Gives a stream a launch. `extra`: see cuLaunchKernel.
+static void launch(State &s, FunctionHandle *function, Dimensions grid, Dimensions block, unsigned shared,
+                   Stream *stream, void **parameters, void **extra, bool cooperative) {
+  require(s.functions.count(function), InvalidHandle);
+  const Interpreter::Entry &entry = function->entry;
+  require(grid.count() && block.count() && grid.y <= 65535 && grid.z <= 65535);
+  require(block.count() <= 1024);
+  require(block.count() <= entry.maximum, LaunchOutOfResources);
+  const size_t allShared = shared + entry.staticShared;
+  require(allShared <= std::max<size_t>(function->dynamicLimit, 49152));
+  if (cooperative) {
+    require(s.cooperative, NotSupported);
+    require(int64_t(grid.count()) <= s.processors * s.blocksOfProcessor(block.count(), allShared),
+            CooperativeLaunchTooLarge);
+  }
+  std::vector<uint8_t> bytes(entry.parameterBytes);
+  if (extra) {
+    require(!parameters);
+    for (void **e = extra; *e; e += 2)
+      if (*e == reinterpret_cast<void *>(1))
+        for (void **size = extra; *size; size += 2)
+          if (*size == reinterpret_cast<void *>(2)) {
+            require(*static_cast<size_t *>(size[1]) == bytes.size());
+            memcpy(bytes.data(), e[1], bytes.size());
+          }
+  } else {
+    size_t k = 0;
+    for (auto [offset, size] : entry.parameters)
+      memcpy(bytes.data() + offset, parameters[k++], size);
+  }
+  enqueue(s, stream, (cooperative ? "cooperative kernel " : "kernel ") + function->name,
+          [&s, function, grid, block, shared, bytes, cooperative] {
+            runKernel(s, *function, grid, block, shared, bytes, cooperative);
+          });
+}
 API cuLaunchKernel(FunctionHandle *function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX,
                    unsigned blockY, unsigned blockZ, unsigned shared, Stream *stream, void **parameters, void **extra) {
   return call(2, [&](State &s) {
+    launch(s, function, {gridX, gridY, gridZ}, {blockX, blockY, blockZ}, shared, stream, parameters, extra, false);
+  });
+}
+API cuLaunchCooperativeKernel(FunctionHandle *function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX,
+                              unsigned blockY, unsigned blockZ, unsigned shared, Stream *stream, void **parameters) {
+  return call(2, [&](State &s) {
+    launch(s, function, {gridX, gridY, gridZ}, {blockX, blockY, blockZ}, shared, stream, parameters, nullptr, true);
+  });
+}
+API cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, FunctionHandle *function, int threads, size_t shared) {
+  return call(2, [&](State &s) {
     require(s.functions.count(function), InvalidHandle);
-    const Interpreter::Entry &entry = function->entry;
-    require(gridX && gridY && gridZ && blockX && blockY && blockZ && gridY <= 65535 && gridZ <= 65535);
-    uint64_t threads = uint64_t(blockX) * blockY * blockZ;
-    require(threads <= 1024);
-    require(threads <= entry.maximum, LaunchOutOfResources);
-    require(shared + entry.staticShared <= std::max<size_t>(function->dynamicLimit, 49152));
-    std::vector<uint8_t> bytes(entry.parameterBytes);
-    if (extra) {
-      require(!parameters);
-      for (void **e = extra; *e; e += 2)
-        if (*e == reinterpret_cast<void *>(1))
-          for (void **size = extra; *size; size += 2)
-            if (*size == reinterpret_cast<void *>(2)) {
-              require(*static_cast<size_t *>(size[1]) == bytes.size());
-              memcpy(bytes.data(), e[1], bytes.size());
-            }
-    } else {
-      size_t k = 0;
-      for (auto [offset, size] : entry.parameters)
-        memcpy(bytes.data() + offset, parameters[k++], size);
-    }
-    Dimensions grid{gridX, gridY, gridZ}, block{blockX, blockY, blockZ};
-    enqueue(s, stream, "kernel " + function->name,
-            [&s, function, grid, block, shared, bytes] { runKernel(s, *function, grid, block, shared, bytes); });
+    require(threads > 0);
+    const bool fits = threads <= 1024 && uint32_t(threads) <= function->entry.maximum &&
+                      shared <= std::max<size_t>(function->dynamicLimit, 49152);
+    *blocks = fits ? int(s.blocksOfProcessor(uint64_t(threads), shared + function->entry.staticShared)) : 0;
   });
 }
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstring>
 #include <mutex>
+#include <random>
 #include <thread>
 
 namespace xfc::ptx {
@@ -32,11 +33,12 @@ void Warp::fault(int lane, const std::string &reason) const {
 
 std::pair<Block *, uint32_t> sharedPlace(Warp &w, int lane, uint64_t address, uint64_t bytes) {
   Block *block = w.block;
-  uint64_t offset = address & 0xffffff, rank = address >> 24, size = block->cluster->launch.sharedBytes;
-  if (rank > block->cluster->blocks.size() || offset + bytes > size)
+  const Launch &launch = block->cluster->launch;
+  uint64_t offset = address & 0xffffff, rank = address >> 24, size = launch.sharedBytes;
+  if (rank > launch.cluster.count() || offset + bytes > size)
     w.fault(lane, "shared memory out of bounds: " + std::to_string(bytes) + " bytes at " +
                       std::to_string(rank ? offset : address) + " of " + std::to_string(size));
-  if (rank)
+  if (rank && !launch.cooperative)
     block = &block->cluster->blocks[rank - 1];
   return {block, uint32_t(offset)};
 }
@@ -109,8 +111,8 @@ uint8_t *resolve(Warp &w, int by, Space space, uint64_t address, uint32_t bytes,
 Cluster::Cluster(const Launch &launch) : launch(launch) {
   executed.assign(launch.function.program->kinds.size(), 0);
   const Frame &frame = launch.function.frame;
-  uint32_t count = launch.cluster.x * launch.cluster.y * launch.cluster.z;
-  uint32_t threads = launch.block.x * launch.block.y * launch.block.z, warps = (threads + 31) / 32;
+  auto count = uint32_t(launch.together().count());
+  auto threads = uint32_t(launch.block.count()), warps = (threads + 31) / 32;
   blocks.resize(count);
   for (uint32_t rank = 0; rank < count; ++rank) {
     Block &block = blocks[rank];
@@ -164,11 +166,11 @@ static uint32_t special(const std::string &name, const Warp &warp, uint32_t lane
   if (stem == "%cluster_nctaid")
     return axis(cluster);
   if (stem == "%cluster_ctarank")
-    return block.rank;
+    return launch.cooperative ? 0 : block.rank;
   if (stem == "%cluster_nctarank")
-    return cluster.x * cluster.y * cluster.z;
+    return uint32_t(cluster.count());
   if (stem == "%is_explicit_cluster")
-    return cluster.x * cluster.y * cluster.z > 1;
+    return cluster.count() > 1;
   if (stem == "%lanemask_eq")
     return 1u << lane;
   if (stem == "%lanemask_lt")
@@ -188,7 +190,7 @@ static uint32_t special(const std::string &name, const Warp &warp, uint32_t lane
 
 void Cluster::start(Block &block) {
   const Frame &frame = launch.function.frame;
-  block.threads = launch.block.x * launch.block.y * launch.block.z;
+  block.threads = uint32_t(launch.block.count());
   block.barriers = {};
   block.warpgroups.assign((block.warps.size() + 3) / 4, {});
   // Poison shared memory and registers, so that nothing is left from another block.
@@ -221,7 +223,7 @@ void Cluster::start(Block &block) {
 void Cluster::run(Dimensions at) {
   first = at;
   for (Block &block : blocks) {
-    Dimensions in = unflatten(block.rank, launch.cluster);
+    Dimensions in = unflatten(block.rank, launch.together());
     block.index = {at.x + in.x, at.y + in.y, at.z + in.z};
   }
   barrier = {};
@@ -232,11 +234,17 @@ void Cluster::run(Dimensions at) {
     shadow->reset();
   // A warp that polls unsuccessfully runs without progress; if all warps do so for long, nothing can change any more.
   constexpr int patience = 100000;
+  std::vector<Block *> turns;
+  for (Block &block : blocks)
+    turns.push_back(&block);
+  std::mt19937 random(launch.options.order);
   for (int idle = 0;;) {
     bool left = false, ran = false, advanced = false;
     Warp *stuck = nullptr;
-    for (Block &block : blocks)
-      for (Warp &warp : block.warps)
+    if (launch.options.order) // another order in each round
+      std::shuffle(turns.begin(), turns.end(), random);
+    for (Block *block : turns)
+      for (Warp &warp : block->warps)
         if (!warp.groups.empty()) {
           warp.yielded = false;
           bool runs = runWarp(warp);
@@ -522,6 +530,8 @@ void barrier(Warp &w, const Instruction &i) {
 
 // barrier.cluster.arrive (selector 0) and .wait (1); a warp's threads arrive and wait together.
 void clusterBarrier(Warp &w, const Instruction &i) {
+  if (w.block->cluster->launch.cooperative)
+    w.fault("barrier.cluster in a cooperative launch is not known");
   if (w.active != w.alive)
     w.fault("divergent barrier: only a part of the warp is here");
   Barrier &b = w.block->cluster->barrier;
@@ -596,11 +606,10 @@ uint64_t Interpreter::variable(const Program &program, const std::string &name) 
 }
 
 void Interpreter::launch(const Entry &entry, Dimensions grid, Dimensions block, size_t dynamicShared,
-                         const void *parameters, Dimensions cluster) {
+                         const void *parameters, Dimensions cluster, bool cooperative) {
   const Function &function = *entry.function;
   auto wrong = [&](const std::string &what) { throw Error("launch of " + function.name + ": " + what); };
-  uint64_t threads = uint64_t(block.x) * block.y * block.z;
-  uint64_t grids = uint64_t(grid.x) * grid.y * grid.z;
+  uint64_t threads = block.count(), grids = grid.count();
   if (!grids || !threads)
     wrong("an empty grid " + text(grid) + " or block " + text(block));
   if (threads > entry.maximum)
@@ -609,7 +618,9 @@ void Interpreter::launch(const Entry &entry, Dimensions grid, Dimensions block, 
     wrong("a block " + text(block) + " where .reqntid is " + text(entry.required));
   if (grid.x % cluster.x || grid.y % cluster.y || grid.z % cluster.z)
     wrong("a grid " + text(grid) + " is no multiple of the cluster " + text(cluster));
-  Launch launch{function, *memory, options, grid, block, cluster, entry.staticShared + dynamicShared, {}};
+  if (cooperative && cluster.count() > 1)
+    wrong("clusters in a cooperative launch are not known");
+  Launch launch{function, *memory, options, grid, block, cluster, cooperative, entry.staticShared + dynamicShared, {}};
   const auto *bytes = static_cast<const uint8_t *>(parameters);
   launch.parameters.assign(bytes, bytes + entry.parameterBytes);
   launch.narrowest = function.byteAccess ? 1 : 2;
@@ -617,8 +628,9 @@ void Interpreter::launch(const Entry &entry, Dimensions grid, Dimensions block, 
   if (options.checks)
     launch.shadow = &shadow;
 
-  Dimensions clusters{grid.x / cluster.x, grid.y / cluster.y, grid.z / cluster.z};
-  uint64_t total = uint64_t(clusters.x) * clusters.y * clusters.z;
+  const Dimensions together = launch.together();
+  Dimensions clusters{grid.x / together.x, grid.y / together.y, grid.z / together.z};
+  uint64_t total = clusters.count();
   std::atomic<uint64_t> next = 0;
   // Throw the fault of the lowest block, whatever thread found one first: blocks start in ascending order, so all
   // earlier blocks have run or are running.
@@ -630,7 +642,7 @@ void Interpreter::launch(const Entry &entry, Dimensions grid, Dimensions block, 
     for (uint64_t c; (c = next++) < total;) {
       try {
         Dimensions at = unflatten(c, clusters);
-        state.run({at.x * cluster.x, at.y * cluster.y, at.z * cluster.z});
+        state.run({at.x * together.x, at.y * together.y, at.z * together.z});
       } catch (...) {
         std::lock_guard lock(mutex);
         if (c < failed) {

@@ -5,7 +5,8 @@
 // functions are computed in f64 and rounded once. mma and wgmma compute each element in f64, adding to c the products
 // by ascending k, and round once: a GPU's sums differ from these in their last bits.
 // Order. Blocks run in ascending order (with Options::threads > 1 concurrently, unless the kernel has atomics on global
-// memory), and a warp runs until it has to wait. No result depends on the number of threads.
+// memory), and a warp runs until it has to wait. No result depends on the number of threads. The blocks of a cluster,
+// and all of a cooperative launch, take turns: in ascending order, or in a random one.
 #pragma once
 
 #include <array>
@@ -26,6 +27,7 @@ struct Error : std::runtime_error {
 
 struct Dimensions {
   uint32_t x = 1, y = 1, z = 1;
+  uint64_t count() const { return uint64_t(x) * y * z; }
 };
 
 // An error made by a thread. what() describes all of it in one line.
@@ -42,6 +44,7 @@ struct Options {
   bool checks = false; // find races, reads of uninitialized shared memory, and missing fences between proxies; bounds,
                        // lifetime, alignment and wgmma's rules are always checked
   size_t memory = size_t(8) << 30; // bytes of device memory
+  uint32_t order = 0; // seeds the random order in which blocks that run together take turns; 0: in ascending order
 };
 
 struct Counters {
@@ -86,9 +89,10 @@ public:
   Entry entry(const Program &, const std::string &name) const;       // throws Error if there is none
   uint64_t variable(const Program &, const std::string &name) const; // the address of a .global or .const
 
-  // Runs a launch to completion. `parameters` has entry.parameterBytes bytes, each parameter at its natural offset.
+  // Runs a launch to completion. `parameters` has entry.parameterBytes bytes, each parameter at its natural offset. The
+  // blocks of a cooperative launch may wait for each other.
   void launch(const Entry &entry, Dimensions grid, Dimensions block, size_t dynamicShared, const void *parameters,
-              Dimensions cluster = {});
+              Dimensions cluster = {}, bool cooperative = false);
 
   // The device memory that the last launch accessed, if checks are on.
   struct Accessed {

@@ -207,13 +207,16 @@ struct Launch {
   Memory &memory;
   const Options &options;
   Dimensions grid, block, cluster;
+  bool cooperative; // all blocks run together, though they form no cluster
   size_t sharedBytes;
   std::vector<uint8_t> parameters;
   uint32_t narrowest = 1;         // bytes of the narrowest access
   GlobalShadow *shadow = nullptr; // set if checks are on
+  Dimensions together() const { return cooperative ? grid : cluster; }
 };
 
-// The state with which a host thread runs clusters one after the other.
+// The state with which a host thread runs blocks together: those of one cluster after the other, or, of a cooperative
+// launch, all of them.
 struct Cluster {
   explicit Cluster(const Launch &launch);
   ~Cluster();

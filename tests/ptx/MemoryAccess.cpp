@@ -76,15 +76,22 @@ Space spaceOf(Decoder &d) {
   return spaces[d.choose({"global", "shared", "param", "local", "const"}, 5)];
 }
 
-// Ignores ordering, scope and cache hints, because memory here is coherent and accessed in order.
+// How an access to global memory orders others in a cooperative launch: Instruction::selector2. A strong one races with
+// no other strong one.
+enum Order { Strong = 1, Acquires = 2, Releases = 4 };
+int orderOf(Decoder &d) {
+  int order = 0;
+  for (const char *name : {"relaxed", "volatile", "mmio"})
+    order |= d.take(name) ? Strong : 0;
+  order |= d.take("acquire") ? Strong | Acquires : 0;
+  order |= d.take("release") ? Strong | Releases : 0;
+  order |= d.take("acq_rel") ? Strong | Acquires | Releases : 0;
+  return order;
+}
+
+// Scope and cache hints make no difference, because memory here is coherent and accessed in order.
 void ignoreHints(Decoder &d) {
   d.ignore({"weak",
-            "relaxed",
-            "acquire",
-            "release",
-            "acq_rel",
-            "volatile",
-            "mmio",
             "cta",
             "cluster",
             "gpu",
@@ -120,11 +127,40 @@ int registerBytes(const std::vector<Operand> &list, Type t) {
   return std::max(2, bytesOf(t));
 }
 
-// op: the elements' registers. selector: 1 for .nc.
+// Orders the lanes' warp after those that have released at the places of a strong access, and before those that will
+// acquire there: what has happened before a release has happened before what follows an acquire that sees it. A store
+// ends what was released before; an atomic access continues it. A fence beside a relaxed access counts for nothing.
+void passOrder(Warp &w, const Instruction &i, bool replaces) {
+  SharedShadow *shadow = w.block->cluster->shadow.get();
+  if (!shadow || i.at[0].space != Space::Global || !i.selector2 || !w.block->cluster->launch.cooperative)
+    return;
+  uint64_t address[32];
+  addresses(w, i.at[0], address);
+  forLanes(w.active, [&](int l) {
+    if (i.selector2 & Acquires)
+      shadow->acquire(w, shadow->released(address[l]));
+    if (replaces)
+      shadow->released(address[l]).clear();
+    if (i.selector2 & Releases)
+      shadow->release(w, shadow->released(address[l]));
+  });
+}
+
+// A strong access counts as an atomic one where blocks may order themselves.
+Access accessOf(const Warp &w, const Instruction &i, Access weak) {
+  const bool strong = i.selector2 && i.at[0].space == Space::Global;
+  return strong && w.block->cluster->launch.cooperative ? Access::Atomic : weak;
+}
+
+// op: the elements' registers. selector: 1 for .nc; selector2: Order. A strong load may be one of a loop that waits for
+// another warp or block, which gets its turn.
 template <class M, class R> void load(Warp &w, const Instruction &i) {
   uint8_t *from[32];
   uint32_t bytes = sizeof(M) * i.count;
-  locate(w, i.at[0], bytes, i.selector ? Access::NonCoherent : Access::Read, from);
+  locate(w, i.at[0], bytes, i.selector ? Access::NonCoherent : accessOf(w, i, Access::Read), from);
+  passOrder(w, i, /*replaces=*/false);
+  if (i.flow == Flow::Wait)
+    w.yielded = true;
   for (int k = 0; k < i.count; ++k) {
     R *to = w.at<R>(i.op[size_t(k)]);
     if (w.active == ~0u) {
@@ -144,7 +180,8 @@ template <class M, class R> void load(Warp &w, const Instruction &i) {
 }
 template <class M, class R> void store(Warp &w, const Instruction &i) {
   uint8_t *to[32];
-  locate(w, i.at[0], uint32_t(sizeof(M) * i.count), Access::Write, to);
+  locate(w, i.at[0], uint32_t(sizeof(M) * i.count), accessOf(w, i, Access::Write), to);
+  passOrder(w, i, /*replaces=*/true);
   forLanes(w.active, [&](int l) {
     for (int k = 0; k < i.count; ++k) {
       M value = M(w.at<R>(i.op[size_t(k)])[l]);
@@ -162,13 +199,14 @@ template <class M> Handler storeFrom(int bytes) {
 
 void access(Decoder &d) {
   bool loads = d.s.opcode == "ld";
+  d.i.selector2 = orderOf(d);
   ignoreHints(d);
   bool hint = d.take("L2::cache_hint");
   bool nonCoherent = loads && d.take("nc");
   d.i.selector = nonCoherent;
   Space space = spaceOf(d);
-  if (nonCoherent && space != Space::Global)
-    d.fail(".nc is for .global");
+  if (nonCoherent && (space != Space::Global || d.i.selector2))
+    d.fail(".nc is for weak accesses to .global");
   int count = vectorOf(d);
   Type t = d.type();
   if (t == Type::Pred || t == Type::B128 || bytesOf(t) * count > 16)
@@ -188,15 +226,16 @@ void access(Decoder &d) {
     d.i.op.push_back(loads ? d.destination(o, in) : d.source(o, in));
   }
   if (loads) {
+    const Flow flow = d.i.selector2 && space == Space::Global ? Flow::Wait : Flow::Next;
     switch (d.i.width) {
     case 1:
-      return d.set(isSigned(t) ? loadInto<int8_t>(bytes) : loadInto<uint8_t>(bytes));
+      return d.set(isSigned(t) ? loadInto<int8_t>(bytes) : loadInto<uint8_t>(bytes), flow);
     case 2:
-      return d.set(isSigned(t) ? loadInto<int16_t>(bytes) : loadInto<uint16_t>(bytes));
+      return d.set(isSigned(t) ? loadInto<int16_t>(bytes) : loadInto<uint16_t>(bytes), flow);
     case 4:
-      return d.set(isSigned(t) ? loadInto<int32_t>(bytes) : loadInto<uint32_t>(bytes));
+      return d.set(isSigned(t) ? loadInto<int32_t>(bytes) : loadInto<uint32_t>(bytes), flow);
     default:
-      return d.set(loadInto<uint64_t>(bytes));
+      return d.set(loadInto<uint64_t>(bytes), flow);
     }
   }
   if (space == Space::Const)
@@ -239,10 +278,11 @@ template <class T> T atomic(int op, T old, T b, T c) {
   return old;
 }
 
-// op: d or None, b, c. selector: AtomicOp.
+// op: d or None, b, c. selector: AtomicOp; selector2: Order.
 template <class T> void atomics(Warp &w, const Instruction &i) {
   uint8_t *at[32];
   locate(w, i.at[0], sizeof(T), Access::Atomic, at);
+  passOrder(w, i, /*replaces=*/false);
   forLanes(w.active, [&](int l) {
     T old;
     memcpy(&old, at[l], sizeof(T));
@@ -255,6 +295,7 @@ template <class T> void atomics(Warp &w, const Instruction &i) {
 
 void atom(Decoder &d) {
   bool red = d.s.opcode == "red";
+  d.i.selector2 = orderOf(d);
   ignoreHints(d);
   d.ignore({"noftz"});
   Space space = spaceOf(d);
@@ -405,10 +446,25 @@ void fence(Decoder &d) {
   d.set(counts ? fenceProxies : nothing);
 }
 
+// Has no effect, but the bytes must exist.
+void fetchLine(Warp &w, const Instruction &i) {
+  uint64_t address[32];
+  addresses(w, i.at[0], address);
+  std::string why;
+  forLanes(w.active, [&](int l) {
+    if (!w.block->cluster->launch.memory.find(address[l], 1, &why))
+      w.fault(l, "prefetch of global memory out of bounds: " + why);
+  });
+}
+
 void prefetch(Decoder &d) {
-  d.ignore({"global", "local", "const", "param", "tensormap", "L1", "L2", "L2::evict_last", "L2::evict_normal"});
+  const bool global = d.take("global");
+  d.ignore({"local", "const", "param", "tensormap", "L1", "L2", "L2::evict_last", "L2::evict_normal"});
   d.expect(1, 1);
-  d.set(nothing);
+  if (!global)
+    return d.set(nothing);
+  d.i.at[0] = d.address(d.s.operands[0], Space::Global);
+  d.set(fetchLine);
 }
 
 void createpolicy(Decoder &d) {

@@ -9,16 +9,18 @@ static std::string text(Dimensions d) {
 
 SharedShadow::SharedShadow(Cluster &cluster, uint32_t granule)
     : cluster(cluster), granule(granule), warps(uint32_t(cluster.blocks.size() * cluster.blocks[0].warps.size())),
-      blocks(cluster.blocks.size()), clocks(warps), ordered(warps), fences(warps) {
+      blocks(cluster.blocks.size()), clocks(warps), ordered(warps), fences(warps),
+      users(cluster.launch.cooperative ? uint32_t(cluster.blocks[0].warps.size()) : warps) {
   reset();
 }
 
 void SharedShadow::reset() {
   barriers.clear();
+  releases.clear();
   size_t granules = (cluster.launch.sharedBytes + granule - 1) / granule;
   for (Memory &m : blocks) {
     m.writes.assign(granules, {});
-    m.reads.assign(granules * warps, 0);
+    m.reads.assign(granules * users, 0);
   }
   for (uint32_t w = 0; w < warps; ++w) {
     clocks[w].assign(2 * size_t(warps), 0);
@@ -46,7 +48,7 @@ void SharedShadow::race(Warp &w, int lane, uint32_t byte, const char *what, uint
 
 void SharedShadow::access(Warp &w, int lane, const Block &of, uint32_t offset, uint32_t bytes, Access access) {
   Memory &memory = blocks[of.rank];
-  uint32_t self = id(w);
+  uint32_t self = id(w), first = firstUser(of);
   const Clock &clock = clocks[self];
   uint32_t now = clock[self], since = ordered[self];
   const bool bulk = access == Access::BulkRead || access == Access::BulkWrite;
@@ -59,7 +61,7 @@ void SharedShadow::access(Warp &w, int lane, const Block &of, uint32_t offset, u
       const Write &last = memory.writes[g];
       fine &= last.state >= Written && (last.warp == self ? last.epoch < since : clock[last.warp] >= last.epoch);
       fine &= !unfenced(last);
-      uint32_t &mine = memory.reads[size_t(g) * warps + self];
+      uint32_t &mine = memory.reads[size_t(g) * users + self - first];
       bool several = mine >> 8 >= since && int(mine & 255) != lane;
       mine = now << 8 | uint32_t(several ? EveryLane : lane);
     }
@@ -88,20 +90,20 @@ void SharedShadow::access(Warp &w, int lane, const Block &of, uint32_t offset, u
                   " through the async proxy, and no fence.proxy.async comes between");
     if (access == Access::Barrier)
       continue;
-    uint32_t *reads = &memory.reads[size_t(g) * warps];
+    uint32_t *reads = &memory.reads[size_t(g) * users];
     if (onlyReads(access)) {
-      uint32_t &mine = reads[self];
+      uint32_t &mine = reads[self - first];
       bool several = mine >> 8 >= since && int(mine & 255) != lane;
       mine = now << 8 | uint32_t(several ? EveryLane : lane);
       continue;
     }
-    for (uint32_t r = 0; r < warps; ++r) {
+    for (uint32_t r = 0; r < users; ++r) {
       if (!reads[r])
         continue;
-      uint32_t epoch = reads[r] >> 8;
+      uint32_t epoch = reads[r] >> 8, warp = first + r;
       int reader = int(reads[r] & 255);
-      if (!isBefore({epoch, r, reader}, w, lane) && !(access == Access::Atomic && last.state == Atomically))
-        race(w, lane, byte, "read", r, reader, 0);
+      if (!isBefore({epoch, warp, reader}, w, lane) && !(access == Access::Atomic && last.state == Atomically))
+        race(w, lane, byte, "read", warp, reader, 0);
       reads[r] = 0;
     }
     last = {now, uint32_t(w.current->line), uint16_t(self), uint8_t(lane),
@@ -284,7 +286,7 @@ void GlobalShadow::access(Warp &w, int lane, const Allocation &a, uint64_t offse
     if (last.reader && last.reader != self) {
       if (betweenClusters)
         race("read", blocks(last.reader));
-    } else if (last.reader && !atomics) {
+    } else if (last.reader) {
       if (auto read = unorderedRead(last, w, lane))
         race("read", order.thread(read->warp, read->lane) + ": nothing orders the two");
     }

@@ -9,10 +9,11 @@
 // ordered after the write; a copy's arrival at an mbarrier needs one after its initialization, or a
 // fence.mbarrier_init. Nothing is needed in the other direction: after a wait both proxies see the result, and a read
 // by the generic proxy is complete.
-// Global memory: within a cluster the same rules and clocks apply; the source of a copy into shared memory is read at
-// its issue. No byte written by a cluster may be read or written by another cluster of the launch (not checked in a
-// kernel with atomics on global memory, by which clusters may order themselves), and no byte written by any may be read
-// by ld.global.nc.
+// Global memory: within a cluster, and in a whole cooperative launch, the same rules and clocks apply; the source of a
+// copy into shared memory is read at its issue. A strong access (relaxed, acquire, release) to global memory races with
+// no other, and those that release and acquire at one address order warps of all blocks like a barrier. No byte written
+// by a cluster may be read or written by another cluster of the launch (not checked in a kernel with atomics on global
+// memory, by which clusters may order themselves), and no byte written by any may be read by ld.global.nc.
 #pragma once
 
 #include "Machine.h"
@@ -63,6 +64,8 @@ public:
     Clock arriving, completed;
   };
   Barrier &barrier(const Block &of, uint32_t offset) { return barriers[{of.rank, offset}]; }
+  // What was released at an address of global memory.
+  Clock &released(uint64_t address) { return releases[address]; }
 
 private:
   enum State : uint8_t { Never, Pending, Written, Atomically };
@@ -75,7 +78,7 @@ private:
   };
   struct Memory { // shadow memory of one block
     std::vector<Write> writes;
-    std::vector<uint32_t> reads; // latest read, by granule and warp: epoch << 8 | lane; 0: none since the last write
+    std::vector<uint32_t> reads; // latest read, by granule and user: epoch << 8 | lane; 0: none since the last write
   };
   Cluster &cluster;
   uint32_t granule, warps;
@@ -89,6 +92,11 @@ private:
   std::vector<std::vector<Fence>> fences; // by warp; each ends an epoch
   bool isFenced(const Write &write, const Warp &w, int lane, bool ofBarrier) const;
   std::map<std::pair<uint32_t, uint32_t>, Barrier> barriers; // by block and offset
+  std::map<uint64_t, Clock> releases;
+  // The warps that can access a block's shared memory: all of the cluster, or, of a cooperative launch, the block's
+  // own.
+  uint32_t users;
+  uint32_t firstUser(const Block &of) const { return users == warps ? 0 : of.rank * users; }
 
   [[noreturn]] void race(Warp &w, int lane, uint32_t byte, const char *what, uint32_t warp, int otherLane,
                          uint32_t line) const;

@@ -134,6 +134,15 @@ TEST(Global, BetweenBlocks) {
   EXPECT_EQ(check("cvt.u64.u32 %g, %c; add.u64 %g, %g, %p0; st.global.u8 [%g], %c;", true, 9), "");
 }
 
+TEST(Global, Prefetches) {
+  Interpreter on;
+  Array<uint32_t> memory(on, std::vector<uint32_t>(4));
+  EXPECT_EQ(faultOf(kernel(1, "prefetch.global.L2 [%p0+15];"), 1, {memory.address}, on), "");
+  EXPECT_NE(
+      faultOf(kernel(1, "prefetch.global.L2 [%p0+16];"), 1, {memory.address}, on).find("prefetch of global memory"),
+      std::string::npos);
+}
+
 // %g0: the thread's word, %g1: the next thread's, %g2: that of the thread 32 lanes away.
 const std::string globals =
     ".reg .b32 %n; .reg .b64 %g<3>; add.u32 %n, %t, 1; and.b32 %n, %n, 31; mad.wide.u32 %g1, %n, 4, %p0;\n"

@@ -34,7 +34,8 @@ class Driver : public testing::Test {
 protected:
   void open(std::vector<std::pair<const char *, const char *>> environment = {}) {
     for (const char *name : {"XFC_PTX_DRIVER_VERSION", "XFC_PTX_DEVICES", "XFC_PTX_ARCH", "XFC_PTX_MEMORY",
-                             "XFC_PTX_LOST_AFTER", "XFC_PTX_CHECK", "XFC_PTX_THREADS", "XFC_PTX_TRACE"})
+                             "XFC_PTX_LOST_AFTER", "XFC_PTX_CHECK", "XFC_PTX_THREADS", "XFC_PTX_TRACE",
+                             "XFC_PTX_PROCESSORS", "XFC_PTX_COOPERATIVE", "XFC_PTX_ORDER"})
       unsetenv(name);
     for (auto [name, value] : environment)
       setenv(name, value, 1);
@@ -134,6 +135,43 @@ TEST_F(Driver, DescribesTheDevice) {
   EXPECT_EQ(call("cuGetErrorString", 2, &text), 0);
   EXPECT_STREQ(text, "out of memory");
   EXPECT_EQ(call("cuGetErrorName", 12345, &text), 1);
+}
+
+// As many blocks as have room on the device at the same time.
+TEST_F(Driver, CooperativeLaunches) {
+  open({{"XFC_PTX_PROCESSORS", "3"}});
+  start();
+  ASSERT_EQ(load(saxpy), 0);
+  Handle f = function("saxpy"), s = stream();
+  Address x = allocate(4096), y = allocate(4096);
+  float factor = 0;
+  uint32_t n = 0;
+  int value = 0;
+  auto cooperative = [&](unsigned grid, unsigned threads) {
+    void *parameters[] = {&x, &y, &factor, &n};
+    return call("cuLaunchCooperativeKernel", f, grid, 1u, 1u, threads, 1u, 1u, 0u, s, +parameters);
+  };
+  EXPECT_EQ(call("cuDeviceGetAttribute", &value, 16, 0), 0);
+  EXPECT_EQ(value, 3);
+  EXPECT_EQ(call("cuDeviceGetAttribute", &value, 95, 0), 0);
+  EXPECT_EQ(value, 1);
+  EXPECT_EQ(call("cuOccupancyMaxActiveBlocksPerMultiprocessor", &value, f, 1024, size_t(0)), 0);
+  EXPECT_EQ(value, 2);
+  EXPECT_EQ(call("cuOccupancyMaxActiveBlocksPerMultiprocessor", &value, f, 128, size_t(49152)), 0);
+  EXPECT_EQ(value, 3); // of 164 KiB
+  EXPECT_EQ(call("cuOccupancyMaxActiveBlocksPerMultiprocessor", &value, f, 128, size_t(49153)), 0);
+  EXPECT_EQ(value, 0);
+  EXPECT_EQ(cooperative(6, 1024), 0);
+  EXPECT_EQ(cooperative(7, 1024), 720);
+  EXPECT_EQ(call("cuStreamSynchronize", s), 0);
+  TearDown();
+  open({{"XFC_PTX_COOPERATIVE", "0"}});
+  start();
+  ASSERT_EQ(load(saxpy), 0);
+  f = function("saxpy"), s = stream();
+  EXPECT_EQ(call("cuDeviceGetAttribute", &value, 95, 0), 0);
+  EXPECT_EQ(value, 0);
+  EXPECT_EQ(cooperative(1, 128), 801);
 }
 
 TEST_F(Driver, RunsKernelsAndCopies) {

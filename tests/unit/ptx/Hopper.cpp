@@ -10,7 +10,6 @@ using namespace xfc::ptx::test;
 namespace {
 
 using U = std::vector<uint32_t>;
-bool contains(const std::string &text, const std::string &part) { return text.find(part) != std::string::npos; }
 
 const std::string wait(const std::string &label, const std::string &barrier, const std::string &parity) {
   return label + ": { .reg .pred %done; mbarrier.try_wait.parity.shared::cta.b64 %done, " + barrier + ", " + parity +

@@ -9,7 +9,6 @@ using namespace xfc::ptx::test;
 namespace {
 
 using U = std::vector<uint32_t>;
-bool contains(const std::string &text, const std::string &part) { return text.find(part) != std::string::npos; }
 
 // Runs `body`, which computes a 32-bit %r per thread, and returns the results.
 U results(const std::string &body, uint32_t threads = 32, uint32_t blocks = 1, const std::string &before = "",
