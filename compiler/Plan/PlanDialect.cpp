@@ -358,6 +358,12 @@ static LogicalResult verifyCode(Operation *kernel, StringAttr name, SymbolTableC
 }
 
 LogicalResult KernelOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  if (getBodies())
+    for (auto body : getBodies()->getAsRange<FlatSymbolRefAttr>()) {
+      auto kernel = symbols.lookupNearestSymbolFrom<KernelOp>(*this, body);
+      if (!kernel || kernel.getBodies())
+        return emitOpError("there is no plan.kernel ") << body << " without bodies of its own";
+    }
   return verifyCode(*this, getSymNameAttr(), symbols);
 }
 
@@ -444,6 +450,15 @@ LogicalResult ProgramOp::verifyRegions() {
   if (TypeRange(getResultTypes()) != last.getOperandTypes())
     return last.emitOpError("operand types do not match the results of the program's type, ") << getFunctionType();
   return verify(last, last.getPlaces(), last->getNumOperands());
+}
+
+LogicalResult ProgramOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  if (!getPersistentAttr())
+    return success();
+  auto kernel = symbols.lookupNearestSymbolFrom<KernelOp>(*this, getPersistentAttr());
+  if (!kernel || !kernel.getBodies())
+    return emitOpError("there is no plan.kernel ") << getPersistentAttr() << " with bodies";
+  return success();
 }
 
 LogicalResult BufferOp::verify() {

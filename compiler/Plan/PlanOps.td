@@ -157,10 +157,11 @@ def Plan_KernelOp : Plan_Op<"kernel", [Symbol, IsolatedFromAbove, DeclareOpInter
     The body holds the single op that the kernel computes; its arguments have the types of the op's operands, and it returns
     the results that are read. Code generation adds a function of the kernel's name to the module @code, the partition of the work, the `scratch` bytes per thread (on a GPU, per
     block of `threads` threads; if the kernel is `resident`, a block goes on with further parts of the work until none is left), and
-    the companion kernels, which have no body: `small` replaces the kernel in batches of at
+    the companion kernels, which have no region: `small` replaces the kernel in batches of at
     most `small_rows` rows; `reduction` adds up the partial sums, `chunk_bytes` for each chunk, in batches of more than one
     chunk; `packing` names the kernel that packs each operand, or is unit for operands that are not packed. `decoding` marks
-    an op of a decoding step, where each target row is a sequence of its own.
+    an op of a decoding step, where each target row is a sequence of its own. A persistent kernel has no region either: it
+    runs the `bodies`, which are other kernels, in one launch (xfc-make-persistent).
 
     ```mlir
     plan.kernel @linear_512x2048 attributes {partition = #plan.partition<rows per 32 times 1>, packing = [unit, @pack_transposed_512x2048]} {
@@ -174,7 +175,7 @@ def Plan_KernelOp : Plan_Op<"kernel", [Symbol, IsolatedFromAbove, DeclareOpInter
                        DefaultValuedAttr<I64Attr, "0">:$scratch, DefaultValuedAttr<I64Attr, "0">:$threads, UnitAttr:$resident,
                        OptionalAttr<FlatSymbolRefAttr>:$small, DefaultValuedAttr<I64Attr, "0">:$small_rows,
                        OptionalAttr<FlatSymbolRefAttr>:$reduction, DefaultValuedAttr<I64Attr, "0">:$chunk_bytes,
-                       OptionalAttr<ArrayAttr>:$packing);
+                       OptionalAttr<ArrayAttr>:$packing, OptionalAttr<FlatSymbolRefArrayAttr>:$bodies);
   let regions = (region MaxSizedRegion<1>:$body);
   let assemblyFormat = "$sym_name attr-dict-with-keyword ($body^)?";
   let hasRegionVerifier = 1;
@@ -216,14 +217,15 @@ def Plan_TableOp : Plan_Op<"table"> {
 // Programs
 //===--------------------------------------------------------------------------------------------------------===//
 
-def Plan_ProgramOp : Plan_Op<"program", [FunctionOpInterface, IsolatedFromAbove, SingleBlock]> {
+def Plan_ProgramOp : Plan_Op<"program", [FunctionOpInterface, IsolatedFromAbove, SingleBlock, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "an entry point of the executable: buffers, then launches and views in execution order";
   let description = [{
     Arguments and results keep the attributes that they had on the function. `row_by_row`: a thread may take its own rows
-    through all launches (Program in runtime/plan/Plan.h).
+    through all launches (Program in runtime/plan/Plan.h). `persistent`: the kernel that can run all launches as one.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<FunctionType>:$function_type, OptionalAttr<DictArrayAttr>:$arg_attrs,
-                       OptionalAttr<DictArrayAttr>:$res_attrs, UnitAttr:$row_by_row);
+                       OptionalAttr<DictArrayAttr>:$res_attrs, UnitAttr:$row_by_row,
+                       OptionalAttr<FlatSymbolRefAttr>:$persistent);
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
   let hasRegionVerifier = 1;

@@ -75,11 +75,19 @@ private:
       out << ", reduction = @" << plan.kernels[kernel.reduction].name;
     if (kernel.resident)
       out << ", resident";
+    if (!kernel.bodies.empty()) {
+      out << ", bodies = [";
+      llvm::interleaveComma(kernel.bodies, out, [&](int32_t body) { out << "@" << plan.kernels[body].name; });
+      out << "]";
+    }
     out << "}\n";
   }
 
   void print(const Program &program) {
-    out << "program @" << program.name << (program.rowByRow ? " row_by_row" : "") << " {\n";
+    out << "program @" << program.name << (program.rowByRow ? " row_by_row" : "");
+    if (program.persistent >= 0)
+      out << " persistent @" << plan.kernels[program.persistent].name;
+    out << " {\n";
     for (auto [i, argument] : llvm::enumerate(program.arguments)) {
       constexpr const char *roles[] = {"input", "scalar", "state"};
       out << "  argument " << i << " : \"" << argument.name << "\" " << roles[static_cast<int>(argument.role)] << " "

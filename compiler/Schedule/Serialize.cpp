@@ -168,6 +168,9 @@ private:
       if (FlatSymbolRefAttr reduction = kernel.getReductionAttr())
         entry.reduction = kernels.lookup(reduction.getAttr());
       entry.resident = kernel.getResident();
+      if (ArrayAttr bodies = kernel.getBodiesAttr())
+        for (auto body : bodies.getAsRange<FlatSymbolRefAttr>())
+          entry.bodies.push_back(kernels.lookup(body.getAttr()));
     }
   }
 
@@ -177,6 +180,8 @@ private:
     Program program;
     program.name = source.getName().str();
     program.rowByRow = source.getRowByRow();
+    if (FlatSymbolRefAttr persistent = source.getPersistentAttr())
+      program.persistent = kernels.lookup(persistent.getAttr());
     addArguments(source, program);
     for (auto buffer : source.getOps<BufferOp>())
       program.buffers.push_back({buffer.getSize().getSize(), static_cast<int32_t>(buffer.getFirst()),

@@ -79,6 +79,11 @@ public:
       other(kernel.small, module);
       number(kernel.smallRows);
       other(kernel.reduction, module);
+      for (int32_t body : kernel.bodies) {
+        index(body, module.kernels.size());
+        require(module.kernels[body].bodies.empty() && module.kernels[body].threads <= kernel.threads &&
+                module.kernels[body].scratch <= kernel.scratch);
+      }
     }
     for (const Packed &packed : module.packed) {
       index(packed.kernel, limits.kernels);
@@ -96,6 +101,8 @@ public:
 
   void program(const Program &program) const {
     const int64_t steps = static_cast<int64_t>(program.steps.size());
+    if (program.persistent != -1)
+      index(program.persistent, limits.kernels);
     for (const Argument &argument : program.arguments) {
       within(argument.role, Argument::Role::State);
       type(argument.type,

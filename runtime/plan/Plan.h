@@ -51,6 +51,8 @@ struct Kernel {
                           // same call, in batches of more than chunkRows rows
   bool resident = false;  // on a GPU, a block goes on with further chunks until none is left: as many blocks are
                           // launched as multiprocessors, but no more than chunks
+  std::vector<int32_t> bodies = {}; // on a GPU, of a persistent kernel: the kernels that it can run in one launch
+                                    // (xfc_step), each with the same results as in a launch of its own; else empty
 };
 
 // Floating-point numbers that a step computes.
@@ -117,6 +119,8 @@ struct Program {
   // and on rows that no other row writes. If each row is a sequence of its own (decoding), a thread may take rows of
   // its own through all steps. The buffers of such a program are sized by the target's rows alone.
   bool rowByRow = false;
+  int32_t persistent = -1; // on a GPU, the persistent kernel that can run the kernels of all steps, in the variants for
+                           // few rows where they have one
   std::vector<Argument> arguments;
   std::vector<Output> outputs;
   std::vector<Buffer> buffers;

@@ -175,7 +175,7 @@ template <typename Direction> void fields(Archive<Direction> &archive, Step &ste
 
 // All but the name.
 template <typename Direction> void fields(Archive<Direction> &archive, Program &program) {
-  archive(program.rowByRow, program.arguments, program.outputs, program.buffers, program.steps);
+  archive(program.rowByRow, program.persistent, program.arguments, program.outputs, program.buffers, program.steps);
 }
 
 template <typename Direction> void fields(Archive<Direction> &archive, Parameter &parameter) {
@@ -201,7 +201,7 @@ template <typename Direction> void fields(Archive<Direction> &archive, Table &ta
 
 template <typename Direction> void fields(Archive<Direction> &archive, Kernel &kernel) {
   archive(kernel.name, kernel.partition.unit, kernel.partition.per, kernel.partition.times, kernel.scratch,
-          kernel.threads, kernel.small, kernel.smallRows, kernel.reduction, kernel.resident);
+          kernel.threads, kernel.small, kernel.smallRows, kernel.reduction, kernel.resident, kernel.bodies);
 }
 
 template <typename Direction> void fields(Archive<Direction> &archive, Generation &generation) {

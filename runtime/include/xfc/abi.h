@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 // Raised whenever anything in this file changes meaning; an executable checks it at start.
-#define XFC_ABI_VERSION 5
+#define XFC_ABI_VERSION 6
 
 // The sets of rows a value may have. Rows are real tokens; there is no padding.
 enum {
@@ -122,6 +122,27 @@ typedef void (*xfc_kernel)(const xfc_call *call, int64_t chunk, void *scratch);
 // batches that have more rows than that. There the kernel leaves the partial sums that the reduction, which is called
 // with the same arguments, adds up. The call of a pack kernel has buffers (the weight, its packed form) and strides of
 // 0; the rest is null or 0.
+
+// A persistent kernel of a GPU (Kernel.bodies) runs several calls in one launch, as its instructions. It is an entry
+// with the same parameter, which is the device address of an xfc_step. Its blocks are launched cooperatively, in any
+// number, and take chunks of an instruction in turn, once the instruction before it has finished. All but the counters
+// stays as it is while the kernel runs; an instruction reads what earlier ones have written, as if they were launches.
+typedef struct xfc_instruction {
+  const xfc_call *call;
+  int32_t body;   // the index in Kernel.bodies of the kernel that is called
+  int32_t chunks; // how many of its chunks run, at least 1: as many blocks as it would be launched with
+  // The buffer of a later instruction's call with a weight, which no instruction writes: before they wait, all blocks
+  // together have the L2 cache fetch it.
+  void *const *weight;
+  int64_t weight_bytes; // 0: there is none
+} xfc_instruction;
+typedef struct xfc_step {
+  int64_t count;
+  const xfc_instruction *instructions; // [count]
+  // [count + 1] how many chunks of each instruction have finished, and how many blocks have left. The host sets all to
+  // 0 once: the last block that leaves sets them to 0 again, because nobody waits any more.
+  uint32_t *finished;
+} xfc_step;
 
 // Generated code for one instruction set. `plan` is the serialized xfc::Module (runtime/plan/Plan.h).
 typedef struct xfc_image {

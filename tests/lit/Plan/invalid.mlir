@@ -211,3 +211,22 @@ module @kernels attributes {plan.target = "sm_80"} {
 // expected-error@+1 {{the plan dialect has no attribute "plan.machine"}}
 module @code attributes {plan.machine = "sm_80"} {
 }
+
+// -----
+
+// expected-error@+1 {{'plan.kernel' op there is no plan.kernel @other without bodies of its own}}
+plan.kernel @persistent attributes {bodies = [@other]}
+
+// -----
+
+plan.kernel @persistent attributes {bodies = []}
+// expected-error@+1 {{'plan.kernel' op there is no plan.kernel @persistent without bodies of its own}}
+plan.kernel @another attributes {bodies = [@persistent]}
+
+// -----
+
+plan.kernel @relu
+// expected-error@+1 {{'plan.program' op there is no plan.kernel @relu with bodies}}
+plan.program @step() attributes {persistent = @relu} {
+  plan.return
+}
