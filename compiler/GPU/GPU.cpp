@@ -1,6 +1,7 @@
 // Emits kernels for a GPU, and makes an object of their PTX.
 #include "GPU.h"
 #include "Emitters.h"
+#include "Persistent.h"
 #include "Target/Images.h"
 #include "WarpgroupTile.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -66,6 +67,19 @@ std::optional<SmallKernel> GPUTarget::emitSmall(Operation *op, StringRef name, M
   builder.kernel(name, [&] { info = kernel.emitSmall(builder); });
   describe(builder, architecture, name, info);
   return SmallKernel{info, rows};
+}
+
+bool GPUTarget::canBeBody(StringRef kernel, ModuleOp code) const {
+  auto function = code.lookupSymbol<LLVM::LLVMFuncOp>(kernel);
+  return function && gpu::canBeBody(function);
+}
+
+KernelInfo GPUTarget::emitPersistent(ArrayRef<KernelBody> bodies, StringRef name, ModuleOp code) const {
+  gpu::KernelBuilder builder(code, architecture);
+  KernelInfo info;
+  builder.kernel(name, [&] { info = gpu::emitPersistent(builder, bodies, code); });
+  describe(builder, architecture, name, info);
+  return info;
 }
 
 // A bf16 product reads its weight packed in bf16; an f32 product reads the weight itself.

@@ -23,6 +23,9 @@ public:
   KernelInfo emit(mlir::Operation *op, llvm::StringRef name, mlir::ModuleOp code) const override;
   KernelInfo emitReduction(mlir::Operation *op, llvm::StringRef name, mlir::ModuleOp code) const override;
   std::optional<SmallKernel> emitSmall(mlir::Operation *op, llvm::StringRef name, mlir::ModuleOp code) const override;
+  bool canBeBody(llvm::StringRef kernel, mlir::ModuleOp code) const override;
+  KernelInfo emitPersistent(llvm::ArrayRef<KernelBody> bodies, llvm::StringRef name,
+                            mlir::ModuleOp code) const override;
   std::optional<Packing> packs(mlir::Operation *op, unsigned operand) const override;
   PackInfo emitPack(mlir::RankedTensorType weight, Packing packing, llvm::StringRef name,
                     mlir::ModuleOp code) const override;

@@ -13,6 +13,7 @@ namespace xfc {
 #include "Schedule/Passes.h.inc"
 
 // The target must outlive the passes. By default they have none (NoTarget).
+std::unique_ptr<mlir::Pass> createMakePersistent(const Target &target);
 std::unique_ptr<mlir::Pass> createAssignTypes(const Target &target);
 std::unique_ptr<mlir::Pass> createAssignBuffers(const Target &target);
 std::unique_ptr<mlir::Pass> createOutlineKernels(const Target &target);

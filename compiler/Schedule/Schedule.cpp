@@ -19,6 +19,7 @@ void addSchedulingPasses(OpPassManager &manager, const Target &target) {
   manager.addPass(createPackInStep());
   manager.addPass(createAssignBuffers(target));
   manager.addPass(createPackWeights());
+  manager.addPass(createMakePersistent(target));
 }
 
 OwningOpRef<ModuleOp> scheduled(ModuleOp module, const Target &target,

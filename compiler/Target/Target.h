@@ -61,6 +61,12 @@ struct SmallKernel {
   int64_t rows; // the most rows for which it is used
 };
 
+// A kernel that another one runs, as it was emitted.
+struct KernelBody {
+  llvm::StringRef kernel; // its name
+  int64_t scratch, threads;
+};
+
 // The form of a packed weight: W^T (transposed) or W, rounded to a compute type if one is given, in the target's
 // default layout or in its block layout.
 struct Packing {
@@ -110,6 +116,13 @@ public:
   virtual std::optional<SmallKernel> emitSmall(mlir::Operation * /*op*/, llvm::StringRef /*name*/,
                                                mlir::ModuleOp /*code*/) const {
     return std::nullopt;
+  }
+  // Whether a persistent kernel can run this kernel of `code`.
+  virtual bool canBeBody(llvm::StringRef /*kernel*/, mlir::ModuleOp /*code*/) const { return false; }
+  // Emits the persistent kernel that runs these, each of which can be (Kernel::bodies).
+  virtual KernelInfo emitPersistent(llvm::ArrayRef<KernelBody> /*bodies*/, llvm::StringRef /*name*/,
+                                    mlir::ModuleOp /*code*/) const {
+    return {};
   }
   // The packed form in which the kernel of `op` reads this operand, or nothing if it reads the operand as it is.
   virtual std::optional<Packing> packs(mlir::Operation *op, unsigned operand) const = 0;

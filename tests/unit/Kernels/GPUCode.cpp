@@ -69,6 +69,13 @@ public:
     small = target->emitSmall(op, "kernel_small", *code);
     if (info.chunkBytes)
       reduction = target->emitReduction(op, "kernel_reduction", *code);
+    EXPECT_FALSE(info.resident && target->canBeBody("kernel", *code)) << "its blocks depend on how many there are";
+    if (small) {
+      EXPECT_TRUE(target->canBeBody("kernel", *code) && target->canBeBody("kernel_small", *code));
+      persistent = target->emitPersistent(
+          {{"kernel", info.scratch, info.threads}, {"kernel_small", small->kernel.scratch, small->kernel.threads}},
+          "persistent", *code);
+    }
     for (unsigned i = 0; i < op->getNumOperands(); ++i)
       if (std::optional<xfc::Packing> packing = target->packs(op, i)) {
         packs.push_back(target->emitPack(cast<RankedTensorType>(op->getOperand(i).getType()), *packing,
@@ -117,6 +124,15 @@ public:
       std::copy(before[i].begin(), before[i].end(), blocks[i].data);
     launchAll("kernel_small", small->kernel);
     EXPECT_TRUE(contentsOf(blocks) == after) << "the small-M variant gives other bits";
+    for (int32_t body : {0, 1}) {
+      for (size_t i = 0; i < blocks.size(); ++i)
+        std::copy(before[i].begin(), before[i].end(), blocks[i].data);
+      const int64_t chunks = chunksOf((body ? small->kernel : info).partition, call, /*surplus=*/3);
+      // Two blocks, so that both take turns, and the second may have one turn less.
+      launch("persistent", 2, persistent.threads, persistent.scratch, all, strides, tensors, call, &batch.shape,
+             xfc_instruction{.call = nullptr, .body = body, .chunks = static_cast<int32_t>(chunks)});
+      EXPECT_TRUE(contentsOf(blocks) == after) << "a persistent kernel gives other bits";
+    }
   }
 
 private:
@@ -127,9 +143,11 @@ private:
     return contents;
   }
 
-  // Translates the call's addresses within `shape` to those within its copy.
-  void launch(const std::string &kernel, int64_t chunks, int64_t threads, int64_t shared, ArrayRef<Block> blocks,
-              ArrayRef<int64_t> strides, size_t tensors, xfc_call call, const xfc_shape *shape) {
+  // Translates the call's addresses within `shape` to those within its copy. A persistent kernel runs it as this
+  // instruction, and then once more.
+  void launch(const std::string &kernel, int64_t grid, int64_t threads, int64_t shared, ArrayRef<Block> blocks,
+              ArrayRef<int64_t> strides, size_t tensors, xfc_call call, const xfc_shape *shape,
+              std::optional<xfc_instruction> instruction = {}) {
     DeviceMemory memory(device);
     std::map<char *, uint64_t> addresses;
     std::vector<uint64_t> buffers;
@@ -155,10 +173,26 @@ private:
     call.strides = reinterpret_cast<const int64_t *>(memory.copy(strides.data(), strides.size() * 8));
     call.tensors =
         reinterpret_cast<const xfc_parted_tensor *>(memory.copy(call.tensors, tensors * sizeof(xfc_parted_tensor)));
-    const uint64_t argument = memory.copy(&call, sizeof call);
+    uint64_t argument = memory.copy(&call, sizeof call);
+    const std::array<uint32_t, 3> zeros{};
+    uint64_t finished = 0;
+    if (instruction) {
+      instruction->call = reinterpret_cast<const xfc_call *>(argument);
+      const std::array<xfc_instruction, 2> twice{*instruction, *instruction};
+      finished = memory.copy(&zeros, sizeof zeros);
+      const xfc_step step{.count = twice.size(),
+                          .instructions = reinterpret_cast<const xfc_instruction *>(memory.copy(&twice, sizeof twice)),
+                          .finished = reinterpret_cast<uint32_t *>(finished)};
+      argument = memory.copy(&step, sizeof step);
+    }
     const ptx::Interpreter::Entry entry = device.entry(*program, kernel);
-    device.launch(entry, {static_cast<uint32_t>(chunks)}, {static_cast<uint32_t>(threads)}, shared, &argument,
-                  entry.cluster);
+    device.launch(entry, {static_cast<uint32_t>(grid)}, {static_cast<uint32_t>(threads)}, shared, &argument,
+                  entry.cluster, /*cooperative=*/instruction.has_value());
+    if (instruction) {
+      std::array<uint32_t, 3> counters;
+      device.read(counters.data(), finished, sizeof counters);
+      EXPECT_EQ(counters, zeros) << "the last block leaves no counters for the next launch";
+    }
     for (const Block &block : blocks)
       if (block.data)
         device.read(block.data, addresses[block.data], block.bytes);
@@ -166,7 +200,7 @@ private:
 
   ptx::Interpreter device;
   const ptx::Program *program = nullptr;
-  KernelInfo info, reduction;
+  KernelInfo info, reduction, persistent;
   std::optional<SmallKernel> small;
   std::vector<PackInfo> packs;
 };

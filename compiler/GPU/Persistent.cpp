@@ -1,0 +1,207 @@
+// Turns kernels of a step into one kernel, whose blocks stay and go from one launch of the step to the next by
+// themselves.
+//
+// Each body is the kernel's own code, so a step has the bits that it has in separate launches. What launches gave it is
+// made here:
+// - A chunk's number, which was that of the block. A block takes the chunks block, block + blocks, ...
+// - The block's threads. The kernel has as many as the body with the most; of a body with fewer, the first warps run,
+// and
+//   meet at a barrier of their own.
+// - Shared memory that nobody else uses. A barrier, and the end of all asynchronous copies, separate two chunks.
+// - Order. A block counts the chunks of an instruction that it has finished in a counter in memory, and begins the next
+//   instruction when the counter has reached the number of chunks. An instruction without chunks for a block is not
+//   waited for: whoever has chunks of a later one waits for all of that before it, whose blocks have waited in turn.
+//
+// While a block waits, the weight of a later product comes into the second cache: a step reads all weights once, and
+// the few blocks of a product would wait for each part of its weight that comes from memory.
+//
+// One thread counts and waits for its block. What the others have written happens before the barrier, this before the
+// addition that releases, this before the load that acquires it in another block, and that before the barrier behind
+// which all read. An acquire also makes the multiprocessor forget what its first cache holds of rows that others write.
+#include "Persistent.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/IRMapping.h"
+
+using namespace mlir;
+
+namespace xfc::gpu {
+namespace {
+
+class Persistent {
+public:
+  Persistent(KernelBuilder &k, ArrayRef<KernelBody> bodies, ModuleOp code) : k(k), bodies(bodies), code(code) {}
+  KernelInfo emit();
+
+private:
+  // The instruction number i (i64), and its fields.
+  Value instruction(Value i);
+  Value callOf(Value instruction) { return k.field(instruction, offsetof(xfc_instruction, call), k.i64); }
+  Value bodyOf(Value instruction) { return k.field(instruction, offsetof(xfc_instruction, body), k.i32); }
+  Value chunksOf(Value instruction) { return k.field(instruction, offsetof(xfc_instruction, chunks), k.i32); }
+  View counter(Value i);
+  Value leads() { return k.equal(k.thread(), 0); }
+
+  void run(Value i);
+  void fetchAhead(Value instruction);
+  void waitFor(Value i);
+  Value runChunks(Value instruction, Value chunks);
+  void runBody(const KernelBody &body, Value call, Value chunk);
+  void leave();
+
+  KernelBuilder &k;
+  ArrayRef<KernelBody> bodies;
+  ModuleOp code;
+  Value count, first, finished; // of xfc_step
+  Value block, blocks;          // the block's number, and how many there are (i32)
+};
+
+KernelInfo Persistent::emit() {
+  int64_t scratch = 0;
+  k.threads = 0;
+  for (const KernelBody &body : bodies) {
+    k.threads = std::max(k.threads, body.threads);
+    scratch = std::max(scratch, body.scratch);
+  }
+  // As many as there are: ptxas would spill to fit a second block on a multiprocessor, where only one is launched.
+  constexpr int64_t most = 255, all = 65536;
+  k.registers = std::min(most, all / k.threads / 8 * 8);
+  if (scratch > 0)
+    k.shared(scratch);
+  count = k.field(k.call, offsetof(xfc_step, count), k.i64);
+  first = k.field(k.call, offsetof(xfc_step, instructions), k.ptr);
+  finished = k.field(k.call, offsetof(xfc_step, finished), k.ptr);
+  block = k.truncated(k.chunk);
+  blocks = k.blocks();
+  k.loop(0, count, 1, [&](Value i) { run(i); });
+  k.when(leads(), [&] { leave(); });
+  return {};
+}
+
+Value Persistent::instruction(Value i) {
+  const View bytes = k.at(first, k.b.getI8Type());
+  return (bytes + k.mul(i, static_cast<int64_t>(sizeof(xfc_instruction)))).data;
+}
+
+View Persistent::counter(Value i) { return k.at(finished, k.i32) + i; }
+
+// Runs the block's chunks of instruction i, if it has any.
+void Persistent::run(Value i) {
+  Value own = instruction(i), chunks = chunksOf(own);
+  fetchAhead(own);
+  k.when(k.less(block, chunks), [&] {
+    k.when(k.less(0, i), [&] { waitFor(k.sub(i, 1)); });
+    Value done = runChunks(own, chunks);
+    k.when(leads(), [&] { k.ptx("red.release.gpu.global.add.u32 [$0], $1;", {counter(i).data, done}, {}); });
+  });
+}
+
+// Has the L2 cache fetch the weight that the instruction names, of which each thread takes every n-th line.
+void Persistent::fetchAhead(Value instruction) {
+  constexpr int64_t line = 128;
+  Value bytes = k.field(instruction, offsetof(xfc_instruction, weight_bytes), k.i64);
+  k.when(k.less(0, bytes), [&] {
+    Value buffer = k.field(instruction, offsetof(xfc_instruction, weight), k.ptr);
+    const View weight = k.at(k.field(buffer, 0, k.ptr), k.b.getI8Type());
+    Value before = k.mul(k.chunk, k.threads), thread = k.add(before, k.i64Of(k.thread())), first = k.mul(thread, line),
+          together = k.mul(k.i64Of(blocks), k.threads * line);
+    auto loop = scf::ForOp::create(k.b, first, bytes, together);
+    OpBuilder::InsertionGuard guard(k.b);
+    k.b.setInsertionPointToStart(loop.getBody());
+    k.ptx("prefetch.global.L2 [$0];", {(weight + loop.getInductionVar()).data}, {});
+  });
+}
+
+// Waits until all chunks of instruction i have finished.
+void Persistent::waitFor(Value i) {
+  Value chunks = chunksOf(instruction(i));
+  k.when(leads(), [&] {
+    k.ptx("{ .reg .pred all; .reg .b32 some; again: ld.acquire.gpu.global.u32 some, [$0]; setp.eq.u32 all, some, $1; "
+          "@!all bra again; }",
+          {counter(i).data, chunks}, {});
+  });
+  k.barrier();
+}
+
+// Returns how many chunks the block has run.
+Value Persistent::runChunks(Value instruction, Value chunks) {
+  Value call = callOf(instruction), body = bodyOf(instruction), none = k.i32Of(0);
+  auto loop = scf::ForOp::create(k.b, block, chunks, blocks, none);
+  OpBuilder::InsertionGuard guard(k.b);
+  k.b.setInsertionPointToStart(loop.getBody());
+  Value chunk = loop.getInductionVar(), number = arith::IndexCastOp::create(k.b, k.b.getIndexType(), body);
+  SmallVector<int64_t> numbers;
+  for (size_t i = 0; i < bodies.size(); ++i)
+    numbers.push_back(static_cast<int64_t>(i));
+  auto which = scf::IndexSwitchOp::create(k.b, TypeRange(), number, numbers, static_cast<int>(bodies.size()));
+  for (auto [region, own] : llvm::zip_equal(which.getCaseRegions(), bodies)) {
+    k.b.setInsertionPointToStart(&region.emplaceBlock());
+    k.when(k.less(k.thread(), own.threads), [&] { runBody(own, call, chunk); });
+    scf::YieldOp::create(k.b);
+  }
+  k.b.setInsertionPointToStart(&which.getDefaultRegion().emplaceBlock());
+  scf::YieldOp::create(k.b);
+  k.b.setInsertionPointToEnd(loop.getBody());
+  k.ptx("cp.async.wait_all;", {}, {});
+  k.barrier();
+  Value done = k.add(loop.getRegionIterArg(0), 1);
+  scf::YieldOp::create(k.b, done);
+  return loop.getResult(0);
+}
+
+// Copies the code of a body. The thread's index is read anew in code that stays where it is: otherwise all that follows
+// from it would be computed before the first instruction, for all bodies, and take registers until the end.
+void Persistent::runBody(const KernelBody &body, Value call, Value chunk) {
+  auto function = code.lookupSymbol<LLVM::LLVMFuncOp>(body.kernel);
+  Value thread = k.ptx("mov.u32 $0, %tid.x;", {}, {k.i32})[0];
+  IRMapping copies;
+  copies.map(function.getArgument(0), call);
+  SmallVector<Operation *> replaced;
+  for (Operation &op : function.getBody().front().without_terminator())
+    k.b.clone(op, copies)->walk([&](Operation *copy) {
+      if (isa<NVVM::ThreadIdXOp, NVVM::BlockIdXOp>(copy) || (isa<NVVM::Barrier0Op>(copy) && body.threads < k.threads))
+        replaced.push_back(copy);
+    });
+  for (Operation *copy : replaced) {
+    if (isa<NVVM::Barrier0Op>(copy)) {
+      OpBuilder::InsertionGuard guard(k.b);
+      k.b.setInsertionPoint(copy);
+      k.ptx("bar.sync 1, " + std::to_string(body.threads) + ";", {}, {});
+    } else {
+      copy->getResult(0).replaceAllUsesWith(isa<NVVM::ThreadIdXOp>(copy) ? thread : chunk);
+    }
+    copy->erase();
+  }
+}
+
+// The last block to leave sets all counters to 0: the others have finished their instructions, and wait for none.
+void Persistent::leave() {
+  Value before = k.ptx("atom.acq_rel.gpu.global.add.u32 $0, [$1], 1;", {counter(count).data}, {k.i32})[0];
+  k.when(k.equal(before, k.sub(blocks, 1)), [&] {
+    k.loop(0, k.add(count, 1), 1, [&](Value i) { k.ptx("st.global.u32 [$0], 0;", {counter(i).data}, {}); });
+  });
+}
+
+} // namespace
+
+bool canBeBody(LLVM::LLVMFuncOp kernel) {
+  if (!llvm::hasSingleElement(kernel.getBody()) || kernel->hasAttr(NVVM::NVVMDialect::getClusterDimAttrName()))
+    return false;
+  // Barriers, products of four warps, and special registers.
+  constexpr StringLiteral depending[] = {"bar", "cluster", "wgmma", "setmaxnreg", "%"};
+  auto depends = [&](Operation *op) {
+    auto assembly = dyn_cast<LLVM::InlineAsmOp>(op);
+    return isa<NVVM::GridDimXOp>(op) || (assembly && llvm::any_of(depending, [&](StringRef word) {
+                                           return assembly.getAsmString().contains(word);
+                                         }));
+  };
+  return !kernel.walk([&](Operation *op) { return depends(op) ? WalkResult::interrupt() : WalkResult::advance(); })
+              .wasInterrupted();
+}
+
+KernelInfo emitPersistent(KernelBuilder &k, ArrayRef<KernelBody> bodies, ModuleOp code) {
+  return Persistent(k, bodies, code).emit();
+}
+
+} // namespace xfc::gpu

@@ -1,0 +1,92 @@
+// Turns the kernels of decoding steps into one that can run a whole step.
+#include "Analysis/Kernels.h"
+#include "Passes.h"
+#include "support/Error.h"
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+
+namespace xfc {
+#define GEN_PASS_DEF_MAKEPERSISTENT
+#include "Schedule/Passes.h.inc"
+
+namespace {
+
+struct MakePersistent : impl::MakePersistentBase<MakePersistent> {
+  MakePersistent() = default;
+  explicit MakePersistent(const Target &target) : target(&target) {}
+
+  void getDependentDialects(DialectRegistry &registry) const override {
+    MakePersistentBase::getDependentDialects(registry);
+    target->addDialects(registry);
+  }
+
+  void runOnOperation() override {
+    code = codeOf(getOperation());
+    if (!code)
+      return;
+    const SymbolTable symbols(getOperation());
+    llvm::SetVector<KernelOp> bodies;
+    SmallVector<ProgramOp> steps;
+    for (auto program : getOperation().getOps<ProgramOp>()) {
+      llvm::SetVector<KernelOp> own = bodiesOf(program, symbols);
+      if (own.empty())
+        continue;
+      bodies.insert_range(own);
+      steps.push_back(program);
+    }
+    if (steps.empty())
+      return;
+    constexpr StringLiteral name = "decoding_steps";
+    SmallVector<KernelBody> parts;
+    SmallVector<Attribute> names;
+    for (KernelOp body : bodies) {
+      parts.push_back(
+          {body.getSymName(), static_cast<int64_t>(body.getScratch()), static_cast<int64_t>(body.getThreads())});
+      names.push_back(FlatSymbolRefAttr::get(body));
+    }
+    try {
+      const KernelInfo info = target->emitPersistent(parts, name, code);
+      OpBuilder builder(steps.front());
+      auto kernel = KernelOp::create(builder, steps.front().getLoc(), name);
+      kernel.setPartitionAttr(PartitionAttr::get(&getContext(), info.partition));
+      kernel.setScratch(info.scratch);
+      kernel.setThreads(info.threads);
+      kernel.setBodiesAttr(builder.getArrayAttr(names));
+      for (ProgramOp step : steps)
+        step.setPersistentAttr(FlatSymbolRefAttr::get(kernel));
+      persistent += steps.size();
+    } catch (const Error &error) {
+      steps.front().emitError(error.what());
+      signalPassFailure();
+    }
+  }
+
+private:
+  // The kernels that a decoding step of few rows runs; none if it is no decoding step, or if one of them cannot be a
+  // body.
+  llvm::SetVector<KernelOp> bodiesOf(ProgramOp program, const SymbolTable &symbols) {
+    llvm::SetVector<KernelOp> bodies;
+    for (auto launch : program.getOps<LaunchOp>()) {
+      auto kernel = symbols.lookup<KernelOp>(launch.getKernel());
+      if (!isDecodingStep(launch) || !kernel || kernel.getReduction())
+        return {};
+      if (FlatSymbolRefAttr small = kernel.getSmallAttr())
+        kernel = symbols.lookup<KernelOp>(small.getValue());
+      if (kernel.getResident() || !target->canBeBody(kernel.getSymName(), code))
+        return {};
+      bodies.insert(kernel);
+    }
+    return bodies;
+  }
+
+  NoTarget none;
+  const Target *target = &none;
+  ModuleOp code;
+};
+
+} // namespace
+
+std::unique_ptr<Pass> createMakePersistent(const Target &target) { return std::make_unique<MakePersistent>(target); }
+
+} // namespace xfc
