@@ -15,7 +15,7 @@ using Json = nlohmann::ordered_json;
 // Flags that concern this invocation only, not the run, which may be resumed in another place.
 bool isOfTheCall(const std::string &name) {
   return name == "help" || name == "config" || name == "resume" || name == "quiet" || name == "cuda-image" ||
-         name == "mpi" || name == "trace" || name == "trace-steps";
+         name == "cuda-step" || name == "mpi" || name == "trace" || name == "trace-steps";
 }
 
 // A value as JSON, so that equal numbers are equal however they are written.

@@ -35,8 +35,8 @@ void addPrepare(Command app) {
     if (options->keepText && options->model.format != Format::Text)
       throw UsageError("--keep-text", "lines of pieces or ids are segmented already; it needs --format text");
     if (options->distribution == 0) {
-      for (const char *ofTeacher :
-           {"--model", "--weights", "--force-model", "--force-vocab", "--device", "--cuda-image", "--batch-tokens"})
+      for (const char *ofTeacher : {"--model", "--weights", "--force-model", "--force-vocab", "--device",
+                                    "--cuda-image", "--cuda-step", "--batch-tokens"})
         if (command.given(ofTeacher))
           throw RequiredError("--distribution (with " + std::string(ofTeacher) + ")");
       if (options->model.format != Format::Ids && options->model.vocabulary.empty())

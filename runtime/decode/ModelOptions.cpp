@@ -113,6 +113,12 @@ void addDevice(Command command, DeviceChoice &choice) {
   command.addOption("--cuda-image", choice.cudaImage,
                     "GPU code to run: one of info's cuda_archs; ptx, or ptx:ARCH, has the driver compile it (default: "
                     "the best for the GPU)");
+  command
+      .addOption("--cuda-step", choice.cudaStep,
+                 "how a GPU runs a decoding step: its kernels as a graph, or as one persistent kernel, with the same "
+                 "result")
+      .oneOf({"graph", "persistent"})
+      .showDefault();
 }
 
 int threadsGiven(int threads) {

@@ -63,7 +63,7 @@ struct ModelOptions {
   void addRescorerTo(Command command);
   // --shortlist, --shortlist-first, --shortlist-best
   void addShortlistTo(Command command);
-  // --threads, --device, --cuda-image, --quiet, --force-model
+  // --threads, --device, --cuda-image, --cuda-step, --quiet, --force-model
   void addEngineTo(Command command);
   // --vocab, --target-vocab, --force-vocab, and --format if the command reads lines
   void addVocabularyTo(Command command, bool withFormat = true);
@@ -72,7 +72,7 @@ private:
   void addWeightsTo(Command command, CommandOption folder);
 };
 
-// --device, --cuda-image
+// --device, --cuda-image, --cuda-step
 void addDevice(Command command, DeviceChoice &choice);
 // The threads that --threads gives: for 0, one for each processor.
 int threadsGiven(int threads);

@@ -481,7 +481,7 @@ struct Engine::State {
 // Opens the device on which the choice's programs run.
 static std::unique_ptr<Device> open(const DeviceChoice &choice) {
   const auto withImages = [&](const Images &images) {
-    return openDevice(choice.device, choice.cudaImage, choice.ordinal, images);
+    return openDevice(choice.device, {choice.cudaImage, choice.cudaStep}, choice.ordinal, images);
   };
   if (choice.library.empty())
     return withImages(ownImages());

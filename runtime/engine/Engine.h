@@ -19,11 +19,12 @@ struct Binding {
   bool onDevice = false; // it is memory of rows() or newRows()
 };
 
-// The device on which programs run, as given by --device and --cuda-image, and the programs.
+// The device on which programs run, as given by --device, --cuda-image and --cuda-step, and the programs.
 struct DeviceChoice {
-  std::string device = "cpu"; // or cuda
-  std::string cudaImage;      // which GPU image, and whether as PTX (device/cuda); empty: the best
-  int ordinal = 0;            // which GPU, modulo their number
+  std::string device = "cpu";     // or cuda
+  std::string cudaImage;          // which GPU image, and whether as PTX (device/cuda); empty: the best
+  std::string cudaStep = "graph"; // how a GPU runs a decoding step: its launches as a graph, or one persistent kernel
+  int ordinal = 0;                // which GPU, modulo their number
   std::string library = {}; // a file that `xfc compile --emit lib` wrote, whose programs run; empty: this executable's
 };
 

@@ -425,8 +425,8 @@ double firstTokenMilliseconds(const std::string &folder, const std::string &thre
     close(ends[1]);
     execl("/proc/self/exe", "translator", "translate", "--weights", weights.c_str(), "--format", "ids", "--input",
           input.c_str(), "--beam", "1", "--max-length", "1", "--min-length", "1", "--threads", threads.c_str(),
-          "--device", choice.device.c_str(), "--cuda-image", choice.cudaImage.c_str(), "--quiet",
-          static_cast<char *>(nullptr));
+          "--device", choice.device.c_str(), "--cuda-image", choice.cudaImage.c_str(), "--cuda-step",
+          choice.cudaStep.c_str(), "--quiet", static_cast<char *>(nullptr));
     _exit(127);
   }
   close(ends[1]);

@@ -339,6 +339,8 @@ def check_bits(machine, reference, name, image):
             if together != other:
                 number = next(i for i, (a, b) in enumerate(zip(together, other)) if a != b)
                 raise Failure(f"{what} in a large batch and {how} differ, first in line {number + 1}: {together[number]!r}, {other[number]!r}")
+        if what == "translations" and together != machine.cuda(name, image, *words(4096), "--cuda-step", "persistent").splitlines():
+            raise Failure("translations by one kernel for each step (--cuda-step persistent) and by a graph differ")
     if reference.large:
         return "translations and scores the same in batches of 4096 tokens, of 100, and alone"
     machine.cuda(name, image, "selfcheck", *reference.threads)
@@ -598,7 +600,7 @@ def decoding(machine, folder):
     for name in machine.have(MODELS["decoding"]):
         searches = [[batch, beam] for batch in machine.options.batch or BATCHES["decoding"] for beam in (1, 5)]
         results = [(search, measured(machine, name, search, "decode", "--sentences", str(max(search[0], 4)), "--batch", str(search[0]), "--beam", str(search[1]),
-                                     "--length", "25", "--steps", "5")) for search in searches]
+                                     "--length", "25", "--steps", "5", "--cuda-step", machine.options.step)) for search in searches]
         job = {"size": name.removeprefix("peer-"), "work": folder, "length": 25, "searches": searches, "repetitions": 5}
         beside(machine, name, results, peer("decoding", job))
 
@@ -627,6 +629,7 @@ def arguments():
     parser.add_argument("--batch", type=positive, help="tokens of a batch, or sentences that are decoded together, separated by commas")
     parser.add_argument("--image", help="code of the executables to run: sm_80, sm_90a, ptx (all in correctness and startup, else the best)", default="")
     parser.add_argument("--steps", type=int, default=50, help="of the training whose losses are compared (%(default)s)")
+    parser.add_argument("--step", choices=("graph", "persistent"), default="graph", help="how decoding runs a step (the executable's --cuda-step)")
     parser.add_argument("--check", type=lambda text: text.split(","), default=[*CHECKS, SANITIZER], help=f"only these checks of correctness, of {','.join([*CHECKS, SANITIZER])}")
     parser.add_argument("--limit", type=float, default=240, metavar="SECONDS", help="a process that takes longer is stopped and has failed (%(default)s)")
     parser.add_argument("--out", default=os.environ.get("OUT") or here, metavar="FOLDER", help="where results.jsonl is written ($OUT, else beside this script)")

@@ -165,11 +165,54 @@ private:
   GraphExec graph = nullptr;
 };
 
+// All launches of a step as one, of a persistent kernel: xfc_step in abi.h.
+class PersistentLaunch {
+public:
+  // `step` holds what bytesOf() returns for its address.
+  PersistentLaunch(const Driver &driver, FunctionHandle function, const Kernel &kernel, int64_t blocks,
+                   std::unique_ptr<CudaMemory> step)
+      : driver(driver), function(function), kernel(kernel), blocks(blocks), step(std::move(step)) {}
+
+  static constexpr int64_t counters = 128; // the alignment of what the kernel writes: it shares no line of a cache
+  static std::vector<char> bytesOf(Address base, std::span<const xfc_instruction> instructions) {
+    const size_t first = sizeof(xfc_step),
+                 finished = (first + instructions.size_bytes() + counters - 1) / counters * counters;
+    std::vector<char> bytes(finished + (instructions.size() + 1) * sizeof(uint32_t));
+    const xfc_step step{.count = static_cast<int64_t>(instructions.size()),
+                        .instructions = reinterpret_cast<const xfc_instruction *>(base + first),
+                        .finished = reinterpret_cast<uint32_t *>(base + finished)};
+    std::memcpy(bytes.data(), &step, sizeof step);
+    std::memcpy(bytes.data() + first, instructions.data(), instructions.size_bytes());
+    return bytes;
+  }
+
+  // False if the GPU cannot run all blocks at the same time, because others have a share of it.
+  bool run(Stream stream) const {
+    Address call = step->address();
+    void *parameters[] = {&call};
+    const Result refused = driver.launchCooperative.result(function, static_cast<unsigned>(blocks), 1, 1,
+                                                           static_cast<unsigned>(kernel.threads), 1, 1,
+                                                           static_cast<unsigned>(kernel.scratch), stream, parameters);
+    if (refused && refused != error::cooperativeLaunchTooLarge)
+      driver.fail("cuLaunchCooperativeKernel", refused);
+    return !refused;
+  }
+
+private:
+  const Driver &driver;
+  const FunctionHandle function;
+  const Kernel &kernel;
+  const int64_t blocks;
+  const std::unique_ptr<CudaMemory> step;
+};
+
 // Calls in the form they have in GPU memory, consecutively: each is an xfc_call and the arrays that it points to.
 class CallWriter {
 public:
   // The offset of the next call from the first.
   int64_t next() const { return static_cast<int64_t>(bytes.size()); }
+  // The address at which a call has the address of a buffer.
+  static Address placeOf(Address call, size_t buffer) { return call + sizeof(xfc_call) + buffer * sizeof(void *); }
   void add(Address base, xfc_call call, std::span<void *const> buffers, std::span<const int64_t> strides,
            std::span<const xfc_parted_tensor> tensors = {}, std::span<const xfc_repacked_weight> repacked = {}) {
     const size_t at = bytes.size();
@@ -247,8 +290,9 @@ struct CudaDevice::State {
   DeviceNumber device = 0;
   int major = 0, minor = 0, version = 0;
   int64_t mostShared = 0;
-  int processors = 0; // multiprocessors
-  std::string gpu;    // the GPU's name
+  int processors = 0;          // multiprocessors
+  bool runsPersistent = false; // whether persistent kernels run, where programs have them
+  std::string gpu;             // the GPU's name
   const xfc_device_image *image = nullptr;
   Context context = nullptr;
   Stream stream = nullptr; // everything that a run needs, in order
@@ -292,6 +336,7 @@ struct CudaDevice::State {
     struct Part {
       int64_t end;
       std::unique_ptr<LaunchList> list;
+      std::unique_ptr<PersistentLaunch> persistent = nullptr; // runs the whole list, unless it is null
     };
     std::map<Bucket, std::vector<Part>> lists;
     std::vector<int64_t> stops; // of the observer that these were made for
@@ -307,7 +352,7 @@ struct CudaDevice::State {
   };
   std::vector<std::unique_ptr<Packing>> packings;
 
-  State(const xfc_device_image *const *images, const ImageRequest &request, int ordinal) {
+  State(const xfc_device_image *const *images, const ImageRequest &request, int ordinal, bool persistent) {
     int count = 0;
     driver.getVersion(&version);
     driver.getDeviceCount(&count);
@@ -321,7 +366,9 @@ struct CudaDevice::State {
     driver.getDeviceAttribute(&major, attribute::majorVersion, device);
     driver.getDeviceAttribute(&minor, attribute::minorVersion, device);
     driver.getDeviceAttribute(&processors, attribute::multiprocessors, device);
-    int shared = 0;
+    int shared = 0, cooperative = 0;
+    driver.getDeviceAttribute(&cooperative, attribute::cooperativeLaunch, device);
+    runsPersistent = persistent && cooperative != 0;
     driver.getDeviceAttribute(&shared, attribute::sharedMemoryPerBlock, device);
     mostShared = shared;
     const int chosen = chooseImage(images, major, minor, request);
@@ -551,7 +598,56 @@ struct CudaDevice::State {
       if (const int32_t reduction = reductionOf(*module, bucket, step); reduction >= 0)
         launch(reduction, true);
     }
+    if (parts.size() == 1)
+      parts.front().persistent = persistentOf(*run.program, parts.front().list->launches);
     return parts;
+  }
+
+  // Has each packed weight fetched when the instruction that reads the one before begins.
+  void fetchAhead(std::span<const Launch> launches, std::span<xfc_instruction> instructions) const {
+    size_t when = 0;
+    for (size_t i = 0; i < instructions.size(); ++i) {
+      const std::vector<Place> &buffers = launches[i].step->buffers;
+      for (size_t b = 0; b < buffers.size(); ++b)
+        if (buffers[b].kind == Place::Kind::Packed && when <= i) {
+          instructions[when].weight = reinterpret_cast<void *const *>(CallWriter::placeOf(launches[i].call, b));
+          instructions[when].weight_bytes = module->packed[buffers[b].index].bytes;
+          when = std::max(when + 1, i);
+        }
+    }
+  }
+
+  // A program's launches as one, or null if that is not wanted or not possible: the program has no persistent kernel,
+  // the batch has more rows than that is for, or the GPU has no room for a block of it.
+  std::unique_ptr<PersistentLaunch> persistentOf(const Program &program, std::span<const Launch> launches) {
+    const int32_t number = program.persistent;
+    if (!runsPersistent || number < 0 || launches.empty())
+      return nullptr;
+    const Kernel &kernel = module->kernels[number];
+    std::vector<xfc_instruction> instructions;
+    int64_t most = 0; // chunks of an instruction
+    for (const Launch &launch : launches) {
+      const auto body = std::ranges::find(kernel.bodies, launch.kernel - module->kernels.data());
+      if (body == kernel.bodies.end())
+        return nullptr;
+      instructions.push_back({.call = reinterpret_cast<const xfc_call *>(launch.call),
+                              .body = static_cast<int32_t>(body - kernel.bodies.begin()),
+                              .chunks = static_cast<int32_t>(launch.chunks),
+                              .weight = nullptr,
+                              .weight_bytes = 0});
+      most = std::max(most, launch.chunks);
+    }
+    fetchAhead(launches, instructions);
+    const FunctionHandle function = functions[number];
+    int room = 0;
+    driver.getOccupancy(&room, function, static_cast<int>(kernel.threads), static_cast<size_t>(kernel.scratch));
+    if (room == 0)
+      return nullptr;
+    const auto size = static_cast<int64_t>(PersistentLaunch::bytesOf(0, instructions).size());
+    std::unique_ptr<CudaMemory> step = take(size, "steps");
+    copy(step->address(), PersistentLaunch::bytesOf(step->address(), instructions));
+    return std::make_unique<PersistentLaunch>(driver, function, kernel, std::min<int64_t>(processors, most),
+                                              std::move(step));
   }
 
   // Writes a batch to pinned memory and starts its copy.
@@ -598,10 +694,10 @@ struct CudaDevice::State {
   }
 };
 
-CudaDevice::CudaDevice(const xfc_device_image *const *images, std::string_view image, int ordinal) {
+CudaDevice::CudaDevice(const xfc_device_image *const *images, std::string_view image, int ordinal, bool persistent) {
   if (!images[0])
     throw Error("--device cuda: this executable has no PTX; compile it with --target cpu,cuda");
-  state = std::make_unique<State>(images, requestedImage(images, image), ordinal);
+  state = std::make_unique<State>(images, requestedImage(images, image), ordinal, persistent);
 }
 CudaDevice::~CudaDevice() = default;
 ImagePlan CudaDevice::plan() const { return ImagePlan(*state->image); }
@@ -730,8 +826,9 @@ void CudaDevice::run(const ProgramRun &run) {
     span.event.bytes = static_cast<double>(s.send(prepared, run, *prepared.block, s.stream));
   }
   staged.shape = nullptr;
-  for (const State::Prepared::Part &part : s.launchesOf(prepared, run, bucketOf(run.counts, run.capacity))) {
-    s.issue(*part.list, run.program, run.counts, timings, trace);
+  for (State::Prepared::Part &part : s.launchesOf(prepared, run, bucketOf(run.counts, run.capacity))) {
+    if (timings || trace || !part.persistent || !part.persistent->run(s.stream))
+      s.issue(*part.list, run.program, run.counts, timings, trace);
     if (run.observer && part.end < static_cast<int64_t>(run.program->steps.size()))
       run.observer->before(run, part.end);
   }

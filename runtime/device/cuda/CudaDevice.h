@@ -10,9 +10,11 @@ namespace xfc::cuda {
 class CudaDevice : public Device {
 public:
   // Uses GPU number `ordinal`, modulo their number, of those that the driver shows and, of the images (abi.h), the one
-  // that --cuda-image names. Throws Error if there is no such image, no driver or one that is too old, no GPU, or the
-  // image does not run on the GPU.
-  explicit CudaDevice(const xfc_device_image *const *images, std::string_view image = {}, int ordinal = 0);
+  // that --cuda-image names. If `persistent`, programs that have a persistent kernel run as one launch where the GPU
+  // can keep all of its blocks at the same time, unless single launches are observed or measured. Throws Error if there
+  // is no such image, no driver or one that is too old, no GPU, or the image does not run on the GPU.
+  explicit CudaDevice(const xfc_device_image *const *images, std::string_view image = {}, int ordinal = 0,
+                      bool persistent = false);
   ~CudaDevice() override;
   ImagePlan plan() const override;
   void load(const Module &module, ThreadPool &pool) override;

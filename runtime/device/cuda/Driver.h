@@ -40,11 +40,12 @@ struct Copy2D {
 
 namespace error {
 constexpr Result outOfMemory = 2, noDevice = 100, noBinaryForGpu = 209, eccUncorrectable = 214, invalidPtx = 218,
-                 unsupportedPtxVersion = 222, notFound = 500, notReady = 600;
+                 unsupportedPtxVersion = 222, notFound = 500, notReady = 600, cooperativeLaunchTooLarge = 720;
 } // namespace error
 namespace attribute {
-constexpr int multiprocessors = 16, sharedMemoryPerBlock = 97, majorVersion = 75, minorVersion = 76; // of a device
-constexpr int maxDynamicSharedMemory = 8;                                                            // of a function
+constexpr int multiprocessors = 16, sharedMemoryPerBlock = 97, majorVersion = 75, minorVersion = 76,
+              cooperativeLaunch = 95;     // of a device
+constexpr int maxDynamicSharedMemory = 8; // of a function
 } // namespace attribute
 namespace flag {
 constexpr unsigned streamNonBlocking = 1, eventDisableTiming = 2;
@@ -97,6 +98,11 @@ public:
   F<FunctionHandle, int, int> setFunctionAttribute{*this, "cuFuncSetAttribute"};
   F<FunctionHandle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream, void **, void **>
       launch{*this, "cuLaunchKernel"};
+  // All blocks run at the same time, so that they may wait for each other.
+  F<FunctionHandle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream, void **>
+      launchCooperative{*this, "cuLaunchCooperativeKernel"};
+  // The blocks of a function that a multiprocessor has room for, given their threads and dynamic shared memory.
+  F<int *, FunctionHandle, int, size_t> getOccupancy{*this, "cuOccupancyMaxActiveBlocksPerMultiprocessor"};
   F<Stream *, unsigned> createStream{*this, "cuStreamCreate"};
   F<Stream> destroyStream{*this, "cuStreamDestroy_v2"}, synchronizeStream{*this, "cuStreamSynchronize"};
   F<Stream, int> beginCapture{*this, "cuStreamBeginCapture_v2"};

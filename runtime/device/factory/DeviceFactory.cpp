@@ -23,12 +23,15 @@ Images imagesOf(const std::string &library) {
   return images;
 }
 
-std::unique_ptr<Device> openDevice(std::string_view kind, std::string_view cudaImage, int ordinal,
+std::unique_ptr<Device> openDevice(std::string_view kind, const CudaOptions &options, int ordinal,
                                    const Images &images) {
+  const bool persistent = options.step == "persistent";
   if (kind == "cuda")
-    return std::make_unique<cuda::CudaDevice>(images.gpu, cudaImage, ordinal);
-  if (!cudaImage.empty())
-    throw Error("--cuda-image " + std::string(cudaImage) + ": chooses a GPU's code; it needs --device cuda");
+    return std::make_unique<cuda::CudaDevice>(images.gpu, options.image, ordinal, persistent);
+  if (!options.image.empty())
+    throw Error("--cuda-image " + std::string(options.image) + ": chooses a GPU's code; it needs --device cuda");
+  if (persistent)
+    throw Error("--cuda-step persistent: says how a GPU runs decoding steps; it needs --device cuda");
   return cpuDevice(images.cpu);
 }
 

@@ -20,9 +20,15 @@ Images ownImages();
 // another version of xfc made it.
 Images imagesOf(const std::string &library);
 
-// "cpu", or "cuda" for GPU number `ordinal`, modulo the number of GPUs, with the GPU image that --cuda-image names, or
-// else the best one of these that the GPU can run. Throws Error naming what the machine or the executable lacks.
-std::unique_ptr<Device> openDevice(std::string_view kind, std::string_view cudaImage = {}, int ordinal = 0,
+// What may be chosen of a GPU.
+struct CudaOptions {
+  std::string_view image = {};     // as --cuda-image names it; empty: the best that the GPU can run
+  std::string_view step = "graph"; // how decoding steps run: "graph", or "persistent" for one kernel where there is one
+};
+
+// "cpu", or "cuda" for GPU number `ordinal`, modulo the number of GPUs. Throws Error naming what the machine or the
+// executable lacks.
+std::unique_ptr<Device> openDevice(std::string_view kind, const CudaOptions &options = {}, int ordinal = 0,
                                    const Images &images = ownImages());
 
 } // namespace xfc

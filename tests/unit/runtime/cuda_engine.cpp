@@ -24,6 +24,11 @@ constexpr int64_t width = 4;
 // Offsets in an xfc_call: rows 8, buffers 32, strides 40; in xfc_rows: rows 0, positions 24; in xfc_shape: slots 936.
 static_assert(offsetof(xfc_call, rows) == 8 && offsetof(xfc_call, buffers) == 32 && offsetof(xfc_call, strides) == 40);
 static_assert(offsetof(xfc_rows, positions) == 24 && offsetof(xfc_shape, slots) == 936);
+// In an xfc_step: instructions 8, finished 16; in an xfc_instruction: body 8, chunks 12, weight 16, weight_bytes 24.
+static_assert(offsetof(xfc_step, instructions) == 8 && offsetof(xfc_step, finished) == 16 &&
+              offsetof(xfc_instruction, body) == 8 && offsetof(xfc_instruction, chunks) == 12 &&
+              offsetof(xfc_instruction, weight) == 16 && offsetof(xfc_instruction, weight_bytes) == 24 &&
+              sizeof(xfc_instruction) == 32);
 
 const char ptx[] = R"(
 .version 7.1
@@ -249,6 +254,54 @@ LOOP:
   st.global.f32 [%d4], %f0;
   ret;
 }
+
+// An xfc_step: the first buffer of instruction i becomes 10000 * weight_bytes + 1000 * blocks + 100 * i + 10 * body +
+// chunks, plus its counter, which has to be 0. If there are weight_bytes, they are of the next instruction's second buffer.
+.visible .entry steps(.param .u64 step) .reqntid 32 {
+  .reg .pred %p<4>; .reg .b32 %r<12>; .reg .b64 %d<12>; .reg .f32 %f<2>;
+  ld.param.u64 %d0, [step];
+  mov.u32 %r0, %tid.x;
+  mov.u32 %r1, %ctaid.x;
+  or.b32 %r0, %r0, %r1;
+  setp.ne.u32 %p0, %r0, 0;
+  @%p0 ret;
+  mov.u32 %r2, %nctaid.x;
+  ld.global.u64 %d1, [%d0];
+  ld.global.u64 %d2, [%d0+8];
+  ld.global.u64 %d3, [%d0+16];
+  mov.u64 %d4, 0;
+NEXT:
+  ld.global.u64 %d5, [%d2];
+  ld.global.u32 %r3, [%d2+8];
+  ld.global.u32 %r4, [%d2+12];
+  ld.global.u64 %d6, [%d5+32];
+  ld.global.u64 %d6, [%d6];
+  cvt.u32.u64 %r5, %d4;
+  mad.lo.u32 %r6, %r2, 1000, %r4;
+  mad.lo.u32 %r6, %r5, 100, %r6;
+  mad.lo.u32 %r6, %r3, 10, %r6;
+  ld.global.u32 %r7, [%d3];
+  add.u32 %r6, %r6, %r7;
+  ld.global.u32 %r8, [%d2+24];
+  mad.lo.u32 %r6, %r8, 10000, %r6;
+  setp.eq.u32 %p2, %r8, 0;
+  @%p2 bra SAME;
+  ld.global.u64 %d7, [%d2+16];
+  ld.global.u64 %d8, [%d2+32];
+  ld.global.u64 %d8, [%d8+32];
+  add.u64 %d8, %d8, 8;
+  setp.ne.u64 %p2, %d7, %d8;
+  @%p2 trap;
+SAME:
+  cvt.rn.f32.u32 %f0, %r6;
+  st.global.f32 [%d6], %f0;
+  add.u64 %d2, %d2, 32;
+  add.u64 %d3, %d3, 4;
+  add.u64 %d4, %d4, 1;
+  setp.lt.u64 %p1, %d4, %d1;
+  @%p1 bra NEXT;
+  ret;
+}
 )";
 
 Module model() {
@@ -265,7 +318,8 @@ Module model() {
                     {"parts", {Partition::Unit::Rows, chunkRows, 1}, 0, 32, -1, 0, 5},
                     {"merge", {Partition::Unit::One, 1, 1}, 0, 32},
                     {"count", {Partition::Unit::One, 1, 1}, 0, 32, 7, 40},
-                    {"few", {Partition::Unit::One, 1, 1}, 0, 32}};
+                    {"few", {Partition::Unit::One, 1, 1}, 0, 32},
+                    {.name = "steps", .threads = 32, .bodies = {4, 7}}};
   module.packed = {{0, {Place::Kind::Parameters, 0, 64}, 64, 4}};
   Program forward;
   forward.name = "forward";
@@ -326,8 +380,22 @@ Module model() {
 }
 
 const std::vector<uint8_t> plan = serialize(model());
-const xfc_device_image image{XFC_ABI_VERSION, 8, "sm_80", ptx, sizeof ptx - 1, nullptr, 0, plan.data(), plan.size()};
+const xfc_device_image image{XFC_ABI_VERSION, 9, "sm_80", ptx, sizeof ptx - 1, nullptr, 0, plan.data(), plan.size()};
 const xfc_device_image *const images[] = {&image, nullptr};
+
+// The same, where a persistent kernel can run the steps of "sum", the second of which reads a packed weight.
+Module persistentModel() {
+  Module module = model();
+  Program &sum = *module.programs.find("sum");
+  sum.persistent = 8;
+  sum.steps[1].buffers.push_back({Place::Kind::Packed, 0, 0});
+  sum.steps[1].strides.push_back(0);
+  return module;
+}
+const std::vector<uint8_t> persistentPlan = serialize(persistentModel());
+const xfc_device_image persistentImage{
+    XFC_ABI_VERSION, 9, "sm_80", ptx, sizeof ptx - 1, nullptr, 0, persistentPlan.data(), persistentPlan.size()};
+const xfc_device_image *const persistentImages[] = {&persistentImage, nullptr};
 
 // The driver reads its environment when it is loaded, and the runtime never unloads it.
 void unloadDriver() {
@@ -650,6 +718,42 @@ TEST_F(CudaEngine, RowsChooseWhatAStepLaunches) {
     EXPECT_EQ(timings[0].flops, rows);
     EXPECT_EQ(timings[1].flops, 0); // a step's count is attributed to its first launch
   }
+}
+
+// The persistent kernel gets the launches as instructions, and as many blocks as the largest has chunks. Batches of
+// more rows run other kernels than it has, or reductions, and so do those whose launches are timed.
+TEST(CudaPersistent, RunsTheLaunchesOfAProgramAsOne) {
+  auto outputs = [](Engine &engine, int64_t rows) {
+    Batch batch;
+    const Sequence sequence{{}, rows, 0};
+    batch.assign({&sequence, 1}, {}, 0, false);
+    engine.run("sum", batch.shape(), {});
+    return std::pair(engine.output("sum", "sum").at(0), engine.output("sum", "count").at(0));
+  };
+  using Pair = std::pair<double, double>;
+  Engine engine(std::make_unique<cuda::CudaDevice>(persistentImages, "", 0, true), 1);
+  for (int64_t rows : {3, 32, 3, 3, 3})
+    EXPECT_EQ(outputs(engine, rows), Pair(641001, 1111)) << rows; // the second instruction's weight is fetched early
+  EXPECT_EQ(outputs(engine, 64), Pair(1, 64));
+  EXPECT_EQ(outputs(engine, 4096), Pair(1 + 2, 4096));
+  std::vector<LaunchTiming> timings;
+  engine.profile(&timings);
+  EXPECT_EQ(outputs(engine, 3), Pair(1, -1));
+  EXPECT_GE(timings.size(), 2u);
+  engine.profile(nullptr);
+  EXPECT_EQ(outputs(engine, 3), Pair(641001, 1111));
+  Engine graphs(std::make_unique<cuda::CudaDevice>(persistentImages), 1);
+  EXPECT_EQ(outputs(graphs, 3), Pair(1, -1));
+}
+
+TEST(CudaPersistent, NeedsCooperativeLaunches) {
+  Variable none("XFC_PTX_COOPERATIVE", "0");
+  Engine engine(std::make_unique<cuda::CudaDevice>(persistentImages, "", 0, true), 1);
+  Batch batch;
+  const Sequence sequence{{}, 3, 0};
+  batch.assign({&sequence, 1}, {}, 0, false);
+  engine.run("sum", batch.shape(), {});
+  EXPECT_EQ(engine.output("sum", "sum").at(0), 1);
 }
 
 TEST_F(CudaEngine, TakesTheMemoryThatWasPredicted) {
