@@ -81,12 +81,12 @@ public:
       other(kernel.reduction, module);
       for (int32_t body : kernel.bodies) {
         index(body, module.kernels.size());
-        require(module.kernels[body].bodies.empty() && module.kernels[body].threads <= kernel.threads &&
-                module.kernels[body].scratch <= kernel.scratch);
+        require(module.kernels[body].bodies.empty() && !module.kernels[body].resident &&
+                module.kernels[body].threads <= kernel.threads && module.kernels[body].scratch <= kernel.scratch);
       }
     }
     for (const Packed &packed : module.packed) {
-      index(packed.kernel, limits.kernels);
+      kernel(packed.kernel);
       place(packed.source, Program());
       number(packed.bytes);
       number(packed.chunks);
@@ -102,7 +102,7 @@ public:
   void program(const Program &program) const {
     const int64_t steps = static_cast<int64_t>(program.steps.size());
     if (program.persistent != -1)
-      index(program.persistent, limits.kernels);
+      kernel(program.persistent, /*persistent=*/true);
     for (const Argument &argument : program.arguments) {
       within(argument.role, Argument::Role::State);
       type(argument.type,
@@ -126,7 +126,7 @@ public:
       number(output.stride);
     }
     for (const Step &step : program.steps) {
-      index(step.kernel, limits.kernels);
+      kernel(step.kernel);
       within(step.set, 0, XFC_ROW_SETS - 1);
       within(step.keySet, 0, XFC_ROW_SETS - 1);
       within(step.keys, -1, XFC_KEY_STRUCTURES - 1);
@@ -175,12 +175,18 @@ private:
   // of the source.
   static void type(DType type, bool isKept) { within(type, isKept ? elementTypes.back().type : DType::I32); }
   static void index(int64_t i, size_t size) { require(0 <= i && static_cast<size_t>(i) < size); }
+  // Checks a kernel that is launched, with a call, or a persistent one, which takes a table of launches.
+  void kernel(int32_t number, bool persistent = false) const {
+    index(number, limits.kernels);
+    require(limits.persistent[static_cast<size_t>(number)] == persistent);
+  }
   // Checks a kernel that belongs to another and must have none of its own; -1: there is none.
   static void other(int32_t kernel, const Module &module) {
     if (kernel == -1)
       return;
     index(kernel, module.kernels.size());
-    require(module.kernels[kernel].small == -1 && module.kernels[kernel].reduction == -1);
+    require(module.kernels[kernel].small == -1 && module.kernels[kernel].reduction == -1 &&
+            module.kernels[kernel].bodies.empty());
   }
   static void size(const Size &size) {
     number(size.constant);
@@ -263,9 +269,12 @@ IndexLimits limitsOf(const Module &module) {
                      module.packed.size(),
                      module.tables.size(),
                      module.parameterElements * bytesOf(module.type),
+                     {},
                      {}};
   for (const OptimizerState &state : module.states)
     limits.stateBytes.push_back(module.bytesOf(state));
+  for (const Kernel &kernel : module.kernels)
+    limits.persistent.push_back(!kernel.bodies.empty());
   return limits;
 }
 

@@ -17,6 +17,7 @@ struct IndexLimits {
   size_t kernels, packed, tables;
   int64_t parameterBytes;
   std::vector<int64_t> stateBytes; // of each state's block
+  std::vector<bool> persistent;    // whether each kernel runs others
 };
 
 // These check that every index refers to something, and that every size and offset is within bounds; they throw as

@@ -423,11 +423,11 @@ TEST(Plan, ExtremesAndBack) {
   module.kernels[0].smallRows = largest;
   module.kernels[0].reduction = 2;
   module.kernels[0].resident = true;
-  module.kernels[0].bodies = {2, 1};
   module.kernels[0].partition = {Partition::Unit::Elements, 127, 128};
   module.tables = {{1, 2, 1e-300, -0.1, 12345.678, true}};
   Program &program = module.programs[0];
-  program.persistent = 0;
+  program.persistent = static_cast<int32_t>(module.kernels.size());
+  module.kernels.push_back({.name = "all", .scratch = largest, .threads = 1024, .bodies = {2, 1}});
   Size &size = program.buffers[1].size;
   size.constant = 63;
   for (int i = 0; i < XFC_ROW_SETS; ++i) {
@@ -460,8 +460,8 @@ TEST(Plan, ExtremesAndBack) {
   EXPECT_EQ(back.kernels[0].smallRows, largest);
   EXPECT_EQ(back.kernels[0].reduction, 2);
   EXPECT_TRUE(back.kernels[0].resident);
-  EXPECT_EQ(back.kernels[0].bodies, (std::vector<int32_t>{2, 1}));
-  EXPECT_EQ(back.programs[0].persistent, 0);
+  EXPECT_EQ(back.kernels.back().bodies, (std::vector<int32_t>{2, 1}));
+  EXPECT_EQ(back.programs[0].persistent, static_cast<int32_t>(back.kernels.size()) - 1);
   EXPECT_EQ(back.kernels[0].partition.unit, Partition::Unit::Elements);
   EXPECT_EQ(back.kernels[0].partition.per, 127);
   EXPECT_EQ(back.kernels[0].partition.times, 128);
@@ -711,13 +711,27 @@ TEST(Plan, NumbersOutOfRangeAreErrors) {
   number([](Module &m) -> auto & { return m.kernels[0].small; }, {-2, 0, 6}); // nor the kernel itself
   number([](Module &m) -> auto & { return m.kernels[0].smallRows; }, {-1, most});
   number([](Module &m) -> auto & { return m.kernels[0].reduction; }, {-2, 0, 6});
-  accepted([](Module &m) { m.kernels[0].bodies = {1, 2}; });
-  for (int32_t body : {-1, 0, 6}) // nor the kernel itself
-    refused([&](Module &m) { m.kernels[0].bodies = {1, body}; });
-  refused([](Module &m) { m.kernels[0].bodies = {1}, m.kernels[1].bodies = {2}; });
-  refused([](Module &m) { m.kernels[0].bodies = {1}, m.kernels[1].threads = m.kernels[0].threads + 32; });
-  refused([](Module &m) { m.kernels[0].bodies = {1}, m.kernels[1].scratch = m.kernels[0].scratch + 16; });
-  number([](Module &m) -> auto & { return m.programs[0].persistent; }, {-2, 6});
+  // A persistent kernel, of number 6, and the kernels whose copies it has.
+  auto persistent = [](const std::vector<int32_t> &bodies, auto change) {
+    return [=](Module &m) {
+      m.kernels.push_back({.name = "all", .scratch = 1 << 20, .threads = 64, .bodies = bodies});
+      m.programs[0].persistent = 6;
+      change(m);
+    };
+  };
+  accepted(persistent({1, 2}, [](Module &) {}));
+  for (int32_t body : {-1, 6, 7}) // nor the kernel itself
+    refused(persistent({1, body}, [](Module &) {}));
+  refused(persistent({1}, [](Module &m) { m.kernels[1].threads = 96; }));
+  refused(persistent({1}, [](Module &m) { m.kernels[1].scratch = 2 << 20; }));
+  refused(persistent({1}, [](Module &m) { m.kernels[1].resident = true; }));
+  for (int32_t program : {-2, 0, 7}) // 0 has no bodies
+    refused(persistent({1}, [=](Module &m) { m.programs[0].persistent = program; }));
+  // It is launched in no other way.
+  refused(persistent({1}, [](Module &m) { m.programs[0].steps[0].kernel = 6; }));
+  refused(persistent({1}, [](Module &m) { m.packed[0].kernel = 6; }));
+  refused(persistent({1}, [](Module &m) { m.kernels[0].small = 6; }));
+  refused(persistent({1}, [](Module &m) { m.kernels[0].reduction = 6; }));
 
   refused([](Module &m) { m.programs[0].arguments[0].role = static_cast<Argument::Role>(3); });
   refused([](Module &m) { m.programs[0].arguments[0].type = static_cast<DType>(3); });
