@@ -27,8 +27,8 @@ struct WeightTiles {
   // more tiles of dy there are, the fewer units in each step.
   bool packsNext;
   int64_t unitsPerStep, packingTiles;
-  // Whole panels accumulate in place. Others accumulate in scratch and are copied. So do those of AMX, and those of a
-  // dW whose rows are a multiple of `aliased` bytes apart: in scratch, rows spread over the caches' sets.
+  // Whole panels accumulate in place. Others accumulate in scratch and are copied. So do those of AMX and, with AVX2,
+  // those of a dW whose rows are a multiple of `aliased` bytes apart: in scratch, rows spread over the caches' sets.
   bool spread, inPlace;
 
   WeightTiles(KernelBuilder &k, LinearWeightGradOp op)
@@ -43,7 +43,8 @@ struct WeightTiles {
         packing(!rounds && in % t.panel == 0 && (out % height == 0 || out % height >= t.rows)),
         packsNext(tiled && in % t.panel == 0),
         unitsPerStep(static_cast<int64_t>(llvm::PowerOf2Ceil(partsOf(Tiling::tile, tiles)))),
-        packingTiles(Tiling::tile / unitsPerStep), spread(tiled || in * k.bytes() % aliased == 0),
+        packingTiles(Tiling::tile / unitsPerStep),
+        spread(tiled || (k.registers() == 16 && in * k.bytes() % aliased == 0)),
         inPlace(in % t.panel == 0 && !spread && !op.getDweight().use_empty()) {}
 
   // Rows per block. With 128, dy, the panel of x and what is prefetched for the next one share the L2 cache with dW;
@@ -53,8 +54,9 @@ struct WeightTiles {
   // part of the next panel that is packed meanwhile.
   static int64_t depthFor(bool tiled) { return tiled ? 256 : 128; }
   int64_t depth() const { return depthFor(tiled); }
-  // Rows so many bytes apart lie in the same sets of the first cache, and in few of the second. With AVX2, on a Zen 3,
-  // the gradient of a weight of 512x2048 took 0.85 to 0.90 of the time with sums in rows that spread.
+  // Rows so many bytes apart lie in the same sets of the first cache, and in few of the second. In `bench train
+  // --profile` of a layer of base, on a Zen 3, the gradient of a weight of 512x2048 took 0.85 to 0.90 of the time with
+  // sums in rows that spread.
   static constexpr int64_t aliased = 4096;
   // The size of a panel of x is one unit more than a power of two, so that the panels of a row, if all are kept, spread
   // over the cache's sets.
