@@ -1,19 +1,19 @@
-// Turns kernels of a step into one kernel, whose blocks stay and go from one launch of the step to the next by
-// themselves.
+// Turns the kernels of a step into one kernel, whose blocks stay until the step has ended and take up one launch after
+// the other.
 //
 // Each body is the kernel's own code, so a step has the bits that it has in separate launches. What launches gave it is
 // made here:
 // - A chunk's number, which was that of the block. A block takes the chunks block, block + blocks, ...
-// - The block's threads. The kernel has as many as the body with the most; of a body with fewer, the first warps run,
-// and
-//   meet at a barrier of their own.
+// - The block's threads. The kernel has as many as the body with the most. Of a body with fewer, the first warps run,
+//   and meet at a barrier of their own.
 // - Shared memory that nobody else uses. A barrier, and the end of all asynchronous copies, separate two chunks.
 // - Order. A block counts the chunks of an instruction that it has finished in a counter in memory, and begins the next
 //   instruction when the counter has reached the number of chunks. An instruction without chunks for a block is not
 //   waited for: whoever has chunks of a later one waits for all of that before it, whose blocks have waited in turn.
 //
-// While a block waits, the weight of a later product comes into the second cache: a step reads all weights once, and
-// the few blocks of a product would wait for each part of its weight that comes from memory.
+// Before a block waits, it has the second cache fetch its part of a packed weight that a later instruction reads: a
+// step reads all weights once, and the few blocks of a product would wait for each part of its weight that comes from
+// memory.
 //
 // One thread counts and waits for its block. What the others have written happens before the barrier, this before the
 // addition that releases, this before the load that acquires it in another block, and that before the barrier behind
@@ -185,16 +185,27 @@ void Persistent::leave() {
 
 } // namespace
 
+// Of NVVM's ops, a body may have those that mean the same for the first warps of a larger block, at any time.
+static bool isOfItsWarps(Operation *op) {
+  return isa<NVVM::ThreadIdXOp, NVVM::BlockIdXOp, NVVM::Barrier0Op, NVVM::SyncWarpOp, NVVM::ShflOp, NVVM::LdMatrixOp,
+             NVVM::MmaOp, NVVM::CpAsyncOp, NVVM::CpAsyncCommitGroupOp, NVVM::CpAsyncWaitGroupOp>(op);
+}
+
 bool canBeBody(LLVM::LLVMFuncOp kernel) {
   if (!llvm::hasSingleElement(kernel.getBody()) || kernel->hasAttr(NVVM::NVVMDialect::getClusterDimAttrName()))
     return false;
+  // With more threads, those of all bodies would have too few registers.
+  constexpr int32_t most = 256;
+  auto threads = kernel->getAttrOfType<DenseI32ArrayAttr>(NVVM::NVVMDialect::getReqntidAttrName());
+  if (!threads || threads[0] > most)
+    return false;
   // Barriers, products of four warps, and special registers.
-  constexpr StringLiteral depending[] = {"bar", "cluster", "wgmma", "setmaxnreg", "%"};
+  constexpr StringLiteral depending[] = {"bar", "cluster", "wgmma", "%"};
   auto depends = [&](Operation *op) {
     auto assembly = dyn_cast<LLVM::InlineAsmOp>(op);
-    return isa<NVVM::GridDimXOp>(op) || (assembly && llvm::any_of(depending, [&](StringRef word) {
-                                           return assembly.getAsmString().contains(word);
-                                         }));
+    return (isa<NVVM::NVVMDialect>(op->getDialect()) && !isOfItsWarps(op)) ||
+           (assembly &&
+            llvm::any_of(depending, [&](StringRef word) { return assembly.getAsmString().contains(word); }));
   };
   return !kernel.walk([&](Operation *op) { return depends(op) ? WalkResult::interrupt() : WalkResult::advance(); })
               .wasInterrupted();

@@ -339,8 +339,10 @@ def check_bits(machine, reference, name, image):
             if together != other:
                 number = next(i for i, (a, b) in enumerate(zip(together, other)) if a != b)
                 raise Failure(f"{what} in a large batch and {how} differ, first in line {number + 1}: {together[number]!r}, {other[number]!r}")
-        if what == "translations" and together != machine.cuda(name, image, *words(4096), "--cuda-step", "persistent").splitlines():
-            raise Failure("translations by one kernel for each step (--cuda-step persistent) and by a graph differ")
+        # One kernel runs a step of few rows: those of small batches, and the last ones of large batches.
+        for tokens in (4096, 100) if what == "translations" else ():
+            if together != machine.cuda(name, image, *words(tokens), "--cuda-step", "persistent").splitlines():
+                raise Failure(f"translations in batches of {tokens} tokens by one kernel for each step (--cuda-step persistent) and by a graph differ")
     if reference.large:
         return "translations and scores the same in batches of 4096 tokens, of 100, and alone"
     machine.cuda(name, image, "selfcheck", *reference.threads)
@@ -561,6 +563,8 @@ def measured(machine, name, work, *words):
     """xfc's measurement of a whole program, as recorded; None, after reporting why, if there is none."""
     if result := ours(machine, f"{name}, {' '.join(map(str, work))}", name, *words):
         fields = {key: result[key] for key in ("tokens_per_second", "step_ms_median", "arena_bytes", "state_bytes", "gpu")}
+        if "--cuda-step" in words:
+            fields["step"] = words[words.index("--cuda-step") + 1]
         return machine.report.record("speed", model=name, image=image_of(machine, result), size=name.removeprefix("peer-"), by="xfc", work=work, **fields)
 
 

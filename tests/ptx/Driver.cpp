@@ -15,7 +15,7 @@
 //   XFC_PTX_TRACE=file            log each operation given to a stream to this file
 //   XFC_PTX_THREADS=n             host threads for the blocks of a launch
 //   XFC_PTX_PROCESSORS=n          the device's multiprocessors
-//   XFC_PTX_COOPERATIVE=0         no cooperative launches
+//   XFC_PTX_COOPERATIVE=n         0: no cooperative launches; -1: none has room at the moment; else their most blocks
 //   XFC_PTX_ORDER=seed            the blocks of a cooperative launch take turns in a random order
 #include "Interpreter.h"
 #include "Streams.h"
@@ -160,7 +160,7 @@ struct State {
   int devices = int(environment("XFC_PTX_DEVICES", 1));
   int arch = int(environment("XFC_PTX_ARCH", 80));
   int processors = int(environment("XFC_PTX_PROCESSORS", 4));
-  bool cooperative = environment("XFC_PTX_COOPERATIVE", 1) != 0;
+  int64_t cooperative = environment("XFC_PTX_COOPERATIVE", std::numeric_limits<int32_t>::max());
   size_t memory = size_t(environment("XFC_PTX_MEMORY", int64_t(8) << 30));
   Interpreter interpreter{{.threads = int(environment("XFC_PTX_THREADS", 1)),
                            .checks = environment("XFC_PTX_CHECK", 0) != 0,
@@ -477,7 +477,7 @@ API cuDeviceGetAttribute(int *value, int attribute, int device) {
                                        {76, s.arch % 10},
                                        {81, int(s.sharedOptIn() + 1024)},
                                        {82, 65536},
-                                       {95, s.cooperative},
+                                       {95, s.cooperative != 0},
                                        {97, int(s.sharedOptIn())},
                                        {106, 16},
                                        {111, 1024}};
@@ -745,9 +745,9 @@ static void launch(State &s, FunctionHandle *function, Dimensions grid, Dimensio
   const size_t allShared = shared + entry.staticShared;
   require(allShared <= std::max<size_t>(function->dynamicLimit, 49152));
   if (cooperative) {
-    require(s.cooperative, NotSupported);
-    require(int64_t(grid.count()) <= s.processors * s.blocksOfProcessor(block.count(), allShared),
-            CooperativeLaunchTooLarge);
+    require(s.cooperative != 0, NotSupported);
+    const int64_t room = s.processors * s.blocksOfProcessor(block.count(), allShared);
+    require(int64_t(grid.count()) <= std::min(s.cooperative, room), CooperativeLaunchTooLarge);
   }
   std::vector<uint8_t> bytes(entry.parameterBytes);
   if (extra) {

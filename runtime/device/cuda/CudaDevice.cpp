@@ -10,6 +10,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <optional>
 #include <unistd.h>
@@ -603,7 +604,10 @@ struct CudaDevice::State {
     return parts;
   }
 
-  // Has each packed weight fetched when the instruction that reads the one before begins.
+  // Has packed weights fetched early: each when the instruction that reads the one before begins, or one instruction
+  // later, since an instruction has one weight fetched at most. A second weight of one instruction is not fetched. Nor
+  // are weights that are not packed, of products in f32: their places do not tell them from tables of embeddings, of
+  // which a step reads only few rows.
   void fetchAhead(std::span<const Launch> launches, std::span<xfc_instruction> instructions) const {
     size_t when = 0;
     for (size_t i = 0; i < instructions.size(); ++i) {
@@ -618,7 +622,7 @@ struct CudaDevice::State {
   }
 
   // A program's launches as one, or null if that is not wanted or not possible: the program has no persistent kernel,
-  // the batch has more rows than that is for, or the GPU has no room for a block of it.
+  // the batch has more rows than that is for, or the GPU has no room for a block of it or for the table of launches.
   std::unique_ptr<PersistentLaunch> persistentOf(const Program &program, std::span<const Launch> launches) {
     const int32_t number = program.persistent;
     if (!runsPersistent || number < 0 || launches.empty())
@@ -628,7 +632,7 @@ struct CudaDevice::State {
     int64_t most = 0; // chunks of an instruction
     for (const Launch &launch : launches) {
       const auto body = std::ranges::find(kernel.bodies, launch.kernel - module->kernels.data());
-      if (body == kernel.bodies.end())
+      if (body == kernel.bodies.end() || launch.chunks > std::numeric_limits<int32_t>::max())
         return nullptr;
       instructions.push_back({.call = reinterpret_cast<const xfc_call *>(launch.call),
                               .body = static_cast<int32_t>(body - kernel.bodies.begin()),
@@ -644,7 +648,12 @@ struct CudaDevice::State {
     if (room == 0)
       return nullptr;
     const auto size = static_cast<int64_t>(PersistentLaunch::bytesOf(0, instructions).size());
-    std::unique_ptr<CudaMemory> step = take(size, "steps");
+    std::unique_ptr<CudaMemory> step;
+    try {
+      step = take(size, "steps");
+    } catch (const Error &) { // a graph needs none; if the GPU itself has failed, that will say so
+      return nullptr;
+    }
     copy(step->address(), PersistentLaunch::bytesOf(step->address(), instructions));
     return std::make_unique<PersistentLaunch>(driver, function, kernel, std::min<int64_t>(processors, most),
                                               std::move(step));

@@ -746,14 +746,24 @@ TEST(CudaPersistent, RunsTheLaunchesOfAProgramAsOne) {
   EXPECT_EQ(outputs(graphs, 3), Pair(1, -1));
 }
 
-TEST(CudaPersistent, NeedsCooperativeLaunches) {
-  Variable none("XFC_PTX_COOPERATIVE", "0");
-  Engine engine(std::make_unique<cuda::CudaDevice>(persistentImages, "", 0, true), 1);
+// Where the device has no cooperative launches, or refuses one because its blocks would not run at the same time, the
+// graph runs; any other refusal is an error.
+TEST(CudaPersistent, LeavesToTheGraphWhatCannotRunAtOnce) {
   Batch batch;
-  const Sequence sequence{{}, 3, 0};
+  const Sequence sequence{{}, 32, 0};
   batch.assign({&sequence, 1}, {}, 0, false);
-  engine.run("sum", batch.shape(), {});
-  EXPECT_EQ(engine.output("sum", "sum").at(0), 1);
+  for (auto [most, sum] : {std::pair("0", 1), {"-1", 1}, {"64", 641001}}) {
+    SCOPED_TRACE(most);
+    Variable blocks("XFC_PTX_COOPERATIVE", most);
+    Engine engine(std::make_unique<cuda::CudaDevice>(persistentImages, "", 0, true), 1);
+    for (int run = 0; run < 3; ++run) {
+      engine.run("sum", batch.shape(), {});
+      EXPECT_EQ(engine.output("sum", "sum").at(0), sum);
+    }
+  }
+  Variable lost("XFC_PTX_LOST_AFTER", "0:700");
+  Engine engine(std::make_unique<cuda::CudaDevice>(persistentImages, "", 0, true), 1);
+  EXPECT_THROW(engine.run("sum", batch.shape(), {}), Error);
 }
 
 TEST_F(CudaEngine, TakesTheMemoryThatWasPredicted) {
