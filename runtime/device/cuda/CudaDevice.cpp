@@ -201,7 +201,7 @@ public:
 
 private:
   const Driver &driver;
-  const FunctionHandle function;
+  FunctionHandle function;
   const Kernel &kernel;
   const int64_t blocks;
   const std::unique_ptr<CudaMemory> step;
@@ -642,7 +642,7 @@ struct CudaDevice::State {
       most = std::max(most, launch.chunks);
     }
     fetchAhead(launches, instructions);
-    const FunctionHandle function = functions[number];
+    FunctionHandle function = functions[number];
     int room = 0;
     driver.getOccupancy(&room, function, static_cast<int>(kernel.threads), static_cast<size_t>(kernel.scratch));
     if (room == 0)
