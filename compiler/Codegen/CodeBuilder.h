@@ -183,7 +183,7 @@ public:
   // 127.
   virtual mlir::Value widened(mlir::Value v, mlir::Type stored);
   virtual mlir::Value narrowed(mlir::Value v, mlir::Type stored);
-  // What a bf16 (or a vector of them, as such or as integers of 16 bits) is in f32, whose upper half its bits are.
+  // The f32 whose upper half is a bf16, given as such or as an integer of 16 bits; or a vector of them.
   mlir::Value widenedByBits(mlir::Value v);
   // The type as which numbers of this type are loaded and stored, which widened() takes and narrowed() returns:
   // integers of their size if the target knows no such numbers.

@@ -7,17 +7,19 @@
 // - The block's threads. The kernel has as many as the body with the most. Of a body with fewer, the first warps run,
 //   and meet at a barrier of their own.
 // - Shared memory that nobody else uses. A barrier, and the end of all asynchronous copies, separate two chunks.
-// - Order. A block counts the chunks of an instruction that it has finished in a counter in memory, and begins the next
-//   instruction when the counter has reached the number of chunks. An instruction without chunks for a block is not
-//   waited for: whoever has chunks of a later one waits for all of that before it, whose blocks have waited in turn.
+// - Order. Each instruction has a counter in memory, to which a block adds the chunks that it has finished. Before its
+//   first chunk of an instruction, a block waits until the counter of the instruction before has reached that one's
+//   number of chunks. A block that has no chunks of an instruction goes on without waiting: whenever it runs a chunk
+//   again, the instruction before has finished, and so have all before that, since their blocks waited in the same way.
 //
 // Before a block waits, it has the second cache fetch its part of a packed weight that a later instruction reads: a
 // step reads all weights once, and the few blocks of a product would wait for each part of its weight that comes from
 // memory.
 //
-// One thread counts and waits for its block. What the others have written happens before the barrier, this before the
-// addition that releases, this before the load that acquires it in another block, and that before the barrier behind
-// which all read. An acquire also makes the multiprocessor forget what its first cache holds of rows that others write.
+// One thread adds to the counters and polls them for its block; barriers order the block's other threads with it. The
+// block's writes come before the barrier, and that before the addition, which releases. In another block, the load that
+// acquires comes before a barrier, and that before the block's reads. Acquiring also invalidates the first cache of the
+// multiprocessor, which may hold old contents of rows that other blocks write.
 #include "Persistent.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -185,7 +187,8 @@ void Persistent::leave() {
 
 } // namespace
 
-// Of NVVM's ops, a body may have those that mean the same for the first warps of a larger block, at any time.
+// Whether an NVVM op means the same in a block that has more warps than the kernel was written for, of which only the
+// first ones run it.
 static bool isOfItsWarps(Operation *op) {
   return isa<NVVM::ThreadIdXOp, NVVM::BlockIdXOp, NVVM::Barrier0Op, NVVM::SyncWarpOp, NVVM::ShflOp, NVVM::LdMatrixOp,
              NVVM::MmaOp, NVVM::CpAsyncOp, NVVM::CpAsyncCommitGroupOp, NVVM::CpAsyncWaitGroupOp>(op);

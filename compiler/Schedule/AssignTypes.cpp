@@ -2,6 +2,7 @@
 #include "Analysis/Kernels.h"
 #include "Dialect/Values.h"
 #include "Passes.h"
+#include "TargetPass.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/EquivalenceClasses.h"
 
@@ -13,9 +14,8 @@ namespace xfc {
 
 namespace {
 
-struct AssignTypes : impl::AssignTypesBase<AssignTypes> {
-  AssignTypes() = default;
-  explicit AssignTypes(const Target &target) : target(&target) {}
+struct AssignTypes : TargetPass<impl::AssignTypesBase<AssignTypes>> {
+  using TargetPass::TargetPass;
 
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>())
@@ -79,9 +79,6 @@ private:
           ++narrowed;
         }
   }
-
-  NoTarget none;
-  const Target *target = &none;
 };
 
 } // namespace

@@ -1,5 +1,6 @@
 // Turns outlined kernels into code for a target. The code is a module inside the plan.
 #include "Passes.h"
+#include "TargetPass.h"
 #include "support/Error.h"
 #include "llvm/ADT/DenseSet.h"
 
@@ -11,14 +12,8 @@ namespace xfc {
 
 namespace {
 
-struct GenerateKernels : impl::GenerateKernelsBase<GenerateKernels> {
-  GenerateKernels() = default;
-  explicit GenerateKernels(const Target &target) : target(&target) {}
-
-  void getDependentDialects(DialectRegistry &registry) const override {
-    GenerateKernelsBase::getDependentDialects(registry);
-    target->addDialects(registry);
-  }
+struct GenerateKernels : TargetPass<impl::GenerateKernelsBase<GenerateKernels>> {
+  using TargetPass::TargetPass;
 
   void runOnOperation() override {
     if (!target->name.empty()) {
@@ -109,8 +104,6 @@ private:
     return FlatSymbolRefAttr::get(builder.getContext(), name);
   }
 
-  NoTarget none;
-  const Target *target = &none;
   ModuleOp code; // of the kernels; null if the target emits none
 };
 

@@ -1,6 +1,7 @@
 // Turns the kernels of decoding steps into one that can run a whole step.
 #include "Analysis/Kernels.h"
 #include "Passes.h"
+#include "TargetPass.h"
 #include "support/Error.h"
 #include "llvm/ADT/SetVector.h"
 
@@ -12,14 +13,8 @@ namespace xfc {
 
 namespace {
 
-struct MakePersistent : impl::MakePersistentBase<MakePersistent> {
-  MakePersistent() = default;
-  explicit MakePersistent(const Target &target) : target(&target) {}
-
-  void getDependentDialects(DialectRegistry &registry) const override {
-    MakePersistentBase::getDependentDialects(registry);
-    target->addDialects(registry);
-  }
+struct MakePersistent : TargetPass<impl::MakePersistentBase<MakePersistent>> {
+  using TargetPass::TargetPass;
 
   void runOnOperation() override {
     code = codeOf(getOperation());
@@ -80,8 +75,6 @@ private:
     return bodies;
   }
 
-  NoTarget none;
-  const Target *target = &none;
   ModuleOp code;
 };
 

@@ -3,6 +3,7 @@
 #include "Analysis/Kernels.h"
 #include "Dialect/Values.h"
 #include "Passes.h"
+#include "TargetPass.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
 
@@ -14,14 +15,8 @@ namespace xfc {
 
 namespace {
 
-struct OutlineKernels : impl::OutlineKernelsBase<OutlineKernels> {
-  OutlineKernels() = default;
-  explicit OutlineKernels(const Target &target) : target(&target) {}
-
-  void getDependentDialects(DialectRegistry &registry) const override {
-    OutlineKernelsBase::getDependentDialects(registry);
-    target->addDialects(registry);
-  }
+struct OutlineKernels : TargetPass<impl::OutlineKernelsBase<OutlineKernels>> {
+  using TargetPass::TargetPass;
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
@@ -105,8 +100,6 @@ private:
     return name;
   }
 
-  NoTarget none;
-  const Target *target = &none;
   llvm::StringSet<> symbols;
   llvm::StringMap<std::string> kernelOf; // by key and variant
   Operation *before = nullptr;           // the first program; kernels are inserted before it

@@ -177,7 +177,7 @@ private:
   static void index(int64_t i, size_t size) { require(0 <= i && static_cast<size_t>(i) < size); }
   // Checks a kernel that is launched, with a call, or a persistent one, which takes a table of launches.
   void kernel(int32_t number, bool persistent = false) const {
-    index(number, limits.kernels);
+    index(number, limits.persistent.size());
     require(limits.persistent[static_cast<size_t>(number)] == persistent);
   }
   // Checks a kernel that belongs to another and must have none of its own; -1: there is none.
@@ -265,12 +265,8 @@ private:
 
 IndexLimits limitsOf(const Module &module) {
   Checker::beforeLimits(module);
-  IndexLimits limits{module.kernels.size(),
-                     module.packed.size(),
-                     module.tables.size(),
-                     module.parameterElements * bytesOf(module.type),
-                     {},
-                     {}};
+  IndexLimits limits{
+      module.packed.size(), module.tables.size(), module.parameterElements * bytesOf(module.type), {}, {}};
   for (const OptimizerState &state : module.states)
     limits.stateBytes.push_back(module.bytesOf(state));
   for (const Kernel &kernel : module.kernels)

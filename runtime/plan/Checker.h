@@ -14,7 +14,7 @@ namespace xfc {
 // Limits for the indices and offsets in a program: how many kernels, packed weights and tables its module has, and how
 // many bytes the blocks of parameters and states hold.
 struct IndexLimits {
-  size_t kernels, packed, tables;
+  size_t packed, tables;
   int64_t parameterBytes;
   std::vector<int64_t> stateBytes; // of each state's block
   std::vector<bool> persistent;    // whether each kernel runs others

@@ -64,7 +64,7 @@ public:
     Clock arriving, completed;
   };
   Barrier &barrier(const Block &of, uint32_t offset) { return barriers[{of.rank, offset}]; }
-  // What was released at an address of global memory.
+  // The clock that releases at an address of global memory pass on to whoever acquires there.
   Clock &released(uint64_t address) { return releases[address]; }
 
 private:

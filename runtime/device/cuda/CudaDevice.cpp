@@ -166,7 +166,7 @@ private:
   GraphExec graph = nullptr;
 };
 
-// All launches of a step as one, of a persistent kernel: xfc_step in abi.h.
+// Runs all launches of a step as one launch of a persistent kernel, whose argument is an xfc_step (abi.h).
 class PersistentLaunch {
 public:
   // `step` holds what bytesOf() returns for its address.

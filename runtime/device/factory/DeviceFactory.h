@@ -20,7 +20,7 @@ Images ownImages();
 // another version of xfc made it.
 Images imagesOf(const std::string &library);
 
-// What may be chosen of a GPU.
+// The options of a GPU.
 struct CudaOptions {
   std::string_view image = {};     // as --cuda-image names it; empty: the best that the GPU can run
   std::string_view step = "graph"; // how decoding steps run: "graph", or "persistent" for one kernel where there is one

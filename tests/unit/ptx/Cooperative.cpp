@@ -24,7 +24,7 @@ std::string waitFor(const std::string &count, const std::string &load = "ld.acqu
          "]; setp.ne.u32 %q, %x1, " + count + "; @%q bra A" + label + "; W" + label + ":\n";
 }
 
-// What goes wrong in a cooperative launch of blocks of 64 threads.
+// Runs a cooperative launch of blocks of 64 threads. Returns the reason of its fault, or nothing if there is none.
 std::string together(const std::string &body, uint32_t blocks, bool checks = true, uint32_t order = 0) {
   Interpreter on({.checks = checks, .order = order});
   Array<uint32_t> memory(on, std::vector<uint32_t>(64 + 64 * words));
