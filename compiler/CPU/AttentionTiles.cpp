@@ -473,18 +473,6 @@ void AttentionTiles::product(const View &a, bool transposed, const Right &b, con
 // Dropout
 //===--------------------------------------------------------------------------------------------------------===//
 
-// The words whose upper halves are the numbers of the `lanes` positions from the i-th of 64 on, given the words of the
-// 64 positions' eight counters.
-static Value wordsOf(KernelBuilder &k, const std::array<Value, 4> &words, int64_t i) {
-  const int64_t lanes = k.lanes();
-  Value upper = words[i / 16], sixteen = vector::BroadcastOp::create(k.b, upper.getType(), k.i32Of(16)),
-        lower = arith::ShLIOp::create(k.b, upper, sixteen);
-  SmallVector<int64_t> order;
-  for (int64_t lane = i % 16; lane < i % 16 + lanes; ++lane)
-    order.push_back(lane);
-  return vector::ShuffleOp::create(k.b, lower, upper, order);
-}
-
 // Eight Philox counters give the numbers of 64 positions. Keys at consecutive positions that start at a multiple of 64,
 // which is the usual case (no pad tokens among them), therefore need only an eighth of the counters that keys at
 // arbitrary positions need.
@@ -503,12 +491,10 @@ void AttentionTiles::keepFactors(const View &factors, HeadOfSequence &at, Value 
       consecutive,
       [&] {
         k.loop(0, count, 64, [&](Value j) {
-          Value counter = k.truncated(k.div(k.add(first, j), 8)), eight = k.iota(8);
-          Value counters = k.add(vector::BroadcastOp::create(k.b, eight.getType(), counter), eight);
-          const std::array<Value, 4> words = k.philox(ofQuery, counters);
+          const std::array<Value, 4> words = k.wordsOf64(ofQuery, k.add(first, j));
           for (int64_t i = 0; i < 64; i += lanes) {
             View place = factors + j + i;
-            k.store(k.keepFactorOfPairs(wordsOf(k, words, i), rate), place);
+            k.store(k.keepFactor(k.randomNumbers(words, i), rate), place);
           }
         });
       },
@@ -520,10 +506,10 @@ void AttentionTiles::keepFactors(const View &factors, HeadOfSequence &at, Value 
           Value number = numbers[3];
           for (int64_t w = 2; w >= 0; --w)
             number = k.select(k.equal(word, w), numbers[w], number);
-          Value lower = arith::ShLIOp::create(k.b, number, k.broadcast(k.i32Of(16)));
+          Value lower = k.lowerHalves(number);
           number = k.select(k.less(k.rem(f, 16), 8), lower, number);
           View place = factors + j;
-          k.store(k.lane(k.keepFactorOfPairs(number, rate), 0), place);
+          k.store(k.lane(k.keepFactor(number, rate), 0), place);
         });
       });
 }

@@ -8,7 +8,7 @@ using namespace mlir;
 
 namespace xfc {
 
-// Sixteen Philox counters give the numbers of 64 features (abi.h).
+// Eight Philox counters give the numbers of 64 features (abi.h).
 static KernelInfo dropRows(KernelBuilder &k, DropoutOp op, int64_t width, double rate) {
   const int64_t lanes = k.lanes(), per = rowsPerChunk(width);
   const BufferIndex operand = op.getXMutable(), result = op.getResult();
@@ -16,15 +16,11 @@ static KernelInfo dropRows(KernelBuilder &k, DropoutOp op, int64_t width, double
   x.stride = k.stride(operand);
   y.stride = k.stride(result);
   auto group = [&](const KernelBuilder::DropoutRow &key, const View &from, const View &to, Value f, int64_t used) {
-    for (int64_t i = 0; i < std::min<int64_t>(16, used); i += lanes) {
-      for (auto [word, numbers] : llvm::enumerate(k.philox(key, k.counters(f, i)))) {
-        const int64_t at = word * 16 + i;
-        if (at >= used)
-          continue;
-        View place = to + f + at;
-        Value factor = k.keepFactor(numbers, rate);
-        k.storePart(k.mulf(k.load(from + f + at, lanes), factor), place, std::min(lanes, used - at));
-      }
+    const std::array<Value, 4> words = k.wordsOf64(key, f);
+    for (int64_t i = 0; i < used; i += lanes) {
+      View place = to + f + i;
+      Value factor = k.keepFactor(k.randomNumbers(words, i), rate);
+      k.storePart(k.mulf(k.load(from + f + i, lanes), factor), place, std::min(lanes, used - i));
     }
   };
   auto drop = [&] {

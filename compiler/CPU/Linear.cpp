@@ -20,7 +20,7 @@ struct Dropout {
 
   Dropout(KernelBuilder &k, DropoutOp op, const View &bits) : k(k), kept(op.getKept()), bits(bits) {
     const double rate = op.getRate().convertToDouble();
-    Value limit = k.i32Of(static_cast<int32_t>(xfc_threshold(rate)));
+    Value limit = k.i32Of(static_cast<int32_t>(xfc_threshold(rate) << 16));
     threshold = k.broadcast(k.select(k.training(), limit, 0));
     factor = k.broadcast(k.keptFactor(rate));
   }
@@ -39,9 +39,9 @@ struct Dropout {
     View words = bits + k.mul(at, 2);
     k.when(k.equal(second, 0), [&] {
       Value word;
-      const KernelBuilder::DropoutRow ofRow = key(row);
-      for (auto [i, numbers] : llvm::enumerate(k.philox(ofRow, k.counters(feature, 0)))) {
-        Value mask = k.notLess(numbers, threshold);
+      const std::array<Value, 4> ofGroup = k.wordsOf64(key(row), feature);
+      for (int64_t i = 0; i < 4; ++i) {
+        Value mask = k.notLess(k.randomNumbers(ofGroup, i * lanes), threshold);
         Value sixteen = vector::ExtractOp::create(
             k.b, vector::BitCastOp::create(k.b, VectorType::get({1}, k.b.getI16Type()), mask), 0);
         Value wide = arith::ExtUIOp::create(k.b, k.i32, sixteen);
@@ -50,7 +50,7 @@ struct Dropout {
           continue;
         }
         Value both = arith::OrIOp::create(k.b, word, arith::ShLIOp::create(k.b, wide, k.i32Of(16)));
-        LLVM::StoreOp::create(k.b, both, (words + static_cast<int64_t>(i / 2)).data);
+        LLVM::StoreOp::create(k.b, both, (words + i / 2).data);
       }
     });
     Value word = LLVM::LoadOp::create(k.b, k.i32, (words + second).data);
@@ -66,10 +66,11 @@ struct Dropout {
   // The factors of up to 64 features from `feature` on, in vectors: 0 or `factor`.
   SmallVector<Value> factors(const KernelBuilder::DropoutRow &key, Value feature, int64_t used) {
     SmallVector<Value> result((used + k.lanes() - 1) / k.lanes(), factor);
-    for (int64_t i = 0; !kept && i < std::min<int64_t>(16, used); i += k.lanes())
-      for (auto [word, numbers] : llvm::enumerate(k.philox(key, k.counters(feature, i))))
-        if (int64_t at = (static_cast<int64_t>(word) * 16 + i) / k.lanes(); at < static_cast<int64_t>(result.size()))
-          result[at] = k.select(k.notLess(numbers, threshold), factor, 0);
+    if (kept)
+      return result;
+    const std::array<Value, 4> words = k.wordsOf64(key, feature);
+    for (auto [i, each] : llvm::enumerate(result))
+      each = k.select(k.notLess(k.randomNumbers(words, static_cast<int64_t>(i) * k.lanes()), threshold), factor, 0);
     return result;
   }
 };

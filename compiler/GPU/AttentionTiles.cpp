@@ -684,12 +684,12 @@ Value PairDropout::keyPosition(Value key) {
 std::array<Value, 4> PairDropout::four(Value query, Value key) {
   CodeBuilder::DropoutKey own = dropoutKey;
   own.position = query;
-  return k.philox(own, k.counterOfKey(key));
+  return k.philox(own, k.counterOf(key));
 }
 
-Value PairDropout::bit(Value word, Value which) {
+Value PairDropout::bit(Value number, Value which) {
   Value own = arith::ShLIOp::create(k.b, k.i32Of(1), which);
-  return k.select(k.keepsPair(word, rate), own, 0);
+  return k.select(k.keeps(number, rate), own, 0);
 }
 
 Value PairDropout::whenTraining(const std::function<Values()> &bits) {
@@ -732,7 +732,7 @@ Value PairDropout::ofQueries(const std::array<Value, 2> &queries, Value firstKey
             Value base = tiles.column(0), odd = k.bitAnd(i, 1), column = k.add(k.add(k.mul(k.div(i, 4), 8), odd), base);
             Value query = k.select(k.less(k.rem(i, 4), 2), positions[0], positions[1]);
             Value position = keyPosition(k.add(firstKey, k.min(column, last)));
-            return {k.bitOr(bits[0], bit(k.wordOfKey(four(query, position), position), i))};
+            return {k.bitOr(bits[0], bit(k.numberOf(four(query, position), position), i))};
           });
         });
   });
@@ -750,10 +750,10 @@ Value PairDropout::ofKeys(const std::array<Value, 2> &keys, Value firstQuery, Va
       Value position = queryPosition(k.add(firstQuery, k.min(column, last)));
       std::array<Value, 4> words = four(position, upper);
       Value second = k.choose(
-          together, [&]() -> Values { return {k.wordOfKey(words, lower)}; },
-          [&]() -> Values { return {k.wordOfKey(four(position, lower), lower)}; })[0];
+          together, [&]() -> Values { return {k.numberOf(words, lower)}; },
+          [&]() -> Values { return {k.numberOf(four(position, lower), lower)}; })[0];
       Value which = k.add(k.mul(k.div(i, 2), 4), odd), ofLower = bit(second, k.add(which, 2));
-      return {k.bitOr(bits[0], k.bitOr(bit(k.wordOfKey(words, upper), which), ofLower))};
+      return {k.bitOr(bits[0], k.bitOr(bit(k.numberOf(words, upper), which), ofLower))};
     });
   });
 }

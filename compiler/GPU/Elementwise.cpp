@@ -38,26 +38,26 @@ static KernelInfo emitMask(KernelBuilder &k, MaskOp op) {
   return overPairs(k, op, compute, op.getReach());
 }
 
-// One Philox counter gives the random numbers of four features, 16 apart (abi.h). A thread takes n adjacent counters of
-// the 16 that cover 64 features.
+// One Philox counter gives the random numbers of eight features, 8 apart (abi.h). A thread takes n adjacent counters of
+// the eight that cover 64 features.
 static Partition dropRows(KernelBuilder &k, DropoutOp op, int64_t width, double rate) {
   const int64_t per = rowsPerBlock(width);
   const BufferIndex x = op.getXMutable(), y = op.getResult();
   auto drop = [&](int64_t n) {
-    const int64_t groups = 16 / n;
+    const int64_t groups = 8 / n;
     eachGroup(k, per, (width + 63) / 64 * groups, [&](Value row, Value group) {
       const CodeBuilder::DropoutKey key = k.dropoutKeyOf(k.dropoutId(), row);
       Value block = k.div(group, groups), first = k.mul(k.rem(group, groups), n);
       SmallVector<std::array<Value, 4>> words;
       for (int64_t i = 0; i < n; ++i)
-        words.push_back(k.philox(key, k.add(k.add(k.mul(block, 16), first), i)));
-      for (int64_t word = 0; word < 4; ++word) {
-        Value f = k.add(k.add(k.mul(block, 64), first), word * 16);
+        words.push_back(k.philox(key, k.add(k.add(k.mul(block, 8), first), i)));
+      for (int64_t begin = 0; begin < 64; begin += 8) {
+        Value f = k.add(k.add(k.mul(block, 64), first), begin);
         auto part = [&] {
           auto at = [&](BufferIndex i) { return k.rowOf(i, row) + f; };
           Values xs = k.load(at(x), n);
           for (int64_t i = 0; i < n; ++i)
-            xs[i] = k.mulf(xs[i], k.keepFactor(words[i][word], rate));
+            xs[i] = k.mulf(xs[i], k.keepFactor(k.numberOf(words[i], begin), rate));
           k.store(xs, at(y));
         };
         if (width % 64 == 0)
@@ -84,8 +84,8 @@ static KernelInfo dropPairs(KernelBuilder &k, DropoutOp op, double rate) {
           CodeBuilder::DropoutKey dropout = k.dropoutKeyOf(k.dropoutId(), row);
           dropout.head = k.truncated(k.add(at.head, 1));
           Value f = k.truncated(k.loadIndex(positions + k.loadIndex(at.keyList + key)));
-          std::array<Value, 4> words = k.philox(dropout, k.counterOfKey(f));
-          Value kept = k.keepsPair(k.wordOfKey(words, f), rate);
+          std::array<Value, 4> words = k.philox(dropout, k.counterOf(f));
+          Value kept = k.keeps(k.numberOf(words, f), rate);
           Value factor = k.scalar(1 / (1 - rate));
           return {k.mulf(xs[0], k.select(kept, factor, 0))};
         },

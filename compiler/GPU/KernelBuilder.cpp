@@ -375,33 +375,30 @@ std::array<Value, 4> KernelBuilder::philox(const DropoutKey &key, Value counter)
   return {c0, c1, c2, c3};
 }
 
-Value KernelBuilder::counterOf(Value feature) {
-  Value within = rem(feature, 16);
-  return add(mul(div(feature, 64), 16), within);
+Value KernelBuilder::counterOf(Value element) {
+  Value within = rem(element, 8);
+  return add(mul(div(element, 64), 8), within);
 }
 
-Value KernelBuilder::keepFactor(Value word, double rate) {
-  Value threshold = i32Of(static_cast<int32_t>(xfc_threshold(rate)));
-  Value factor = scalar(1 / (1 - rate));
-  return select(notLess(word, threshold), factor, 0);
-}
-
-Value KernelBuilder::counterOfKey(Value position) {
-  Value within = rem(position, 8);
-  return add(mul(div(position, 64), 8), within);
-}
-
-// Selects by two bits of the position instead of comparing it for each word. A loop hoists the predicates, and there
-// are only seven registers for them.
-Value KernelBuilder::wordOfKey(const std::array<Value, 4> &words, Value position) {
-  Value even = equal(bitAnd(position, 16), 0), first = equal(bitAnd(position, 32), 0);
+// Selects by two bits of the element's number instead of comparing it for each word. A loop hoists the predicates, and
+// there are only seven registers for them.
+Value KernelBuilder::numberOf(const std::array<Value, 4> &words, Value element) {
+  Value even = equal(bitAnd(element, 16), 0), first = equal(bitAnd(element, 32), 0);
   Value low = select(even, words[0], words[1]), high = select(even, words[2], words[3]);
-  Value eight = i32Of(8), up = shiftLeft(bitXor(bitAnd(position, 8), eight), 1);
+  Value eight = i32Of(8), up = shiftLeft(bitXor(bitAnd(element, 8), eight), 1);
   return arith::ShLIOp::create(b, select(first, low, high), up);
 }
+Value KernelBuilder::numberOf(const std::array<Value, 4> &words, int64_t element) {
+  Value word = words[element / 16];
+  return element % 16 < 8 ? shiftLeft(word, 16) : word;
+}
 
-Value KernelBuilder::keepsPair(Value word, double rate) {
-  return notLess(word, i32Of(static_cast<int32_t>(xfc_pair_threshold(rate) << 16)));
+Value KernelBuilder::keeps(Value number, double rate) {
+  return notLess(number, i32Of(static_cast<int32_t>(xfc_threshold(rate) << 16)));
+}
+Value KernelBuilder::keepFactor(Value number, double rate) {
+  Value factor = scalar(1 / (1 - rate));
+  return select(keeps(number, rate), factor, 0);
 }
 
 CodeBuilder::DropoutKey KernelBuilder::dropoutKeyOf(Value op, Value row) {

@@ -125,16 +125,17 @@ public:
   std::unique_ptr<ShortRows> shortRows(int64_t width) override;
   std::unique_ptr<LongRows> longRows(int64_t width) override;
 
-  // Philox: four random words for a counter (abi.h), all i32; and the dropout factor of a word, 0 or 1/(1-rate).
+  // Philox: four random words for a counter (abi.h), all i32.
   std::array<mlir::Value, 4> philox(const DropoutKey &key, mlir::Value counter);
-  // The counter for a feature: one for all that are equal modulo 16 in a block of 64.
-  mlir::Value counterOf(mlir::Value feature);
-  mlir::Value keepFactor(mlir::Value word, double rate);
-  // For an attention weight, given the key's position (i32): the counter, one for all that are equal modulo 8 in a
-  // block of 64; of the counter's words, the one whose upper half is the weight's number; and whether that is kept.
-  mlir::Value counterOfKey(mlir::Value position);
-  mlir::Value wordOfKey(const std::array<mlir::Value, 4> &words, mlir::Value position);
-  mlir::Value keepsPair(mlir::Value word, double rate);
+  // The counter for a feature, or for a key's position: one for all that are equal modulo 8 in a block of 64.
+  mlir::Value counterOf(mlir::Value element);
+  // The element's number, as the upper half of one of the counter's words or of such a word that was shifted; for a
+  // static element, by its place in the block.
+  mlir::Value numberOf(const std::array<mlir::Value, 4> &words, mlir::Value element);
+  mlir::Value numberOf(const std::array<mlir::Value, 4> &words, int64_t element);
+  // Whether an element with this number is kept, and its factor, 0 or 1/(1-rate).
+  mlir::Value keeps(mlir::Value number, double rate);
+  mlir::Value keepFactor(mlir::Value number, double rate);
   // The key for a row of the set that the call is divided over.
   DropoutKey dropoutKeyOf(mlir::Value op, mlir::Value row);
 

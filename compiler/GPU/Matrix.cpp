@@ -28,7 +28,7 @@ TileShape tileFor(int64_t columns, bool bf16) {
 // they read more, but wait less often, since a block of K is deeper.
 TileShape smallTile(bool bf16) { return {32, 64, bf16 ? 64 : 32, 16, 32}; }
 
-// Dropout of a thread's share of a tile's row. One Philox counter gives the random numbers of four features, 16 apart
+// Dropout of a thread's share of a tile's row. One Philox counter gives the random numbers of eight features, 8 apart
 // (abi.h).
 struct Dropout {
   KernelBuilder &k;
@@ -45,19 +45,16 @@ struct Dropout {
         training,
         [&] {
           const CodeBuilder::DropoutKey key = k.dropoutKeyOf(k.dropoutId(), row);
-          Value counter = k.counterOf(first), block = k.rem(k.div(first, 16), 4);
-          SmallVector<std::array<Value, 4>> words; // for the two columns of a pair, and those 8 further on
-          for (int64_t i = 0; i < 4; ++i)
-            words.push_back(k.philox(key, k.add(counter, i / 2 * 8 + i % 2)));
+          Value counter = k.counterOf(first);
+          std::array<std::array<Value, 4>, 2> words; // for the two columns of a pair
+          for (int64_t i = 0; i < 2; ++i)
+            words[i] = k.philox(key, k.add(counter, i));
           Values all;
-          for (int64_t i = 0; i < 2 * pairs; ++i) {
-            const std::array<Value, 4> &own = words[i % 4];
-            Value word = own[i / 4];
-            if (pairs < 8)
-              for (int32_t which = 0; which < 4; ++which)
-                word = k.select(k.equal(k.add(block, i / 4), which), own[which], which ? word : own[0]);
-            all.push_back(k.keepFactor(word, rate));
-          }
+          for (int64_t pair = 0; pair < pairs; ++pair)
+            for (const std::array<Value, 4> &own : words) {
+              Value number = pairs == 8 ? k.numberOf(own, 8 * pair) : k.numberOf(own, k.add(first, 8 * pair));
+              all.push_back(k.keepFactor(number, rate));
+            }
           return all;
         },
         [&] { return Values(2 * pairs, k.scalar(1)); });

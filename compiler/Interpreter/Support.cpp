@@ -84,9 +84,7 @@ double dropoutFactor(const xfc_shape &shape, double rate, int64_t id, uint32_t s
     return 1;
   const auto op = static_cast<uint32_t>(id), place = static_cast<uint32_t>(position),
              f = static_cast<uint32_t>(feature);
-  const bool kept = headPlus1 ? xfc_random_of_pair(shape.dropout_key, op, sentence, place, f, headPlus1 - 1) >=
-                                    xfc_pair_threshold(rate)
-                              : xfc_random(shape.dropout_key, op, sentence, place, f) >= xfc_threshold(rate);
+  const bool kept = xfc_random(shape.dropout_key, op, sentence, place, f, headPlus1) >= xfc_threshold(rate);
   return kept ? keptFactor(shape, rate) : 0;
 }
 

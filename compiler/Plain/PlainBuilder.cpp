@@ -409,10 +409,8 @@ Number PlainBuilder::dropout(const Number &x, double rate, const Number &sentenc
   Value id = count(call, offsetof(xfc_call, dropout)).as(*this, i32),
         k0 = mix(field(shape, offsetof(xfc_shape, dropout_key), i32), id);
   Value k1 = field(shape, offsetof(xfc_shape, dropout_key) + sizeof(uint32_t), i32);
-  const int64_t counters = head ? 8 : 16; // of 64 features
-  const Number within = feature % counters;
-  Value c0 = (feature / 64 * counters + within).as(*this, i32), c1 = position.as(*this, i32),
-        c2 = sentence.as(*this, i32);
+  const Number within = feature % 8;
+  Value c0 = (feature / 64 * 8 + within).as(*this, i32), c1 = position.as(*this, i32), c2 = sentence.as(*this, i32);
   Value c3 = (head ? *head + 1 : Number(0)).as(*this, i32);
   for (int round = 0; round < 7; ++round) {
     auto p0 = arith::MulUIExtendedOp::create(b, word(0xD2511F53u), c0),
@@ -426,14 +424,11 @@ Number PlainBuilder::dropout(const Number &x, double rate, const Number &sentenc
   }
   Number which = feature % 64 / 16;
   const Number upper = select(which < 3, {*this, c2}, {*this, c3}), lower = select(which < 1, {*this, c0}, {*this, c1});
-  Number random = select(which < 2, lower, upper);
-  uint32_t threshold = xfc_threshold(rate);
-  if (head) { // the number is the upper half of a word
-    const Number moved(*this, arith::ShLIOp::create(b, random.value, word(16)));
-    random = select(feature % 16 < 8, moved, random);
-    threshold = xfc_pair_threshold(rate) << 16;
-  }
-  Number kept(*this, arith::CmpIOp::create(b, arith::CmpIPredicate::uge, random.value, word(threshold)));
+  const Number own = select(which < 2, lower, upper);
+  const Number moved(*this, arith::ShLIOp::create(b, own.value, word(16)));
+  const Number random = select(feature % 16 < 8, moved, own); // the number is the upper half of a word
+  Number kept(*this,
+              arith::CmpIOp::create(b, arith::CmpIPredicate::uge, random.value, word(xfc_threshold(rate) << 16)));
   Number training(*this, field(shape, offsetof(xfc_shape, training), i32));
   const Number dropped = x * select(kept, {*this, Number(1 / (1 - rate)).as(*this, x.type())}, 0);
   return select(training == 0, x, dropped);

@@ -395,18 +395,26 @@ std::array<Value, 4> KernelBuilder::philox(const DropoutRow &row, Value counters
   return numbers;
 }
 
-Value KernelBuilder::counters(Value first, int64_t i) {
-  Value offsets = add(iota(lanes()), i);
-  return add(broadcast(truncated(div(first, 4))), offsets);
+std::array<Value, 4> KernelBuilder::wordsOf64(const DropoutRow &row, Value first) {
+  Value counter = truncated(div(first, 8)), eight = iota(8);
+  return philox(row, add(vector::BroadcastOp::create(b, eight.getType(), counter), eight));
 }
 
-static Value factorsOf(KernelBuilder &k, Value words, uint32_t threshold, double rate) {
-  Value kept = k.notLess(words, k.broadcast(k.i32Of(static_cast<int32_t>(threshold))));
-  return k.select(kept, k.splat(1 / (1 - rate)), 0);
+Value KernelBuilder::randomNumbers(const std::array<Value, 4> &words, int64_t i) {
+  Value upper = words[i / 16], lower = lowerHalves(upper);
+  SmallVector<int64_t> order;
+  for (int64_t lane = i % 16; lane < i % 16 + lanes(); ++lane)
+    order.push_back(lane);
+  return vector::ShuffleOp::create(b, lower, upper, order);
 }
-Value KernelBuilder::keepFactor(Value words, double rate) { return factorsOf(*this, words, xfc_threshold(rate), rate); }
-Value KernelBuilder::keepFactorOfPairs(Value words, double rate) {
-  return factorsOf(*this, words, xfc_pair_threshold(rate) << 16, rate);
+Value KernelBuilder::lowerHalves(Value words) {
+  Value sixteen = vector::BroadcastOp::create(b, words.getType(), i32Of(16));
+  return arith::ShLIOp::create(b, words, sixteen);
+}
+
+Value KernelBuilder::keepFactor(Value numbers, double rate) {
+  Value kept = notLess(numbers, broadcast(i32Of(static_cast<int32_t>(xfc_threshold(rate) << 16))));
+  return select(kept, splat(1 / (1 - rate)), 0);
 }
 
 } // namespace xfc

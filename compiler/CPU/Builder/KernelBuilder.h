@@ -106,14 +106,16 @@ public:
     return {truncated(position), truncated(sentence), truncated(head)};
   }
   DropoutRow dropoutRow(mlir::Value row); // of this row as a whole
-  // Philox: four vectors of `lanes` random words for the given counters (abi.h).
+  // Philox: four vectors of random words, one word for each of the given counters (abi.h).
   std::array<mlir::Value, 4> philox(const DropoutRow &row, mlir::Value counters);
-  // The counters of the features first + i, first + i + 1, .. of the 64 from `first` on.
-  mlir::Value counters(mlir::Value first, int64_t i);
-  // The dropout factors, 0 or 1/(1-rate), for random words; for attention weights, whose numbers are the words' upper
-  // halves.
-  mlir::Value keepFactor(mlir::Value words, double rate);
-  mlir::Value keepFactorOfPairs(mlir::Value words, double rate);
+  // The words of the eight counters that have the numbers of 64 elements: those from `first` on, a multiple of 64.
+  std::array<mlir::Value, 4> wordsOf64(const DropoutRow &row, mlir::Value first);
+  // From these words, the numbers of the `lanes` elements from the i-th of 64 on (static i), as upper halves of words.
+  mlir::Value randomNumbers(const std::array<mlir::Value, 4> &words, int64_t i);
+  // Words with the lower halves as upper halves.
+  mlir::Value lowerHalves(mlir::Value words);
+  // The dropout factors, 0 or 1/(1-rate), for numbers that are upper halves of words.
+  mlir::Value keepFactor(mlir::Value numbers, double rate);
 
 private:
   int64_t vectorBytes, scratchElements = 0;

@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 // Raised whenever anything in this file changes meaning; an executable checks it at start.
-#define XFC_ABI_VERSION 6
+#define XFC_ABI_VERSION 7
 
 // The sets of rows a value may have. Rows are real tokens; there is no padding.
 enum {
@@ -178,15 +178,12 @@ typedef struct xfc_device_image {
 // object. An executable that has only GPU images has an empty xfc_images.
 extern const xfc_device_image *const xfc_device_images[];
 
-// Dropout. The element (row i, feature f) of a value with op id `op` is kept when its 32-bit random number
-// is at least floor(rate * 2^32), and then multiplied by 1/(1-rate). The number is word (f % 64) / 16 of
-// Philox4x32 with 7 rounds (Salmon et al., SC 2011), key (dropout_key[0] ^ op, dropout_key[1]), counter
-// ((f / 64) * 16 + f % 16, position of the row, sentence of the row, 0).
-//
-// There are many more attention weights than elements of rows, so their numbers have 16 bits: a weight is kept when its
-// number is at least floor(rate * 2^16), and then multiplied by 1/(1-rate), too. The number of the key at position k of
-// its sequence is the lower half of word (k % 64) / 16 if k % 16 is less than 8, and else the upper one; the counter is
-// ((k / 64) * 8 + k % 8, position of the query, sentence, 1 + head).
+// Dropout. A value with op id `op` has a random number of 16 bits for each element: for a row and a feature, or for an
+// attention weight, that is for a query, a key and a head. The element is kept when the number is at least
+// floor(rate * 2^16), and then multiplied by 1/(1-rate). The number of the feature i, or of the key at position i of
+// its sequence, is the lower half of word (i % 64) / 16 if i % 16 is less than 8, and else the upper one. The words are
+// those of Philox4x32 with 7 rounds (Salmon et al., SC 2011), with the key (dropout_key[0] ^ op, dropout_key[1]) and
+// the counter ((i / 64) * 8 + i % 8, position of the row or query, its sentence, 0 for a row or 1 + head).
 static inline void xfc_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
   uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3], k0 = key[0], k1 = key[1];
   for (int round = 0; round < 7; ++round) {
@@ -206,22 +203,13 @@ static inline void xfc_philox(const uint32_t counter[4], const uint32_t key[2], 
 }
 
 static inline uint32_t xfc_random(const uint32_t dropout_key[2], uint32_t op, uint32_t sentence, uint32_t position,
-                                  uint32_t feature) {
-  uint32_t counter[4] = {feature / 64 * 16 + feature % 16, position, sentence, 0};
+                                  uint32_t element, uint32_t head_plus_one) {
+  uint32_t counter[4] = {element / 64 * 8 + element % 8, position, sentence, head_plus_one};
   uint32_t key[2] = {dropout_key[0] ^ op, dropout_key[1]}, out[4];
   xfc_philox(counter, key, out);
-  return out[feature % 64 / 16];
+  return out[element % 64 / 16] >> (element % 16 / 8 * 16) & 0xffffu;
 }
-static inline uint32_t xfc_threshold(double rate) { return (uint32_t)(rate * 4294967296.0); } // 0 <= rate < 1
-
-static inline uint32_t xfc_random_of_pair(const uint32_t dropout_key[2], uint32_t op, uint32_t sentence,
-                                          uint32_t query_position, uint32_t key_position, uint32_t head) {
-  uint32_t counter[4] = {key_position / 64 * 8 + key_position % 8, query_position, sentence, 1 + head};
-  uint32_t key[2] = {dropout_key[0] ^ op, dropout_key[1]}, out[4];
-  xfc_philox(counter, key, out);
-  return out[key_position % 64 / 16] >> (key_position % 16 / 8 * 16) & 0xffffu;
-}
-static inline uint32_t xfc_pair_threshold(double rate) { return (uint32_t)(rate * 65536); } // 0 <= rate < 1
+static inline uint32_t xfc_threshold(double rate) { return (uint32_t)(rate * 65536); } // 0 <= rate < 1
 
 #ifdef __cplusplus
 }

@@ -182,10 +182,10 @@ func.func @kept(%x: !rows) -> !rows {
   return %r : !rows
 }
 
-// Sixteen Philox counters give the numbers of 64 features: a counter has four words. With AVX2, two vectors of eight
-// counters make them, with AVX-512 one of sixteen. There are seven rounds, so the last key is the first one plus six
-// times the constant; a round has two products of 32 x 32 bits for the even counters of a vector and two for the odd
-// ones. All counters share the other three words, so that half of the products of the first two rounds are of scalars.
+// Eight Philox counters give the numbers of 64 features: a counter has four words of two numbers. There are seven rounds,
+// so the last key is the first one plus six times the constant; a round has two products of 32 x 32 bits, which AVX-512
+// makes for all eight counters at once, and AVX2 for the even ones and the odd ones. All counters share the other three
+// words, so that half of the products of the first two rounds are of scalars.
 // CHECK-LABEL: func.func @dropout_64(
 // CHECK-NOT:   arith.constant 1401181199
 // CHECK:       arith.constant -1253254570
@@ -193,10 +193,12 @@ func.func @kept(%x: !rows) -> !rows {
 // CHECK:       %[[TRAINING:.*]] = arith.cmpi ne
 // CHECK:       scf.if %[[TRAINING]] {
 // CHECK:       scf.for {{.*}} step %c1_i64
-// V3-COUNT-48: arith.muli {{.*}} : vector<4xi64>
-// V4-COUNT-24: arith.muli {{.*}} : vector<8xi64>
+// V3-COUNT-24: arith.muli {{.*}} : vector<4xi64>
+// V4-COUNT-11: arith.muli {{.*}} : vector<8xi64>
 // CHECK-NOT:   {{arith.muli .* : vector}}
-// A number below a quarter of 2^32 drops its element. Each word of the counters has its own sixteen features.
+// A number below a quarter of 2^16 drops its element. Each word of the counters has sixteen features: eight of lower
+// halves, which are shifted, and eight of upper ones.
+// CHECK:       arith.shli {{.*}} : vector<8xi32>
 // CHECK-COUNT-4: arith.cmpi uge, {{.*}} : vector<{{8|16}}xi32>
 // CHECK-NOT:   scf.for
 // Outside training, the row is copied.

@@ -148,8 +148,8 @@ func.func @deep(%x: !xfc.rows<source, 600xf32>, %w: tensor<100x600xf32>) -> !xfc
 // CHECK:       func.call @product_5x
 // CHECK:       scf.for {{.*}} step %c1_i64
 // CHECK-NOT:   {{scf.if|scf.for}}
-// V3-COUNT-48: arith.muli {{.*}} : vector<4xi64>
-// V4-COUNT-24: arith.muli {{.*}} : vector<8xi64>
+// V3-COUNT-24: arith.muli {{.*}} : vector<4xi64>
+// V4-COUNT-11: arith.muli {{.*}} : vector<8xi64>
 // CHECK-NOT:   {{arith.muli .* : vector|scf.if|scf.for}}
 // CHECK:       %[[X:.*]] = llvm.load {{.*}} -> vector<{{8|16}}xf32>
 // CHECK:       %[[Y:.*]] = arith.addf %[[X]],

@@ -42,7 +42,7 @@ func.func @gradients(%dy: !xfc.rows<source, 64xf32>, %x: !xfc.rows<source, 64xf3
   return %0, %1, %2, %3 : !xfc.rows<source, 64xf32>, !xfc.rows<source, 64xf32>, !xfc.rows<source, 64xf32>, !xfc.rows<source, 64xf32>
 }
 
-// Seven rounds of Philox with 32-bit products; each counter yields four words.
+// Seven rounds of Philox with 32-bit products; each counter yields four words, of two numbers each.
 // CHECK-LABEL: .visible .entry dropout_512
 // CHECK:       ld.global.nc.b32
 // CHECK-DAG:   mul.{{hi.u32|wide.u32}} {{.*}}, -766435501

@@ -4,10 +4,13 @@
 // RUN: FileCheck %s < %t.ptx
 // RUN: %if ptxas %{ %python3 %S/Inputs/ptxas.py %t.ptx sm_80 sm_90 sm_90a sm_100 %}
 
-// For dropout, a thread has 8 rows of a warp's 64 columns, with four Philox counters each, and uses all their words: 7 rounds of two wide products.
+// For dropout, a thread has 16 of the 64 columns of a warp, in 8 rows, and two Philox counters for each row, all of whose numbers it uses: at most
+// 7 rounds of two wide products, of which one is by this number. (Of the first round's, those of the position are shared.)
 // CHECK-LABEL: .visible .entry linear_2048x512
 // CHECK-NOT:   .local
 // CHECK:       mma.sync
+// CHECK-COUNT-104: -766435501
+// CHECK-NOT:   -766435501
 // CHECK:       st.global.v2.b32
 func.func @relu_dropout(%x: !xfc.rows<source, 512xf32>, %w: tensor<2048x512xf32>, %b: tensor<2048xf32>) -> !xfc.rows<source, 2048xf32> {
   %0 = xfc.linear %x, %w bias %b in bf16 {

@@ -42,26 +42,27 @@ TEST(Philox, equalsPublishedVectors) {
          {0x4dfccaba, 0x190a87f0, 0xc47362ba, 0xb6b5242a});
 }
 
-// Random numbers of single elements, from an independent implementation of the layout in abi.h.
-TEST(Philox, numbersElements) {
+// Random numbers of features, from an independent implementation of the layout in abi.h.
+TEST(Philox, numbersFeatures) {
   const uint32_t key[2] = {0x12345678u, 0x9abcdef0u};
-  EXPECT_EQ(xfc_random(key, 3, 17, 0, 0), 0xacb123d5u);
-  EXPECT_EQ(xfc_random(key, 3, 17, 1, 70), 0xf33e82a2u);
-  EXPECT_EQ(xfc_random(key, 1, 0, 100, 511), 0xf538886fu);
+  EXPECT_EQ(xfc_random(key, 3, 17, 0, 0, 0), 0x23d5u);
+  EXPECT_EQ(xfc_random(key, 3, 17, 1, 70, 0), 0xc52au);
+  EXPECT_EQ(xfc_random(key, 1, 0, 100, 511, 0), 0x58a0u);
 }
 
 // The same of attention weights.
 TEST(Philox, numbersPairs) {
   const uint32_t key[2] = {0x12345678u, 0x9abcdef0u};
-  EXPECT_EQ(xfc_random_of_pair(key, 9, 5, 2, 3, 1), 0x2baau);
-  EXPECT_EQ(xfc_random_of_pair(key, 9, 5, 2, 11, 1), 0x7242u);
-  EXPECT_EQ(xfc_random_of_pair(key, 3, 17, 40, 190, 0), 0x90ecu);
-  EXPECT_EQ(xfc_random_of_pair(key, 1, 0, 0, 64, 7), 0x86d8u);
+  EXPECT_EQ(xfc_random(key, 9, 5, 2, 3, 2), 0x2baau);
+  EXPECT_EQ(xfc_random(key, 9, 5, 2, 11, 2), 0x7242u);
+  EXPECT_EQ(xfc_random(key, 3, 17, 40, 190, 1), 0x90ecu);
+  EXPECT_EQ(xfc_random(key, 1, 0, 0, 64, 8), 0x86d8u);
+}
+
+TEST(Dropout, comparesSixteenBits) {
   EXPECT_EQ(xfc_threshold(0), 0u);
-  EXPECT_EQ(xfc_threshold(0.3), 1288490188u); // 1288490188.8
-  EXPECT_EQ(xfc_pair_threshold(0), 0u);
-  EXPECT_EQ(xfc_pair_threshold(0.3), 19660u); // 19660.8
-  EXPECT_EQ(xfc_pair_threshold(0.9999999), 65535u);
+  EXPECT_EQ(xfc_threshold(0.3), 19660u); // 19660.8
+  EXPECT_EQ(xfc_threshold(0.9999999), 65535u);
 }
 
 TEST(Dropout, keepsTheRateAndTheMean) {

@@ -59,8 +59,8 @@ template <bool gradients> void lossKernel(const xfc_call *call, int64_t, void *)
       continue;
     // A dropped row has no gradient: dropout, which depends on step and sentence, must be the same after a resume.
     uint32_t random =
-        xfc_random(call->shape->dropout_key, 1, rows.sentences[rows.sequence_of[i]], rows.positions[i], 0);
-    float scale = random < 0x20000000u ? 0 : buffer<float>(call, 4)[i];
+        xfc_random(call->shape->dropout_key, 1, rows.sentences[rows.sequence_of[i]], rows.positions[i], 0, 0);
+    float scale = random < 0x2000u ? 0 : buffer<float>(call, 4)[i];
     for (int64_t v = 0; v < V; ++v)
       gradient[ids[i] * V + v] +=
           scale * (std::exp(logits[v]) / sum - (1 - smoothing) * (v == labels[i]) - smoothing / V);
