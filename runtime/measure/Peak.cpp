@@ -134,15 +134,25 @@ void multiply(void *context, int64_t, int) {
   form.repeat(form.count);
 }
 
-void readMemory(void *context, int64_t chunk, int) {
+// Reads four places at a time, as kernels read several rows: more lines are on their way than those of one place, for
+// which the hardware looks ahead only up to the end of a page.
+[[gnu::target("avx2")]] void readMemory(void *context, int64_t chunk, int) {
+  constexpr int64_t places = 4, line = 8;
   auto *work = static_cast<Work *>(context);
+  const int64_t apart = work->share() / places / line * line;
   const uint64_t *begin = work->memory.get() + chunk * work->share();
-  uint64_t sum[8] = {};
-  for (int64_t i = 0; i < work->share(); i += 8)
-    for (int64_t j = 0; j < 8; ++j)
-      sum[j] += begin[i + j];
-  for (uint64_t part : sum)
-    work->result += part;
+  __m256i sum[places][2] = {};
+  for (int64_t i = 0; i < apart; i += line)
+#pragma GCC unroll 4
+    for (int64_t p = 0; p < places; ++p)
+#pragma GCC unroll 2
+      for (int64_t half = 0; half < 2; ++half) {
+        const auto *at = reinterpret_cast<const __m256i *>(begin + p * apart + i + half * line / 2);
+        sum[p][half] = _mm256_add_epi64(sum[p][half], _mm256_loadu_si256(at));
+      }
+  for (auto &ofPlace : sum)
+    for (__m256i part : ofPlace)
+      work->result += static_cast<uint64_t>(_mm256_extract_epi64(part, 0));
 }
 
 void copyMemory(void *context, int64_t chunk, int) {
