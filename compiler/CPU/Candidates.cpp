@@ -197,9 +197,8 @@ static KernelInfo emitCandidates(KernelBuilder &k, CandidatesOp op) {
     View from = k.rowOf(op.getLogProbsMutable(), row), copy = k.scratch;
     const Value none = k.splat(-INFINITY);
     k.features(vocabulary, [&](Value f, int64_t used) {
-      Value x = k.load(from + f, lanes);
       View place = copy + f;
-      k.store(used < lanes ? k.select(k.lanesBelow(0, used), x, none) : x, place);
+      k.store(k.upTo(used, k.load(from + f, lanes), -INFINITY), place);
     });
     for (int64_t f = (vocabulary + lanes - 1) / lanes * lanes; f < width; f += lanes)
       k.store(none, copy + f);

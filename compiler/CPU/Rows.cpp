@@ -1,7 +1,6 @@
 #include "Rows.h"
 #include "AttentionTiles.h"
 #include "Emitters.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;
@@ -279,6 +278,31 @@ Values CPUMachine::eachRow(Value from, Value to, ValueRange state, const std::fu
 // Rows that are visited several times
 //===--------------------------------------------------------------------------------------------------------===//
 
+Values reduceRow(KernelBuilder &k, int64_t width, ArrayRef<Value> start, const AddVector &body,
+                 const std::function<Value(int64_t, Value, Value)> &combine) {
+  const int64_t lanes = k.lanes(), n = start.size(), chains = n > 1 ? 2 : 4,
+                whole = width / (chains * lanes) * chains * lanes;
+  Values state;
+  for (int64_t c = 0; c < chains; ++c)
+    state.append(start.begin(), start.end());
+  auto add = [&](Values &s, int64_t chain, Value f, int64_t used) {
+    body(f, used, MutableArrayRef<Value>(s).slice(chain * n, n));
+  };
+  if (whole)
+    state = k.loop(0, whole, chains * lanes, state, [&](Value f, Values s) {
+      for (int64_t c = 0; c < chains; ++c)
+        add(s, c, k.add(f, c * lanes), lanes);
+      return s;
+    });
+  for (int64_t f = whole, c = 0; f < width; f += lanes, ++c)
+    add(state, c, k.index(f), std::min(lanes, width - f));
+  for (int64_t half = chains / 2; half >= 1; half /= 2)
+    for (int64_t i = 0; i < half * n; ++i)
+      state[i] = combine(i % n, state[i], state[half * n + i]);
+  state.resize(n);
+  return state;
+}
+
 namespace {
 
 // A row stays in the L1 cache while it is visited. Sums have the same number of lanes on every instruction set.
@@ -316,48 +340,25 @@ protected:
     return xs;
   }
 
-  // Each sum is taken in independent chains if the row is long enough; their number is what 32-byte registers hold.
   Values accumulate(int64_t count, ArrayRef<Row> operands, ArrayRef<Row> totals, const Compute &compute) {
-    const int64_t width = this->width, chains = count > 1 ? 2 : 4, whole = width / (chains * lanes) * chains * lanes;
-    Values state(chains * count, k.splat(0)), terms;
-    auto add = [&](Values &s, int64_t chain, Value f, int64_t used) {
+    Values terms;
+    auto add = [&](Value f, int64_t used, MutableArrayRef<Value> sums) {
       SmallVector<Value> xs = loaded(operands, f);
       xs.append(loaded(totals, f));
       terms = compute(xs);
       for (int64_t i = 0; i < count; ++i)
-        if (Value &sum = s[chain * count + i]; terms[i])
-          sum = k.addf(sum, upTo(used, terms[i]));
+        if (terms[i])
+          sums[i] = k.addf(sums[i], k.upTo(used, terms[i], 0));
       for (auto [i, total] : llvm::enumerate(totals)) {
         View place = total.memory + f;
         k.storePart(terms[count + i], place, used);
       }
     };
-    if (whole)
-      state = k.loop(0, whole, chains * lanes, state, [&](Value f, Values s) {
-        for (int64_t c = 0; c < chains; ++c)
-          add(s, c, k.add(f, c * lanes), lanes);
-        return s;
-      });
-    for (int64_t f = whole, c = 0; f < width; f += lanes, ++c)
-      add(state, c, k.index(f), std::min(lanes, width - f));
-    for (int64_t half = chains / 2; half >= 1; half /= 2)
-      for (int64_t i = 0; i < half * count; ++i)
-        if (terms[i % count])
-          state[i] = k.addf(state[i], state[half * count + i]);
-    Values results;
+    Values results = reduceRow(k, this->width, Values(count, k.splat(0)), add,
+                               [&](int64_t i, Value x, Value y) { return terms[i] ? k.addf(x, y) : x; });
     for (int64_t i = 0; i < count; ++i)
-      results.push_back(terms[i] ? k.sum(state[i]) : Value());
+      results[i] = terms[i] ? k.sum(results[i]) : Value();
     return results;
-  }
-
-  // x with the lanes beyond the row's end set to 0.
-  Value upTo(int64_t used, Value x) {
-    if (used == lanes)
-      return x;
-    SmallVector<bool> mask(lanes);
-    std::fill_n(mask.begin(), used, true);
-    auto type = VectorType::get({lanes}, k.i1);
-    return k.select(arith::ConstantOp::create(k.b, DenseElementsAttr::get(type, ArrayRef<bool>(mask))), x, 0);
   }
 
   KernelBuilder &k;
@@ -372,7 +373,7 @@ public:
   Value largest(ArrayRef<Row> operands, const ComputeOne &compute) override {
     Value none = k.splat(0);
     return k.largest(k.features(width, none, [&](Value f, int64_t used, const Values &s) -> Values {
-      Value x = upTo(used, compute(loaded(operands, f)));
+      Value x = k.upTo(used, compute(loaded(operands, f)), 0);
       return {k.maxf(x, s[0])};
     })[0]);
   }

@@ -29,4 +29,10 @@ public:
   std::unique_ptr<LongRows> longRows(int64_t width) override;
 };
 
+// Several reductions over a row of `width` features, by vectors and in independent chains, as many as 32-byte registers
+// hold. body(f, lanes used, sums) adds the vector at f to a chain; combine(i, x, y) merges the chains of reduction i.
+using AddVector = std::function<void(mlir::Value, int64_t, llvm::MutableArrayRef<mlir::Value>)>;
+Values reduceRow(KernelBuilder &k, int64_t width, llvm::ArrayRef<mlir::Value> start, const AddVector &body,
+                 const std::function<mlir::Value(int64_t, mlir::Value, mlir::Value)> &combine);
+
 } // namespace xfc

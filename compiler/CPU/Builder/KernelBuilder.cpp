@@ -165,23 +165,19 @@ Value KernelBuilder::bitsOfBF16(Value x) {
 Value KernelBuilder::load(const View &p, int64_t n) {
   return loaded(LLVM::LoadOp::create(b, vectorType(n, inMemory(p.element)), p.data, bytesOf(p.element)), p);
 }
-Value KernelBuilder::loadPart(const View &p, int64_t n) {
-  Value all = load(p, lanes());
-  if (n >= lanes())
-    return all;
+Value KernelBuilder::firstLanes(int64_t n) {
   SmallVector<bool> used(lanes());
   std::fill_n(used.begin(), n, true);
-  Value mask = arith::ConstantOp::create(b, DenseElementsAttr::get(vectorType(lanes(), i1), ArrayRef<bool>(used)));
-  return select(mask, all, 0);
+  return arith::ConstantOp::create(b, DenseElementsAttr::get(vectorType(lanes(), i1), ArrayRef<bool>(used)));
+}
+Value KernelBuilder::upTo(int64_t n, Value x, const Term &rest) {
+  return n >= lanes() ? x : select(firstLanes(n), x, rest);
 }
 
+Value KernelBuilder::loadPart(const View &p, int64_t n) { return upTo(n, load(p, lanes()), 0); }
+
 void KernelBuilder::storePart(Value value, const View &p, int64_t n) {
-  if (n >= lanes())
-    return store(value, p);
-  SmallVector<bool> used(lanes());
-  std::fill_n(used.begin(), n, true);
-  storeMasked(value, p,
-              arith::ConstantOp::create(b, DenseElementsAttr::get(vectorType(lanes(), i1), ArrayRef<bool>(used))));
+  n >= lanes() ? store(value, p) : storeMasked(value, p, firstLanes(n));
 }
 
 Value KernelBuilder::loadMasked(const View &p, Value mask) {

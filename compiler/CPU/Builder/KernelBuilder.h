@@ -76,6 +76,8 @@ public:
   void completeStores();
   // Prefetches the cache line at p: into L1 for writing, or into L2 for later reading.
   void prefetchForWriting(const View &p), prefetch(const View &p);
+  // x in the first `n` lanes (static), `rest` in the others.
+  mlir::Value upTo(int64_t n, mlir::Value x, const Term &rest);
   // Lanes j where start + j < end, as a mask.
   mlir::Value lanesBelow(const Term &start, const Term &end);
 
@@ -118,6 +120,7 @@ public:
   mlir::Value keepFactor(mlir::Value numbers, double rate);
 
 private:
+  mlir::Value firstLanes(int64_t n); // as a mask
   int64_t vectorBytes, scratchElements = 0;
   mlir::Block *entry = nullptr; // of the kernel
   std::vector<std::function<void()>> atEndOfKernel;
