@@ -1,5 +1,4 @@
-// Dropout of rows, and rotations.
-#include "AttentionTiles.h"
+// Rotations.
 #include "Emitters.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -7,43 +6,6 @@
 using namespace mlir;
 
 namespace xfc {
-
-// Eight Philox counters give the numbers of 64 features (abi.h).
-static KernelInfo dropRows(KernelBuilder &k, DropoutOp op, int64_t width, double rate) {
-  const int64_t lanes = k.lanes(), per = rowsPerChunk(width);
-  const BufferIndex operand = op.getXMutable(), result = op.getResult();
-  View x = k.buffer(operand), y = k.buffer(result);
-  x.stride = k.stride(operand);
-  y.stride = k.stride(result);
-  auto group = [&](const KernelBuilder::DropoutRow &key, const View &from, const View &to, Value f, int64_t used) {
-    const std::array<Value, 4> words = k.wordsOf64(key, f);
-    for (int64_t i = 0; i < used; i += lanes) {
-      View place = to + f + i;
-      Value factor = k.keepFactor(k.randomNumbers(words, i), rate);
-      k.storePart(k.mulf(k.load(from + f + i, lanes), factor), place, std::min(lanes, used - i));
-    }
-  };
-  auto drop = [&] {
-    k.eachRow(per, [&](Value row) {
-      View from = x.row(row), to = y.row(row);
-      const KernelBuilder::DropoutRow key = k.dropoutRow(row);
-      const int64_t whole = width / 64 * 64;
-      k.loop(0, whole, 64, [&](Value f) { group(key, from, to, f, 64); });
-      if (whole < width)
-        group(key, from, to, k.index(whole), width - whole);
-    });
-  };
-  k.when(k.training(), drop, [&] { k.overRows(width, {operand, result}, [](ArrayRef<Value> xs) { return xs[0]; }); });
-  return {{Partition::Unit::Rows, per, 1}, 0};
-}
-
-static std::optional<KernelInfo> emitDropout(KernelBuilder &k, DropoutOp op) {
-  if (op.getKept())
-    return std::nullopt;
-  if (isa<PairsType>(op.getType()))
-    return emitPairsDropout(k, op);
-  return dropRows(k, op, widthOf(op.getResult()), op.getRate().convertToDouble());
-}
 
 // The vector (x[1], x[0], x[3], x[2], ..), or with `which` 0 or 1 (x[which], x[which], x[2 + which], ..).
 static Value inPairs(KernelBuilder &k, Value x, std::optional<int64_t> which = {}) {
@@ -106,6 +68,6 @@ static KernelInfo emitRotate(KernelBuilder &k, RotateOp op) {
   return {{Partition::Unit::Rows, per, 1}, 0};
 }
 
-void attachElementwiseKernels(MLIRContext &context) { attachKernels<emitDropout, emitRotate>(context); }
+void attachElementwiseKernels(MLIRContext &context) { attachKernels<emitRotate>(context); }
 
 } // namespace xfc

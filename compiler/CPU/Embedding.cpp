@@ -1,4 +1,4 @@
-// The gradients of lookup tables: embeddings and learned positions.
+// The gradient of a table of embeddings.
 #include "Emitters.h"
 
 using namespace mlir;
@@ -53,38 +53,6 @@ static KernelInfo emitEmbeddingGrad(KernelBuilder &k, EmbeddingGradOp op) {
   return {{Partition::Unit::One, 1, (vocabulary + range - 1) / range}, 0};
 }
 
-// Each chunk owns a block of columns and processes the rows in order.
-static KernelInfo emitPositionsGrad(KernelBuilder &k, PositionsGradOp op) {
-  auto table = cast<RankedTensorType>(op.getType());
-  const int64_t entries = table.getDimSize(0), width = table.getDimSize(1), block = 4 * k.lanes();
-  const int64_t chunks = (width + block - 1) / block;
-  View dy = k.rowsOf(op.getDyMutable());
-  View data = k.buffer(op.getResult());
-  Value columns = k.mul(k.chunk, block);
-  Value positions = k.field(k.rows(), offsetof(xfc_rows, positions), k.ptr);
-  auto emit = [&](int64_t used) {
-    k.loop(0, entries, 1, [&](Value p) {
-      View entry = data + k.mul(p, width) + columns;
-      k.features(used, [&](Value f, int64_t lanes) { k.storePart(0, entry + f, lanes); });
-    });
-    View first = data + op.getOffset() * width;
-    k.loop(0, k.rowCount(), 1, [&](Value row) {
-      View entry = first + k.mul(k.loadI32(positions, row), width) + columns;
-      View from = dy.row(row) + columns;
-      k.features(used, [&](Value f, int64_t lanes) {
-        View place = entry + f;
-        Value more = k.load(from + f, k.lanes());
-        k.storePart(k.addf(k.load(place, k.lanes()), more), place, lanes);
-      });
-    });
-  };
-  if (width % block == 0)
-    emit(block);
-  else
-    k.when(k.less(k.chunk, chunks - 1), [&] { emit(block); }, [&] { emit(width % block); });
-  return {{Partition::Unit::One, 1, chunks}, 0};
-}
-
-void attachEmbeddingKernels(MLIRContext &context) { attachKernels<emitEmbeddingGrad, emitPositionsGrad>(context); }
+void attachEmbeddingKernels(MLIRContext &context) { attachKernels<emitEmbeddingGrad>(context); }
 
 } // namespace xfc

@@ -38,7 +38,6 @@ void attachPairsKernels(mlir::MLIRContext &);
 
 // Shared parts. Rows per chunk of a memory-bound kernel.
 int64_t rowsPerChunk(int64_t features);
-KernelInfo emitPairsDropout(KernelBuilder &, DropoutOp);
 
 // Loss, negative log-likelihood and log-sum-exp of one row of `vocabulary` logits. If the loss's gradient `dloss` is
 // given, the gradient of the logits overwrites them; of logits that are stored in a narrower type than is computed in,

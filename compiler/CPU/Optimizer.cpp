@@ -1,9 +1,8 @@
-// The norm of the gradients, and a step of the optimizer that also packs weights.
+// A step of the optimizer that also packs weights.
 #include "CPU/Products/MicroKernel.h"
 #include "CPU/Products/Packing.h"
 #include "Emitters.h"
 #include "Kernels/Optimizers.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "plan/Sharding.h"
 
 using namespace mlir;
@@ -12,47 +11,6 @@ namespace xfc {
 
 constexpr int64_t part = SquareSumOp::elementsOfPart; // elements per chunk, too
 static_assert(part == squarePart);                    // as the ranks cut the block
-
-static KernelInfo emitSquareSum(KernelBuilder &k, SquareSumOp op) {
-  constexpr int64_t lanes = 8; // 64 bytes of f64 sums
-  KernelBuilder::SumLanes vectors(k, lanes * k.bytes());
-  View data = k.buffer(op.getTensorsMutable()), result = k.buffer(op.getResult());
-  Value from = k.mul(k.chunk, part), count = k.elementCount(), to = k.min(k.add(from, part), count);
-  auto wide = VectorType::get({lanes}, k.b.getF64Type());
-  Value zero = k.constant(0, wide);
-  Values sums = k.loop(from, to, 4 * lanes, Values(4, zero), [&](Value i, Values s) {
-    for (int64_t c = 0; c < 4; ++c) {
-      Value start = k.add(i, c * lanes), x = k.load(data + k.min(start, to), lanes);
-      Value d = k.f64Of(k.select(k.lanesBelow(start, to), x, 0));
-      s[c] = k.fma(d, d, s[c]);
-    }
-    return s;
-  });
-  Value second = k.addf(sums[2], sums[3]), total = k.sum(k.addf(k.addf(sums[0], sums[1]), second));
-  k.store(total, result + k.chunk);
-  return {{Partition::Unit::Elements, part, 1}, 0};
-}
-
-static KernelInfo emitClipFactor(KernelBuilder &k, ClipFactorOp op) {
-  Type f64 = k.b.getF64Type();
-  Value total = k.constant(0, f64), zero = total;
-  for (auto [i, tensor] : llvm::enumerate(op.getSums())) {
-    View data = k.buffer(op.getSumsMutable()[i]);
-    const int64_t count = cast<RankedTensorType>(tensor.getType()).getNumElements();
-    total = k.loop(0, count, 1, ValueRange{total},
-                   [&](Value j, Values s) -> Values { return {k.addf(s[0], k.f64Of(k.load(data + j)))}; })[0];
-  }
-  Value norm = k.sqrt(total), one = k.constant(1, f64);
-  Value most = k.f64Of(k.load(k.buffer(op.getMaxNormMutable())));
-  Value exceeded = k.lessf(most, norm), clips = k.both(k.lessf(zero, most), exceeded);
-  if (!op.getFactor().use_empty()) {
-    View factor = k.buffer(op.getFactor());
-    k.store(k.select(clips, k.divf(most, norm), one), factor);
-  }
-  if (!op.getNorm().use_empty())
-    k.store(norm, k.buffer(op.getNorm()));
-  return {{Partition::Unit::One, 1, 1}, 0};
-}
 
 // With packed copies of weights, which are made of the new values while these are in the L2 cache.
 static std::optional<KernelInfo> emitOptimize(KernelBuilder &k, OptimizeOp op) {
@@ -114,8 +72,6 @@ static std::optional<KernelInfo> emitOptimize(KernelBuilder &k, OptimizeOp op) {
   return KernelInfo{{Partition::Unit::Elements, part, 1}, 0};
 }
 
-void attachOptimizerKernels(MLIRContext &context) {
-  attachKernels<emitSquareSum, emitClipFactor, emitOptimize>(context);
-}
+void attachOptimizerKernels(MLIRContext &context) { attachKernels<emitOptimize>(context); }
 
 } // namespace xfc

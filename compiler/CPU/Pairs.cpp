@@ -1,4 +1,4 @@
-// Unfused attention over pairs tensors: scores, masks, dropout, sums by distance and the weighted sum of values.
+// Unfused attention over pairs tensors: scores, sums by distance and the weighted sum of values.
 #include "AttentionTiles.h"
 #include "Emitters.h"
 #include <utility>
@@ -44,32 +44,6 @@ static KernelInfo emitScores(KernelBuilder &k, ScoresOp op) {
   return {{perSequence, 1, heads}, (queryBlock * (pairStride + queryStride) + dim * pairStride) * k.bytes()};
 }
 
-// Runs `body` for each query of the chunk's head, with the addresses of its row in the operands and then in the result.
-static KernelInfo eachQuery(KernelBuilder &k, Operation *op,
-                            const std::function<void(HeadOfSequence &, Value, ArrayRef<View>, Value)> &body,
-                            std::optional<uint64_t> reach = {}) {
-  auto type = cast<PairsType>(op->getResultTypes().front());
-  HeadOfSequence at = HeadOfSequence::ofChunk(k, type.getHeads(), type.getKeys() == RowSet::cache);
-  at.setReach(k, reach);
-  SmallVector<View> blocks;
-  for (BufferIndex buffer : buffersOf(op))
-    blocks.push_back(at.pairs(k, buffer, type.getHeads()));
-  k.loop(0, at.queries, 1, [&](Value query) {
-    SmallVector<View> rows;
-    for (const View &block : blocks)
-      rows.push_back(block + k.mul(query, at.keys));
-    body(at, query, rows, at.keys);
-  });
-  return {{perSequence, 1, type.getHeads()}, 0};
-}
-
-// Runs body(offset, mask of the lanes that belong to the row, state) for each vector of a row of `count` pairs.
-static Values eachVector(KernelBuilder &k, Value count, ValueRange state,
-                         const std::function<Values(Value, Value, Values)> &body) {
-  return k.loop(0, count, k.lanes(), state,
-                [&](Value j, Values s) { return body(j, k.lanesBelow(j, count), std::move(s)); });
-}
-
 static KernelInfo emitSumDistances(KernelBuilder &k, SumDistancesOp op) {
   PairsType type = op.getX().getType();
   const int64_t heads = type.getHeads();
@@ -86,41 +60,6 @@ static KernelInfo emitSumDistances(KernelBuilder &k, SumDistancesOp op) {
     });
   });
   return {{perSequence, 1, heads}, 0};
-}
-
-static KernelInfo emitMask(KernelBuilder &k, MaskOp op) {
-  auto body = [&](HeadOfSequence &at, Value query, ArrayRef<View> rows, Value count) {
-    Value zero = k.index(0), first = at.first(k, query, zero), limit = at.limit(k, query, zero);
-    Value hidden = k.splat(op.getZero() ? 0 : -std::numeric_limits<double>::infinity());
-    eachVector(k, count, {}, [&](Value j, Value used, const Values &) -> Values {
-      Value x = k.load(rows[0] + j, k.lanes());
-      View place = rows[1] + j;
-      k.storeMasked(at.seen(k, j, first, limit, x, hidden), place, used);
-      return {};
-    });
-  };
-  return eachQuery(k, op, body, op.getReach());
-}
-
-KernelInfo emitPairsDropout(KernelBuilder &k, DropoutOp op) {
-  const double rate = op.getRate().convertToDouble();
-  AttentionTiles tiles(k);
-  auto body = [&](HeadOfSequence &at, Value query, ArrayRef<View> rows, Value keys) {
-    k.loop(0, keys, keyBlock, [&](Value start) {
-      Value count = k.min(keyBlock, k.sub(keys, start)), training = k.training();
-      k.when(training, [&] { tiles.keepFactors(k.scratch, at, query, start, count, rate); });
-      View from = rows[0] + start, to = rows[1] + start;
-      eachVector(k, count, {}, [&](Value j, Value used, const Values &) -> Values {
-        Value x = k.load(from + j, k.lanes()), factor = k.load(k.scratch + j, k.lanes());
-        View place = to + j;
-        k.storeMasked(k.select(training, k.mulf(x, factor), x), place, used);
-        return {};
-      });
-    });
-  };
-  KernelInfo info = eachQuery(k, op, body);
-  info.scratch = keyBlock * k.bytes();
-  return info;
 }
 
 static KernelInfo emitCombine(KernelBuilder &k, CombineOp op) {
@@ -170,7 +109,7 @@ static KernelInfo emitCombineTransposed(KernelBuilder &k, CombineTransposedOp op
 }
 
 void attachPairsKernels(MLIRContext &context) {
-  attachKernels<emitScores, emitSumDistances, emitMask, emitCombine, emitCombineTransposed>(context);
+  attachKernels<emitScores, emitSumDistances, emitCombine, emitCombineTransposed>(context);
 }
 
 } // namespace xfc

@@ -36,6 +36,51 @@ Partition CPUMachine::overRows(int64_t width, ArrayRef<BufferIndex> buffers, con
   return {Partition::Unit::Rows, per, 1};
 }
 
+// Eight Philox counters give the numbers of 64 features (abi.h).
+Partition CPUMachine::dropRows(int64_t width, BufferIndex from, double rate, BufferIndex to) {
+  const int64_t per = rowsPerChunk(width), whole = width / 64 * 64;
+  const View x = rowsOf(from), y = rowsOf(to);
+  auto drop = [&](Value row) {
+    const View given = x.row(row), dropped = y.row(row);
+    const DropoutRow key = dropoutRow(row);
+    auto group = [&](Value f, int64_t used) {
+      const std::array<Value, 4> words = wordsOf64(key, f);
+      for (int64_t i = 0; i < used; i += lanes()) {
+        const View place = dropped + f + i;
+        Value factor = keepFactor(randomNumbers(words, i), rate);
+        storePart(mulf(load(given + f + i, lanes()), factor), place, std::min(lanes(), used - i));
+      }
+    };
+    loop(0, whole, 64, [&](Value f) { group(f, 64); });
+    if (whole < width)
+      group(index(whole), width - whole);
+  };
+  when(
+      training(), [&] { eachRow(per, drop); },
+      [&] { overRows(width, {from, to}, [](ArrayRef<Value> xs) { return xs[0]; }); });
+  return {Partition::Unit::Rows, per, 1};
+}
+
+// The sum stays in the L1 cache while rows are added to it.
+Partition CPUMachine::sumRows(BufferIndex buffer, Value count, const std::function<RowStart(Value)> &rowOf,
+                              TypedValue<RankedTensorType> sums) {
+  const int64_t width = sums.getType().getDimSize(1);
+  Value first = mul(chunk, width);
+  const View sum = this->buffer(sums) + first;
+  features(width, [&](Value f, int64_t used) { storePart(0, sum + f, used); });
+  loop(0, count, 1, [&](Value i) {
+    const RowStart row = rowOf(i);
+    when(row.counts, [&] {
+      features(width, [&](Value f, int64_t used) {
+        const View place = sum + f;
+        Value more = load(row.first + f, lanes());
+        storePart(addf(load(place, lanes()), more), place, used);
+      });
+    });
+  });
+  return {Partition::Unit::One, 1, sums.getType().getDimSize(0)};
+}
+
 // Computes the elements from .. to - 1 of dense buffers.
 static void overElements(KernelBuilder &k, ArrayRef<BufferIndex> buffers, Value from, Value to,
                          const ComputeOne &compute) {
@@ -192,6 +237,31 @@ public:
   void clear(const View &row) override {
     store({}, row, [&](ArrayRef<Value>) { return k.scalar(0); });
   }
+  void storeSeen(const View &from, double hidden, const View &to) override {
+    Value zero = k.index(0), first = at.first(k, number, zero), limit = at.limit(k, number, zero);
+    Value none = k.splat(hidden);
+    eachVector({from}, {}, [&](Value j, Value used, ArrayRef<Value> xs, const Values &) -> Values {
+      View place = to + j;
+      k.storeMasked(at.seen(k, j, first, limit, xs[0], none), place, used);
+      return {};
+    });
+  }
+  // The factors of some keys at a time are in scratch.
+  void storeDropped(const View &from, double rate, const View &to) override {
+    constexpr int64_t together = 256;
+    const View factors = k.scratchRow(together);
+    Value training = k.training();
+    k.loop(0, keys, together, [&](Value start) {
+      Value count = k.min(together, k.sub(keys, start));
+      k.when(training, [&] { AttentionTiles(k).keepFactors(factors, at, number, start, count, rate); });
+      const View given = from + start, dropped = to + start;
+      k.loop(0, count, lanes, [&](Value j) {
+        Value used = k.lanesBelow(j, count), x = k.load(given + j, lanes), factor = k.load(factors + j, lanes);
+        View place = dropped + j;
+        k.storeMasked(k.select(training, k.mulf(x, factor), x), place, used);
+      });
+    });
+  }
   void each(const Term &count, const std::function<void(Value)> &body) override { k.loop(0, count, 1, body); }
   Value sumOfEach(int64_t count, const std::function<Value(Value)> &body) override {
     Value zero = k.scalar(0);
@@ -222,9 +292,11 @@ private:
 
 } // namespace
 
-Partition CPUMachine::eachPairsRow(int64_t heads, bool cached, const std::function<void(PairsRow &)> &body) {
+Partition CPUMachine::eachPairsRow(int64_t heads, bool cached, const std::function<void(PairsRow &)> &body,
+                                   std::optional<uint64_t> reach) {
   SumLanes lanesOfSums(*this);
   HeadOfSequence at = HeadOfSequence::ofChunk(*this, heads, cached);
+  at.setReach(*this, reach);
   loop(0, at.queries, 1, [&](Value query) {
     PairsInVectors row(*this, at, query);
     body(row);
@@ -258,6 +330,25 @@ public:
   void store(Value x, const View &p, Value mask) override { mask ? k.storeMasked(x, p, mask) : k.store(x, p); }
   Value zeros() override { return k.constant(0, VectorType::get({lanes}, k.b.getF64Type())); }
   Value sum(Value x) override { return k.sum(x); }
+  Value sumOfSquares(const View &block, Value from, Value to) override {
+    Values sums = k.loop(from, to, 4 * lanes, Values(4, zeros()), [&](Value i, Values s) {
+      for (int64_t c = 0; c < 4; ++c) {
+        Value start = k.add(i, c * lanes), x = k.load(block + k.min(start, to), lanes);
+        Value d = k.f64Of(k.select(k.lanesBelow(start, to), x, 0));
+        s[c] = k.fma(d, d, s[c]);
+      }
+      return s;
+    });
+    Value second = k.addf(sums[2], sums[3]);
+    return sum(k.addf(k.addf(sums[0], sums[1]), second));
+  }
+  Value sumOfBlocks(ArrayRef<std::pair<View, int64_t>> blocks) override {
+    Value total = k.constant(0, k.b.getF64Type());
+    for (const auto &block : blocks)
+      total = k.loop(0, block.second, 1, ValueRange{total},
+                     [&](Value i, Values s) -> Values { return {k.addf(s[0], k.load(block.first + i))}; })[0];
+    return total;
+  }
   void once(const std::function<void()> &body) override { body(); }
 
 private:

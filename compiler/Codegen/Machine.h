@@ -91,6 +91,10 @@ public:
   virtual mlir::Value largest(const View &row, double least) = 0;
   // Stores zeros. What is stored at single keys afterwards, comes afterwards.
   virtual void clear(const View &row) = 0;
+  // Stores the numbers of a row at the keys that the query sees, and `hidden` at the others; or each times its random
+  // dropout factor (abi.h).
+  virtual void storeSeen(const View &from, double hidden, const View &to) = 0;
+  virtual void storeDropped(const View &from, double rate, const View &to) = 0;
   // Spreads the numbers 0 .. count - 1, or those of the keys, over the threads that share the row: body(number). The
   // sum is that of what body returns.
   virtual void each(const Term &count, const std::function<void(mlir::Value)> &body) = 0;
@@ -123,6 +127,10 @@ public:
   // The sum over all lanes, or threads, of a state that began as zeros().
   virtual mlir::Value zeros() = 0; // f64
   virtual mlir::Value sum(mlir::Value x) = 0;
+  // The sum, in f64, of the squares of a dense block's elements from .. to - 1; and, in a kernel of one chunk, that of
+  // the f64 of dense blocks, each of which is given with its number of elements.
+  virtual mlir::Value sumOfSquares(const View &block, mlir::Value from, mlir::Value to) = 0;
+  virtual mlir::Value sumOfBlocks(llvm::ArrayRef<std::pair<View, int64_t>> blocks) = 0;
   // Runs `body` in one of the threads.
   virtual void once(const std::function<void()> &body) = 0;
 };
@@ -143,14 +151,22 @@ public:
   using StartOfRow = std::function<RowStart(BufferIndex, const View &, mlir::Value)>;
   virtual Partition overRows(int64_t width, llvm::ArrayRef<BufferIndex> buffers, const ComputeOne &compute,
                              const StartOfRow &start = {}) = 0;
-  // The same for all pairs of a pairs value, and for the elements of dense tensors that follow each other in memory, as
-  // many as the call's `elements` says.
+  // Multiplies each feature of rows by its random dropout factor (abi.h).
+  virtual Partition dropRows(int64_t width, BufferIndex from, double rate, BufferIndex to) = 0;
+  // Each chunk computes a row of `sums`, a dense tensor: adds up those of the rows rowOf(0) .. rowOf(count - 1) of
+  // `buffer` that count, in this order.
+  virtual Partition sumRows(BufferIndex buffer, mlir::Value count, const std::function<RowStart(mlir::Value)> &rowOf,
+                            mlir::TypedValue<mlir::RankedTensorType> sums) = 0;
+  // overRows() for all pairs of a pairs value, and for the elements of dense tensors that follow each other in memory,
+  // as many as the call's `elements` says.
   virtual Partition overPairs(PairsType type, llvm::ArrayRef<BufferIndex> buffers, const ComputeOne &compute) = 0;
   virtual Partition overTensors(llvm::ArrayRef<BufferIndex> buffers, const ComputeOne &compute) = 0;
 
   // Runs the body for each query of a head of a sequence, which is a chunk. If `cached`, the keys are the tokens of a
-  // hypothesis, whose positions are their numbers. With one head, the rows may be those of all heads.
-  virtual Partition eachPairsRow(int64_t heads, bool cached, const std::function<void(PairsRow &)> &body) = 0;
+  // hypothesis, whose positions are their numbers. With one head, the rows may be those of all heads. A query sees only
+  // keys at most `reach` positions away, if it is given.
+  virtual Partition eachPairsRow(int64_t heads, bool cached, const std::function<void(PairsRow &)> &body,
+                                 std::optional<uint64_t> reach = {}) = 0;
   // Runs body(row, column) for rows from .. to - 1 of `columns` columns each.
   virtual void eachOfGrid(mlir::Value from, mlir::Value to, int64_t columns,
                           const std::function<void(mlir::Value, mlir::Value)> &body) = 0;

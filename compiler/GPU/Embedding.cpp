@@ -1,4 +1,4 @@
-// The gradients of lookup tables: embeddings and learned positions.
+// The gradient of a table of embeddings.
 #include "Emitters.h"
 #include "Rows.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -124,40 +124,6 @@ static KernelInfo emitEmbeddingGrad(KernelBuilder &k, EmbeddingGradOp op) {
   return {{Partition::Unit::One, 1, (vocabulary + entries - 1) / entries * across}};
 }
 
-// A block owns an entry and sums the rows at its position in order: one from each sequence that is long enough. The
-// first `offset` entries belong to no position.
-static KernelInfo emitPositionsGrad(KernelBuilder &k, PositionsGradOp op) {
-  auto table = cast<RankedTensorType>(op.getType());
-  const int64_t width = table.getDimSize(1);
-  const View dy = k.rowsOf(op.getDyMutable());
-  const View offsets = k.numbers(k.rows(), offsetof(xfc_rows, offsets));
-  Value sequences = k.field(k.rows(), offsetof(xfc_rows, sequences), k.i64);
-  Value position = op.getOffset() ? k.sub(k.chunk, op.getOffset()) : k.chunk;
-  k.vectorized({op.getDyMutable(), op.getResult()}, width, [&](int64_t n) {
-    k.acrossThreads(width / n, [&](Value group) {
-      Value f = k.mul(group, n);
-      Values sums = k.loop(0, sequences, 1, Values(n, k.scalar(0)), [&](Value sequence, Values s) {
-        Value row = k.add(k.loadIndex(offsets + sequence), position);
-        Value hasRow = k.less(row, k.loadIndex(offsets + k.add(sequence, 1)));
-        if (op.getOffset())
-          hasRow = k.both(hasRow, k.less(-1, position));
-        return k.choose(
-            hasRow,
-            [&]() -> Values {
-              Values x = k.load(dy.row(row) + f, n), next;
-              for (int64_t j = 0; j < n; ++j)
-                next.push_back(k.addf(s[j], x[j]));
-              return next;
-            },
-            [&] { return s; });
-      });
-      Value first = k.mul(k.chunk, width);
-      k.store(sums, k.buffer(op.getResult()) + first + f);
-    });
-  });
-  return {{Partition::Unit::One, 1, table.getDimSize(0)}};
-}
-
-void attachEmbeddingKernels(MLIRContext &context) { attachKernels<emitEmbeddingGrad, emitPositionsGrad>(context); }
+void attachEmbeddingKernels(MLIRContext &context) { attachKernels<emitEmbeddingGrad>(context); }
 
 } // namespace xfc::gpu

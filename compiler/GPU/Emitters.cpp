@@ -20,7 +20,6 @@ void registerGPUKernels(DialectRegistry &registry) {
     gpu::attachLinearLossKernels(*context);
     gpu::attachMatrixKernels(*context);
     gpu::attachNormKernels(*context);
-    gpu::attachOptimizerKernels(*context);
     gpu::attachPairsKernels(*context);
   });
 }

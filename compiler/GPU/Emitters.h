@@ -33,7 +33,6 @@ void attachEmbeddingKernels(mlir::MLIRContext &);
 void attachLinearLossKernels(mlir::MLIRContext &);
 void attachMatrixKernels(mlir::MLIRContext &);
 void attachNormKernels(mlir::MLIRContext &);
-void attachOptimizerKernels(mlir::MLIRContext &);
 void attachPairsKernels(mlir::MLIRContext &);
 
 // Packs a weight [out, in] in bf16, rounded to nearest, ties to even, in rows of packedColumns(in) elements that are

@@ -110,9 +110,13 @@ public:
   // Rows (Rows.cpp).
   Partition overRows(int64_t width, llvm::ArrayRef<BufferIndex> buffers, const ComputeOne &compute,
                      const StartOfRow &start = {}) override;
+  Partition dropRows(int64_t width, BufferIndex from, double rate, BufferIndex to) override;
+  Partition sumRows(BufferIndex buffer, mlir::Value count, const std::function<RowStart(mlir::Value)> &rowOf,
+                    mlir::TypedValue<mlir::RankedTensorType> sums) override;
   Partition overPairs(PairsType type, llvm::ArrayRef<BufferIndex> buffers, const ComputeOne &compute) override;
   Partition overTensors(llvm::ArrayRef<BufferIndex> buffers, const ComputeOne &compute) override;
-  Partition eachPairsRow(int64_t heads, bool cached, const std::function<void(PairsRow &)> &body) override;
+  Partition eachPairsRow(int64_t heads, bool cached, const std::function<void(PairsRow &)> &body,
+                         std::optional<uint64_t> reach) override;
   void eachOfGrid(mlir::Value from, mlir::Value to, int64_t columns,
                   const std::function<void(mlir::Value, mlir::Value)> &body) override;
   void update(llvm::ArrayRef<View> blocks, mlir::Value from, mlir::Value to, const Compute &compute) override;

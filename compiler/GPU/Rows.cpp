@@ -44,6 +44,62 @@ Partition KernelBuilder::overRows(int64_t width, ArrayRef<BufferIndex> buffers, 
   return {Partition::Unit::Rows, per, 1};
 }
 
+// One Philox counter gives the random numbers of eight features, 8 apart (abi.h). A thread takes n adjacent counters of
+// the eight that cover 64 features.
+Partition KernelBuilder::dropRows(int64_t width, BufferIndex from, double rate, BufferIndex to) {
+  const int64_t per = rowsPerBlock(width);
+  auto drop = [&](int64_t n) {
+    const int64_t groups = 8 / n;
+    eachGroup(*this, per, (width + 63) / 64 * groups, [&](Value row, Value group) {
+      const DropoutKey key = dropoutKeyOf(dropoutId(), row);
+      Value block = div(group, groups), first = mul(rem(group, groups), n);
+      SmallVector<std::array<Value, 4>> words;
+      for (int64_t i = 0; i < n; ++i)
+        words.push_back(philox(key, add(add(mul(block, 8), first), i)));
+      for (int64_t begin = 0; begin < 64; begin += 8) {
+        Value f = add(add(mul(block, 64), first), begin);
+        auto part = [&] {
+          Values xs = load(rowOf(from, row) + f, n);
+          for (int64_t i = 0; i < n; ++i)
+            xs[i] = mulf(xs[i], keepFactor(numberOf(words[i], begin), rate));
+          store(xs, rowOf(to, row) + f);
+        };
+        if (width % 64 == 0)
+          part();
+        else
+          when(less(f, width), part);
+      }
+    });
+  };
+  when(
+      training(), [&] { vectorized({from, to}, width, drop); },
+      [&] { overRows(width, {from, to}, [](ArrayRef<Value> xs) { return xs[0]; }); });
+  return {Partition::Unit::Rows, per, 1};
+}
+
+Partition KernelBuilder::sumRows(BufferIndex buffer, Value count, const std::function<RowStart(Value)> &rowOf,
+                                 TypedValue<RankedTensorType> sums) {
+  const int64_t width = sums.getType().getDimSize(1);
+  vectorized({buffer, sums}, width, [&](int64_t n) {
+    acrossThreads(width / n, [&](Value group) {
+      Value f = mul(group, n);
+      Values sum = loop(0, count, 1, Values(n, scalar(0)), [&](Value i, Values s) {
+        const RowStart row = rowOf(i);
+        auto withRow = [&]() -> Values {
+          Values x = load(row.first + f, n), next;
+          for (int64_t j = 0; j < n; ++j)
+            next.push_back(addf(s[j], x[j]));
+          return next;
+        };
+        return choose(row.counts, withRow, [&] { return s; });
+      });
+      Value before = mul(chunk, width);
+      store(sum, this->buffer(sums) + before + f);
+    });
+  });
+  return {Partition::Unit::One, 1, sums.getType().getDimSize(0)};
+}
+
 Partition KernelBuilder::overPairs(PairsType type, ArrayRef<BufferIndex> buffers, const ComputeOne &compute) {
   return eachQuery(*this, type.getHeads(), [&](HeadOfSequence &at, Value query) {
     SmallVector<View> rows;
@@ -199,6 +255,34 @@ public:
     store({}, row, [&](ArrayRef<Value>) { return k.scalar(0); });
     AttentionTiles(k).syncWarp();
   }
+  void storeSeen(const View &from, double hidden, const View &to) override {
+    Value limit = at.limit(k, number), first = at.reach ? at.first(k, number) : Value();
+    overLanes(at.keys, {}, [&](Value key, const Values &) -> Values {
+      Value given = k.load(from + key), x = k.select(k.less(key, limit), given, hidden);
+      if (first)
+        x = k.select(k.less(key, first), hidden, x);
+      View place = to + key;
+      k.store(x, place);
+      return {};
+    });
+  }
+  void storeDropped(const View &from, double rate, const View &to) override {
+    Value training = k.training();
+    overLanes(at.keys, {}, [&](Value key, const Values &) -> Values {
+      Value x = k.load(from + key);
+      auto dropped = [&]() -> Values {
+        CodeBuilder::DropoutKey dropout = k.dropoutKeyOf(k.dropoutId(), query);
+        dropout.head = k.truncated(k.add(head, 1));
+        Value position = at.keyPosition(k, key);
+        std::array<Value, 4> words = k.philox(dropout, k.counterOf(position));
+        Value kept = k.keeps(k.numberOf(words, position), rate);
+        return {k.mulf(x, k.select(kept, k.scalar(1 / (1 - rate)), 0))};
+      };
+      View place = to + key;
+      k.store(k.choose(training, dropped, [&]() -> Values { return {x}; })[0], place);
+      return {};
+    });
+  }
   void each(const Term &count, const std::function<void(Value)> &body) override {
     overLanes(k.truncated(k.index(count)), {}, [&](Value i, const Values &) -> Values {
       body(k.i64Of(i));
@@ -232,9 +316,10 @@ private:
 
 } // namespace
 
-Partition KernelBuilder::eachPairsRow(int64_t heads, bool cached, const std::function<void(PairsRow &)> &body) {
+Partition KernelBuilder::eachPairsRow(int64_t heads, bool cached, const std::function<void(PairsRow &)> &body,
+                                      std::optional<uint64_t> reach) {
   return eachQuery(*this, heads, [&](HeadOfSequence &at, Value query) {
-    at.setReach(*this, {}, cached);
+    at.setReach(*this, reach, cached);
     PairsInLanes row(*this, at, query);
     body(row);
   });
@@ -267,6 +352,24 @@ public:
   void store(Value x, const View &p, Value) override { k.store(x, p); }
   Value zeros() override { return k.constant(0, k.b.getF64Type()); }
   Value sum(Value x) override { return byWarp ? k.warpSum(x) : k.blockSum(x); }
+  Value sumOfSquares(const View &block, Value from, Value to) override {
+    return sum(k.overSpan({block}, from, to, {zeros()}, [&](Value i, int64_t n, Values s) {
+      for (Value x : k.load(block + i, n)) {
+        Value wide = k.f64Of(x);
+        s[0] = k.fma(wide, wide, s[0]);
+      }
+      return s;
+    })[0]);
+  }
+  // With as many threads as one block can have.
+  Value sumOfBlocks(ArrayRef<std::pair<View, int64_t>> blocks) override {
+    k.threads = 1024;
+    Value ofThread = zeros(), first = k.index(0);
+    for (const auto &block : blocks)
+      ofThread = each(first, k.index(block.second), {ofThread},
+                      [&](Value i, Value, Values s) -> Values { return {k.addf(s[0], k.load(block.first + i))}; })[0];
+    return sum(ofThread);
+  }
   void once(const std::function<void()> &body) override { k.when(k.equal(member(), 0), body); }
 
 private:

@@ -1,14 +1,23 @@
-// Kernels that compute each feature of a row from the same feature of other rows.
+// Kernels that compute each feature of a row from the same feature of other rows, dropout, and the gradient of learned
+// positions.
 #include "RowKernels.h"
 
 using namespace mlir;
 
 namespace xfc {
 
-// Dropout that keeps all features, but multiplies them as if it did not.
 static Partition emitDropout(Machine &k, DropoutOp op) {
-  Value factor = k.keptFactor(op.getRate().convertToDouble());
-  return k.overRows(widthOf(op.getResult()), buffersOf(op), [&](ArrayRef<Value> xs) { return k.mulf(xs[0], factor); });
+  const double rate = op.getRate().convertToDouble();
+  if (auto pairs = dyn_cast<PairsType>(op.getType()))
+    return k.eachPairsRow(pairs.getHeads(), /*cached=*/false, [&](PairsRow &row) {
+      const View x = row.in(op.getXMutable(), pairs.getHeads()), y = row.in(op.getResult(), pairs.getHeads());
+      row.storeDropped(x, rate, y);
+    });
+  const int64_t width = widthOf(op.getResult());
+  if (!op.getKept())
+    return k.dropRows(width, op.getXMutable(), rate, op.getResult());
+  Value factor = k.keptFactor(rate); // of all features
+  return k.overRows(width, buffersOf(op), [&](ArrayRef<Value> xs) { return k.mulf(xs[0], factor); });
 }
 
 static Partition emitZeros(Machine &k, ZerosOp op) {
@@ -80,8 +89,25 @@ static Partition emitEmbedding(Machine &k, EmbeddingOp op) {
       });
 }
 
+// The gradient of an entry is the sum of the rows at its position, one from each sequence that is long enough. The
+// first `offset` entries belong to no position.
+static Partition emitPositionsGrad(Machine &k, PositionsGradOp op) {
+  const View dy = k.rowsOf(op.getDyMutable()), offsets = k.numbers(k.rows(), offsetof(xfc_rows, offsets));
+  Value sequences = k.field(k.rows(), offsetof(xfc_rows, sequences), k.i64);
+  Value position = op.getOffset() ? k.sub(k.chunk, op.getOffset()) : k.chunk;
+  auto rowOf = [&](Value sequence) -> Machine::RowStart {
+    Value row = k.add(k.loadIndex(offsets + sequence), position);
+    Value hasRow = k.less(row, k.loadIndex(offsets + k.add(sequence, 1)));
+    if (op.getOffset())
+      hasRow = k.both(hasRow, k.less(-1, position));
+    return {dy.row(row), hasRow};
+  };
+  return k.sumRows(op.getDyMutable(), sequences, rowOf, op.getResult());
+}
+
 void attachElementwiseBodies(MLIRContext &context) {
-  attachRowKernels<emitDropout, emitZeros, emitCacheWrite, emitQuantize, emitAddPositions, emitEmbedding>(context);
+  attachRowKernels<emitDropout, emitZeros, emitCacheWrite, emitQuantize, emitAddPositions, emitEmbedding,
+                   emitPositionsGrad>(context);
 }
 
 } // namespace xfc

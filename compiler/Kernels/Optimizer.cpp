@@ -1,4 +1,5 @@
-// The optimizer over blocks of parameters: a step in place, and the rule that factors the second moment.
+// The optimizer over blocks of parameters: the norm of their gradients, a step in place, and the rule that factors the
+// second moment.
 #include "Optimizers.h"
 #include "RowKernels.h"
 
@@ -6,8 +7,37 @@ using namespace mlir;
 
 namespace xfc {
 
+constexpr int64_t part = SquareSumOp::elementsOfPart; // of a chunk, too
+
+static Partition emitSquareSum(Machine &k, SquareSumOp op) {
+  const std::unique_ptr<Spread> threads = k.overChunk();
+  Value from = k.mul(k.chunk, part), count = k.elementCount(), to = k.min(k.add(from, part), count);
+  const View data = k.buffer(op.getTensorsMutable()), sums = k.buffer(op.getResult());
+  Value total = threads->sumOfSquares(data, from, to);
+  threads->once([&] { k.store(total, sums + k.chunk); });
+  return {Partition::Unit::Elements, part, 1};
+}
+
+static Partition emitClipFactor(Machine &k, ClipFactorOp op) {
+  const std::unique_ptr<Spread> threads = k.overChunk();
+  SmallVector<std::pair<View, int64_t>> sums;
+  for (OpOperand &block : op.getSumsMutable())
+    sums.emplace_back(k.buffer(block), cast<RankedTensorType>(block.get().getType()).getNumElements());
+  Value total = threads->sumOfBlocks(sums);
+  threads->once([&] {
+    Value norm = k.sqrt(total), most = k.f64Of(k.load(k.buffer(op.getMaxNormMutable())));
+    Value exceeded = k.lessf(most, norm), clips = k.both(k.lessf(0, most), exceeded);
+    if (!op.getFactor().use_empty()) {
+      const View factor = k.buffer(op.getFactor());
+      k.store(k.select(clips, k.divf(most, norm), 1), factor);
+    }
+    if (!op.getNorm().use_empty())
+      k.store(norm, k.buffer(op.getNorm()));
+  });
+  return {Partition::Unit::One, 1, 1};
+}
+
 static Partition emitOptimize(Machine &k, OptimizeOp op) {
-  constexpr int64_t part = SquareSumOp::elementsOfPart;
   const OptimizerBlocks step = optimizerBlocks(k, op);
   Value from = k.mul(k.chunk, part), count = k.elementCount();
   k.update(step.blocks, from, k.min(k.add(from, part), count), step.compute);
@@ -235,7 +265,8 @@ static Partition emitFactoredUpdate(Machine &k, FactoredUpdateOp op) {
 }
 
 void attachOptimizerBodies(MLIRContext &context) {
-  attachRowKernels<emitOptimize, emitRowMoments, emitColumnMoments, emitUpdateSquares, emitFactoredUpdate>(context);
+  attachRowKernels<emitSquareSum, emitClipFactor, emitOptimize, emitRowMoments, emitColumnMoments, emitUpdateSquares,
+                   emitFactoredUpdate>(context);
 }
 
 } // namespace xfc

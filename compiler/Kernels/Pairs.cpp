@@ -1,13 +1,24 @@
-// Unfused attention, apart from its products: softmax, and biases by distance; and the loss that guides attention to
-// given keys.
+// Unfused attention, apart from its products: masks, softmax, and biases by distance; and the loss that guides
+// attention to given keys.
 #include "Codegen/Distances.h"
 #include "Codegen/Softmax.h"
 #include "RowKernels.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include <limits>
 
 using namespace mlir;
 
 namespace xfc {
+
+static Partition emitMask(Machine &k, MaskOp op) {
+  const int64_t heads = op.getType().getHeads();
+  const double hidden = op.getZero() ? 0 : -std::numeric_limits<double>::infinity();
+  auto body = [&](PairsRow &row) {
+    const View x = row.in(op.getXMutable(), heads), y = row.in(op.getResult(), heads);
+    row.storeSeen(x, hidden, y);
+  };
+  return k.eachPairsRow(heads, op.getType().getKeys() == RowSet::cache, body, op.getReach());
+}
 
 static Partition emitSoftmax(Machine &k, SoftmaxOp op) {
   const int64_t heads = op.getType().getHeads();
@@ -215,7 +226,7 @@ static Partition emitAlignmentLossGrad(Machine &k, AlignmentLossGradOp op) {
 }
 
 void attachPairsBodies(MLIRContext &context) {
-  attachRowKernels<emitSoftmax, emitSoftmaxGrad, emitDistanceBias, emitDistanceBiasGrad, emitAddDistanceBias,
+  attachRowKernels<emitMask, emitSoftmax, emitSoftmaxGrad, emitDistanceBias, emitDistanceBiasGrad, emitAddDistanceBias,
                    emitAlignmentLoss, emitAlignmentLossGrad>(context);
 }
 

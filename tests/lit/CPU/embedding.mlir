@@ -5,7 +5,7 @@
 // RUN: FileCheck %s --check-prefix=PLAN < %t
 // RUN: FileCheck %s --check-prefixes=CHECK,V3 --implicit-check-not=atomic --implicit-check-not=cmpxchg < %t
 // RUN: %xfc-opt %s --xfc-kernels=target=x86-64-v4 --canonicalize --cse > %t
-// RUN: FileCheck %s --check-prefix=PLAN-V4 < %t
+// RUN: FileCheck %s --check-prefix=PLAN < %t
 // RUN: FileCheck %s --check-prefixes=CHECK,V4 --implicit-check-not=atomic --implicit-check-not=cmpxchg < %t
 
 !rows = !xfc.rows<source, 40xf32>
@@ -54,22 +54,22 @@ func.func @embedding_grad(%dy: !rows, %ids: !ids) -> tensor<1000x40xf32> {
   return %g : tensor<1000x40xf32>
 }
 
-// A chunk owns four vectors of columns for all rows, in their order. With AVX2, the second chunk has the last 8 of 40
-// columns; with AVX-512, one chunk has all of them.
-// PLAN:        plan.kernel @positions_grad_100x40 attributes {partition = #plan.partition<one per 1 times 2>}
-// PLAN-V4:     plan.kernel @positions_grad_100x40 attributes {partition = #plan.partition<one per 1 times 1>}
+// A chunk owns an entry: clears it, and then adds the row at its position of each sequence that is long enough, in their
+// order. The first two entries belong to no position.
+// PLAN:        plan.kernel @positions_grad_100x40 attributes {partition = #plan.partition<one per 1 times 100>}
 // CHECK-LABEL: func.func @positions_grad_100x40(
-// CHECK:       scf.for {{.*}} = %c0_i64 to %c100_i64 step %c1_i64
-// CHECK-NOT:   llvm.load
-// CHECK:       llvm.store
-// CHECK:       %[[POSITION:.*]] = llvm.load {{.*}} -> i32
-// CHECK-NEXT:  %[[ENTRY:.*]] = arith.extsi %[[POSITION]]
-// CHECK-NEXT:  arith.muli %[[ENTRY]], %c40_i64
-// V3:          scf.for {{.*}} = %c0_i64 to %c32_i64 step %c8_i64
+// CHECK:       %[[POSITION:.*]] = arith.subi %arg1, %c2_i64
+// CHECK-NOT:   llvm.load {{.*}} -> vector
+// CHECK:       llvm.store %[[ZERO:.*]], {{.*}} : vector<{{8|16}}xf32>
+// CHECK:       scf.for {{.*}} step %c1_i64
+// CHECK:       %[[ROW:.*]] = arith.addi {{.*}}, %[[POSITION]]
+// CHECK:       arith.cmpi slt, %[[ROW]], %{{.*}}
+// CHECK:       arith.cmpi sgt, %[[POSITION]], %c-1_i64
+// CHECK:       scf.if
+// V3:          scf.for {{.*}} = %c0_i64 to %c40_i64 step %c8_i64
 // V4:          scf.for {{.*}} = %c0_i64 to %c32_i64 step %c16_i64
 // CHECK:       arith.addf {{.*}} : vector<{{8|16}}xf32>
-// CHECK:       llvm.store
-// V3:          } else {
+// CHECK-NEXT:  llvm.store
 // V3-NOT:      masked.store
 // V4:          llvm.intr.masked.store
 // CHECK:       return
