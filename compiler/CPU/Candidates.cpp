@@ -139,6 +139,12 @@ List normalized(KernelBuilder &k, const List &list, Value lse) {
   return {k.select(some, list.tokens, none.tokens), k.select(some, logProbs, none.numbers)};
 }
 
+template <typename Op> void storeResults(KernelBuilder &k, Op op, Value row, const List &list, Value wanted) {
+  k.storeIfRead(list.tokens, op.getTokens(), row);
+  k.storeIfRead(list.numbers, op.getBest(), row);
+  k.storeIfRead(wanted, op.getWantedLogProb(), row);
+}
+
 } // namespace
 
 void storeTokens(KernelBuilder &k, Value tokens, const View &p) { k.store(tokens, p); }
@@ -212,12 +218,7 @@ static KernelInfo emitCandidates(KernelBuilder &k, CandidatesOp op) {
       list = normalized(k, list, lse);
       wanted = k.subf(wanted, lse);
     }
-    if (!op.getTokens().use_empty())
-      storeTokens(k, list.tokens, k.rowOf(op.getTokens(), row));
-    if (!op.getBest().use_empty())
-      k.store(list.numbers, k.rowOf(op.getBest(), row));
-    if (!op.getWantedLogProb().use_empty())
-      k.store(wanted, k.rowOf(op.getWantedLogProb(), row));
+    storeResults(k, op, row, list, wanted);
   });
   return {{Partition::Unit::Rows, per, 1}, width * k.bytes()};
 }
@@ -237,15 +238,9 @@ static KernelInfo emitMergeCandidates(KernelBuilder &k, MergeCandidatesOp op) {
       });
       return {list.tokens, list.numbers};
     });
-    List best = normalized(k, {state[0], state[1]}, lse);
-    if (!op.getTokens().use_empty())
-      storeTokens(k, best.tokens, k.rowOf(op.getTokens(), row));
-    if (!op.getBest().use_empty())
-      k.store(best.numbers, k.rowOf(op.getBest(), row));
-    if (!op.getWantedLogProb().use_empty()) {
-      View place = k.rowOf(op.getWantedLogProb(), row);
-      k.store(k.subf(k.load(k.rowOf(op.getWantedLogitMutable(), row)), lse), place);
-    }
+    Value wanted = k.load(k.rowOf(op.getWantedLogitMutable(), row));
+    const List best = normalized(k, {state[0], state[1]}, lse);
+    storeResults(k, op, row, best, k.subf(wanted, lse));
   });
   return {{Partition::Unit::Rows, per, 1}, 0};
 }

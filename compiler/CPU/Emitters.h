@@ -42,9 +42,6 @@ int64_t rowsPerChunk(int64_t features);
 // Loss, negative log-likelihood and log-sum-exp of one row of `vocabulary` logits. If the loss's gradient `dloss` is
 // given, the gradient of the logits overwrites them; of logits that are stored in a narrower type than is computed in,
 // it is computed in `wide` first, which has room for a row, and rounded once.
-struct RowLoss {
-  mlir::Value loss, nll, lse;
-};
 RowLoss emitCrossEntropyRow(KernelBuilder &, const View &logits, int64_t vocabulary, const RowTarget &target,
                             mlir::Value dloss, const View &wide = {});
 

@@ -57,10 +57,8 @@ RowLoss emitCrossEntropyRow(KernelBuilder &k, const View &logits, int64_t vocabu
   Value mean = k.mulf(total, 1.0 / vocabulary);
   Value known = k.less(-1, target.label), labelled = k.load(logits + k.max(target.label, 0)),
         weighted = target.weighted(k, [&](Value token) { return k.load(logits + token); });
-  Value sum = sumOfExponentials(k, logits, vocabulary, maximum, gradient), lse = k.addf(maximum, k.log(sum)),
-        zero = k.scalar(0);
-  Value nll = k.select(known, k.subf(lse, labelled), zero);
-  Value loss = k.select(known, target.loss(k, nll, k.subf(lse, mean), lse, weighted), zero);
+  Value sum = sumOfExponentials(k, logits, vocabulary, maximum, gradient), lse = k.addf(maximum, k.log(sum));
+  const RowLoss losses = target.losses(k, lse, mean, labelled, weighted);
   if (dloss)
     k.when(
         known,
@@ -85,7 +83,7 @@ RowLoss emitCrossEntropyRow(KernelBuilder &k, const View &logits, int64_t vocabu
             });
         },
         [&] { k.features(vocabulary, [&](Value f, int64_t used) { k.storePart(0, logits + f, used); }); });
-  return {loss, nll, lse};
+  return losses;
 }
 
 } // namespace xfc

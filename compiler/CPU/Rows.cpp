@@ -516,15 +516,20 @@ public:
     return emitLogSumExp(k, row.memory, width, withSum);
   }
 
-  void storeExceptAt(Value column, ArrayRef<Row> operands, const View &to, const ComputeOne &compute,
-                     const ComputeOne &atColumn) override {
+  void storeExceptAt(Value column, Value there, Value elsewhere, ArrayRef<Row> operands, const View &to,
+                     const ComputeOne &compute) override {
     // An operand may be overwritten by the row, so the exception is computed first.
     Value known = k.max(column, 0);
     SmallVector<Value> xs;
     for (const Row &operand : operands)
       xs.push_back(k.load(operand.memory + known));
-    Value exception = atColumn(xs);
-    store(operands, to, compute);
+    xs.push_back(there);
+    Value exception = compute(xs);
+    store(operands, to, [&](ArrayRef<Value> usual) {
+      SmallVector<Value> all(usual);
+      all.push_back(elsewhere);
+      return compute(all);
+    });
     k.when(k.less(-1, column), [&] {
       View place = to + column;
       k.store(exception, place);

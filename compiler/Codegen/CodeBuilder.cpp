@@ -258,6 +258,10 @@ void CodeBuilder::store(Value value, const View &p) {
   LLVM::StoreOp::create(b, narrowed(value, p.element), p.data, bytesOf(p.element));
 }
 void CodeBuilder::store(double number, const View &p) { store(constant(number, computedType(p.element)), p); }
+void CodeBuilder::storeIfRead(Value number, Value result, Value row) {
+  if (!result.use_empty())
+    store(number, rowOf(result, row));
+}
 Value CodeBuilder::loadIndex(const View &p) {
   Value i = LLVM::LoadOp::create(b, p.element, p.data);
   return p.element == i64 ? i : arith::ExtSIOp::create(b, i64, i).getResult();

@@ -194,6 +194,8 @@ public:
   void store(mlir::Value value, const View &p);
   void store(double number, const View &p);
   mlir::Value loadIndex(const View &p); // an i32 widened to i64, or an i64
+  // Stores the number that a result has for a row, unless nothing reads the result.
+  void storeIfRead(mlir::Value number, mlir::Value result, mlir::Value row);
   // Memory at an address, as elements of the type that is computed in unless another one is given.
   View at(mlir::Value address, mlir::Type of = {}) { return {*this, address, of ? of : element}; }
   mlir::Value loadI32(mlir::Value p, mlir::Value i) { return loadIndex(at(p, i32) + i); }

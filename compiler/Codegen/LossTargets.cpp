@@ -10,6 +10,12 @@ Value RowTarget::loss(CodeBuilder &k, Value nll, Value ofMean, Value lse, Value 
   return ofOthers ? k.addf(sum, k.subf(k.mulf(ofOthers, lse), weighted)) : sum;
 }
 
+RowLoss RowTarget::losses(CodeBuilder &k, Value lse, Value mean, Value labelled, Value weighted) const {
+  Value known = k.less(-1, label), zero = k.scalar(0), nll = k.subf(lse, labelled), ofMean = k.subf(lse, mean),
+        sum = loss(k, nll, ofMean, lse, weighted);
+  return {k.select(known, sum, zero), k.select(known, nll, zero), lse};
+}
+
 Value RowTarget::timesSum(CodeBuilder &k, Value x) const {
   return ofOthers ? k.mulf(x, k.addf(k.addf(even, ofLabel), ofOthers)) : x;
 }

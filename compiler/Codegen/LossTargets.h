@@ -6,6 +6,11 @@
 
 namespace xfc {
 
+// Loss, negative log-likelihood and log-sum-exp of a row of logits.
+struct RowLoss {
+  mlir::Value loss, nll, lse;
+};
+
 // How the loss of one row is divided over the vocabulary.
 struct RowTarget {
   mlir::Value label;         // i64; if it is negative, the row has no loss
@@ -18,6 +23,9 @@ struct RowTarget {
   // ofLabel nll + even ofMean + sum over the other labels of share (lse - logit), given -log p of the label, the mean
   // of -log p over the vocabulary, the log-sum-exp, and what weighted() returns for the logits.
   mlir::Value loss(CodeBuilder &k, mlir::Value nll, mlir::Value ofMean, mlir::Value lse, mlir::Value weighted) const;
+  // The same for a row of logits, given their mean, that of the label, and what weighted() returns for them; zeros
+  // without a label.
+  RowLoss losses(CodeBuilder &k, mlir::Value lse, mlir::Value mean, mlir::Value labelled, mlir::Value weighted) const;
   // x times the sum of all shares, which is 1 if rows have one label.
   mlir::Value timesSum(CodeBuilder &k, mlir::Value x) const;
   // Visits the other labels in order: body(token, share, state). Where a label is negative, both are 0.

@@ -66,9 +66,10 @@ public:
   using Rows::Rows;
   // maximum + log(sum of exp(x - maximum)) of a row, and its sum if it is wanted.
   virtual std::pair<mlir::Value, mlir::Value> logSumExp(const Row &row, bool withSum) = 0;
-  // store(), but with another formula at feature `column`, which may be negative: there is none then.
-  virtual void storeExceptAt(mlir::Value column, llvm::ArrayRef<Row> operands, const View &to,
-                             const ComputeOne &compute, const ComputeOne &atColumn) = 0;
+  // store(), where `compute` gets a number more after those of the operands: `there` at feature `column`, which may be
+  // negative if there is none, and `elsewhere` at all others.
+  virtual void storeExceptAt(mlir::Value column, mlir::Value there, mlir::Value elsewhere, llvm::ArrayRef<Row> operands,
+                             const View &to, const ComputeOne &compute) = 0;
   // Subtracts from feature `column` of a row that has been stored at `to`.
   virtual void subtractAt(mlir::Value column, mlir::Value amount, const View &to) = 0;
 };

@@ -96,14 +96,11 @@ static void store(KernelBuilder &k, Op op, Value row, ArrayRef<Candidates::Candi
     if (!op.getBest().use_empty())
       k.store(number, k.rowOf(op.getBest(), row) + static_cast<int64_t>(i));
   }
-  if (!op.getWantedLogProb().use_empty()) {
-    const View place = k.rowOf(op.getWantedLogProb(), row);
-    k.store(lse ? k.subf(wanted, lse) : wanted, place);
-  }
+  k.storeIfRead(lse ? k.subf(wanted, lse) : wanted, op.getWantedLogProb(), row);
 }
 
 static KernelInfo emitCandidates(KernelBuilder &k, CandidatesOp op) {
-  RowInMemory row(k, widthOf(op.getLogProbs()));
+  RowsInMemory row(k, widthOf(op.getLogProbs()));
   Candidates candidates(k, widthOf(op.getTokens()));
   return {row.eachRow({op.getLogProbsMutable()}, [&](Value number) {
     View from = k.rowOf(op.getLogProbsMutable(), number);
@@ -113,7 +110,7 @@ static KernelInfo emitCandidates(KernelBuilder &k, CandidatesOp op) {
       return s;
     });
     const SmallVector<Candidates::Candidate> best = candidates.best(row, list);
-    Value lse = op.getRenormalize() ? emitRowSums(k, row, from, op.getExcluded()).lse : Value();
+    Value lse = op.getRenormalize() ? row.rowSums(from, op.getExcluded()).lse : Value();
     row.once(
         [&] { store(k, op, number, best, k.load(from + k.loadIndex(k.buffer(op.getWantedMutable()) + number)), lse); });
   })};
@@ -121,12 +118,11 @@ static KernelInfo emitCandidates(KernelBuilder &k, CandidatesOp op) {
 
 static KernelInfo emitMergeCandidates(KernelBuilder &k, MergeCandidatesOp op) {
   const int64_t slabs = widthOf(op.getLse()), count = widthOf(op.getTokens());
-  RowInMemory row(k, slabs * count);
+  RowsInMemory row(k, slabs * count);
   Candidates candidates(k, count);
   return {row.eachRow({op.getLargestMutable()}, [&](Value number) {
     View tokens = k.rowOf(op.getSlabTokensMutable(), number);
-    RowInMemory ofSlabs = row.another(slabs);
-    Value lse = emitRowSums(k, ofSlabs, k.rowOf(op.getLseMutable(), number)).lse;
+    Value lse = row.another(slabs).rowSums(k.rowOf(op.getLseMutable(), number)).lse;
     const Values none = candidates.none();
     Values list = row.loop(k.rowOf(op.getLargestMutable(), number), none, [&](Value f, const Values &x, Values s) {
       for (auto [j, v] : llvm::enumerate(x))

@@ -340,18 +340,6 @@ Values KernelBuilder::overSpan(ArrayRef<View> data, Value from, Value to, ValueR
 // Rows
 //===--------------------------------------------------------------------------------------------------------===//
 
-void KernelBuilder::eachRowByWarp(int64_t per, const std::function<void(Value)> &body) {
-  Value from = mul(chunk, per), row = add(from, i64Of(warp())), count = rowCount();
-  if (per == warps())
-    when(less(row, count), [&] { body(row); });
-  else
-    loop(row, min(add(from, per), count), warps(), body);
-}
-
-void KernelBuilder::rowByBlock(const std::function<void(Value)> &body) {
-  when(less(chunk, rowCount()), [&] { body(chunk); });
-}
-
 void KernelBuilder::acrossThreads(Value count, const std::function<void(Value)> &body) {
   loop(thread(), count, threads, body);
 }

@@ -99,10 +99,6 @@ public:
   Values overSpan(llvm::ArrayRef<View> data, mlir::Value from, mlir::Value to, mlir::ValueRange state,
                   const std::function<Values(mlir::Value, int64_t, Values)> &body);
 
-  // The `per` rows of this chunk: a whole warp runs body(row), and each warp takes every warps()-th row.
-  void eachRowByWarp(int64_t per, const std::function<void(mlir::Value)> &body);
-  // The one row of this chunk: the whole block runs body(row), which may use barriers.
-  void rowByBlock(const std::function<void(mlir::Value)> &body);
   // Spreads the indices 0 .. count-1 (i32) over the block's threads.
   void acrossThreads(mlir::Value count, const std::function<void(mlir::Value)> &body);
   void acrossThreads(int64_t count, const std::function<void(mlir::Value)> &body) { acrossThreads(i32Of(count), body); }

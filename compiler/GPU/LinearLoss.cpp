@@ -1,6 +1,7 @@
 // Products with a vocabulary, fused with the consumers of their logits: losses, gradients of losses, or candidates.
 #include "Codegen/Softmax.h"
 #include "Emitters.h"
+#include "Kernels/RowKernels.h"
 #include "ProductTile.h"
 #include "WarpgroupTile.h"
 #include <cmath>
@@ -10,29 +11,6 @@ using namespace mlir;
 
 namespace xfc::gpu {
 
-// Loss, negative log-likelihood and log-sum-exp of a row of logits.
-struct RowLoss {
-  Value loss, nll, lse;
-};
-
-// The gradient of the row's logits, given its log-sum-exp and the loss's gradient; `result` may alias `logits`.
-static void emitCrossEntropyGradRow(KernelBuilder &k, RowInMemory &row, const View &logits, const View &result,
-                                    const RowTarget &target, Value lse, Value dloss) {
-  Value known = k.less(-1, target.label), scale = k.select(known, dloss, 0),
-        spread = k.mulf(target.even, 1.0 / row.width);
-  Value labelColumn = k.truncated(target.label);
-  row.each([&](Value f) {
-    Values x = k.load(logits + f, row.vector()), y;
-    for (auto [j, v] : llvm::enumerate(x)) {
-      Value p = k.subf(target.timesSum(k, k.exp(k.subf(v, lse))), spread);
-      Value ofLabel = k.subf(p, target.ofLabel),
-            q = k.select(k.equal(k.add(f, static_cast<int64_t>(j)), labelColumn), ofLabel, p);
-      y.push_back(k.select(known, k.mulf(scale, q), 0));
-    }
-    k.store(y, result + f);
-  });
-  target.subtractOthers(k, scale, [&](Value token, Value amount) { row.subtractAt(token, amount, result); });
-}
 namespace {
 
 // A block has some rows and takes the vocabulary in slabs of 256 columns, in order. For each of its rows, a thread
@@ -231,28 +209,24 @@ private:
       Values all = part(0);
       for (int64_t warp = 1; warp < across; ++warp)
         merge(all, part(warp));
-      Value at = k.i64Of(own), lse = k.addf(all[0], k.log(all[1])), nll = k.subf(lse, all[3]), zero = k.scalar(0);
-      Value ofMean = k.subf(lse, k.mulf(all[2], 1.0 / vocabulary));
-      const RowTarget target = targets.of(at);
-      Value loss = target.loss(k, nll, ofMean, lse, listed ? all[4] : Value()), known = k.less(-1, target.label);
-      const RowLoss values = {k.select(known, loss, zero), k.select(known, nll, zero), lse};
+      Value at = k.i64Of(own), lse = k.addf(all[0], k.log(all[1])), mean = k.mulf(all[2], 1.0 / vocabulary);
+      const RowLoss values = targets.of(at).losses(k, lse, mean, all[3], listed ? all[4] : Value());
       for (auto [result, value] : numbers)
-        if (!result.use_empty())
-          k.store(values.*value, k.rowOf(result, at));
+        k.storeIfRead(values.*value, result, at);
       k.store(lse, logSums + k.thread());
     });
     if (!dloss || !kept)
       return;
     k.barrier(); // the rows' log-sum-exps and all logits have been stored
-    RowInMemory line = RowInMemory::ofWarp(k, vocabulary);
+    RowsInMemory lines = RowsInMemory::ofWarp(k, vocabulary);
     const View logits = k.rowsOf(wide), dlosses = k.rowsOf(*dloss);
-    line.vectorized({wide}, [&] {
+    lines.vectorized({wide}, [&] {
       Value count = k.min(rowsOfBlock, k.sub(rowsLeft, k.truncated(row)));
       k.loop(k.warp(), count, k.warps(), [&](Value r) {
         Value at = k.add(row, k.i64Of(r));
         View place = logits.row(at);
         Value dlossOfRow = k.load(dlosses.row(at)), lse = k.load(logSums + r);
-        emitCrossEntropyGradRow(k, line, place, place, targets.of(at), lse, dlossOfRow);
+        storeLossGradient(k, lines, place, targets.of(at), lse, dlossOfRow, place);
       });
     });
   }
@@ -348,18 +322,18 @@ static KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidatesOp op) 
     });
     k.barrier();
 
-    RowInMemory line = RowInMemory::ofWarp(k, slab);
+    RowsInMemory lines = RowsInMemory::ofWarp(k, slab);
     Candidates candidates(k, best);
     Value count = k.min(tile.rows, k.sub(rows, row));
     k.loop(k.warp(), count, k.warps(), [&](Value r) {
       Value at = k.i64Of(k.add(row, r));
       const View from = logits + k.mul(r, lineElements);
-      Values list = line.loop(from, candidates.none(), [&](Value f, const Values &x, Values s) {
+      Values list = lines.loop(from, candidates.none(), [&](Value f, const Values &x, Values s) {
         return candidates.with(std::move(s), x[0], k.add(first, f), op.getExcluded());
       });
-      const SmallVector<Candidates::Candidate> found = candidates.best(line, list);
-      Value lse = emitRowSums(k, line, from, op.getLeftOut(), first).lse;
-      line.once([&] {
+      const SmallVector<Candidates::Candidate> found = candidates.best(lines, list);
+      Value lse = lines.rowSums(from, op.getLeftOut(), first).lse;
+      lines.once([&] {
         for (auto [i, candidate] : llvm::enumerate(found)) {
           Value place = k.add(k.mul(which, best), static_cast<int64_t>(i));
           if (!op.getTokens().use_empty())

@@ -413,12 +413,12 @@ void RowTeam::vectorized(ArrayRef<BufferIndex> buffers, const std::function<void
 Partition RowTeam::eachRow(ArrayRef<BufferIndex> buffers, const std::function<void(Value)> &body) {
   const bool byWarp = team == KernelBuilder::warpSize;
   vectorized(buffers, [&] {
+    Value row = k.mul(k.chunk, teams()), count = k.rowCount();
     if (byWarp)
-      k.eachRowByWarp(k.warps(), body);
-    else
-      k.rowByBlock(body);
+      row = k.add(row, k.i64Of(k.warp()));
+    k.when(k.less(row, count), [&] { body(row); });
   });
-  return {Partition::Unit::Rows, byWarp ? k.warps() : 1, 1};
+  return {Partition::Unit::Rows, teams(), 1};
 }
 
 Values RowTeam::someRows(Value from, Value to, ValueRange state, const std::function<Values(Value, Values)> &body) {
@@ -468,7 +468,7 @@ Partition RowsInRegisters::eachOfPart(int64_t parts, ArrayRef<BufferIndex> buffe
       return after;
     });
     for (auto [i, sum] : llvm::enumerate(sums)) {
-      Value before = k.mul(k.chunk, RowTeam::width);
+      Value before = k.mul(k.chunk, width);
       storeSum(ArrayRef<Value>(totals).slice(i * each, each), k.buffer(sum) + before);
     }
   });
@@ -477,9 +477,7 @@ Partition RowsInRegisters::eachOfPart(int64_t parts, ArrayRef<BufferIndex> buffe
 
 Value RowsInRegisters::feature(int64_t i) { return k.add(k.mul(member(), n), i * team * n); }
 
-Value RowsInRegisters::inside(int64_t i) {
-  return (i + 1) * team * n <= RowTeam::width ? Value() : k.less(feature(i), RowTeam::width);
-}
+Value RowsInRegisters::inside(int64_t i) { return (i + 1) * team * n <= width ? Value() : k.less(feature(i), width); }
 
 Row RowsInRegisters::load(const View &p) {
   Row row;
@@ -558,7 +556,7 @@ Values RowsInRegisters::sumsAndTotals(int64_t count, ArrayRef<Row> operands, Mut
 void RowsInRegisters::storeSum(ArrayRef<Value> values, const View &p) {
   if (teams() == 1)
     return store(values, p);
-  const int64_t width = RowTeam::width, mark = k.sharedMark();
+  const int64_t mark = k.sharedMark();
   View parts = k.at(k.shared(teams() * llvm::alignTo(width, 4) * k.bytes()));
   auto part = [&](Value team) { return parts + k.mul(team, llvm::alignTo(width, 4)); };
   store(values, part(k.warp()));
@@ -573,71 +571,53 @@ void RowsInRegisters::storeSum(ArrayRef<Value> values, const View &p) {
   k.releaseShared(mark);
 }
 
-// Long rows get more threads, since a decoding step has few rows.
-RowInMemory::RowInMemory(KernelBuilder &k, int64_t width)
-    : RowTeam(k, width, width <= 8192 ? 256 : 1024, width <= 1024) {}
-
-RowInMemory RowInMemory::another(int64_t width) const {
-  RowInMemory row = *this;
-  row.width = width;
-  row.n = 1;
-  return row;
-}
-
-void RowInMemory::each(const std::function<void(Value)> &body) { k.loop(k.mul(member(), n), width, team * n, body); }
-
-void RowInMemory::subtractAt(Value column, Value amount, const View &to) {
-  Value own = member();
-  k.when(k.equal(k.rem(k.div(k.truncated(column), n), team), own), [&] {
-    View place = to + column;
-    k.store(k.subf(k.load(place), amount), place);
-  });
-}
-
-Values RowInMemory::loop(const View &p, ValueRange state,
-                         const std::function<Values(Value, const Values &, Values)> &body) {
-  return k.loop(k.mul(member(), n), width, team * n, state,
-                [&](Value f, Values s) { return body(f, k.load(p + f, n), std::move(s)); });
-}
-
 //===--------------------------------------------------------------------------------------------------------===//
 // Rows in memory
 //===--------------------------------------------------------------------------------------------------------===//
 
+// Long rows get more threads, since a decoding step has few rows.
+RowsInMemory::RowsInMemory(KernelBuilder &k, int64_t width)
+    : RowsInMemory(k, width, width <= 8192 ? 256 : 1024, width <= 1024) {}
+
+Values RowsInMemory::loop(const View &p, ValueRange state,
+                          const std::function<Values(Value, const Values &, Values)> &body) {
+  return k.loop(k.mul(member(), n), width, team * n, state,
+                [&](Value f, Values s) { return body(f, k.load(p + f, n), std::move(s)); });
+}
+
 // In one pass: a thread rescales its sum of exp(x - m) when its largest element m grows.
-RowSums emitRowSums(KernelBuilder &k, RowInMemory &row, const View &from, ArrayRef<int64_t> leftOut, Value first) {
-  Values state =
-      row.loop(from, {k.scalar(lowest), k.scalar(0), k.scalar(0)}, [&](Value f, Values x, Values s) -> Values {
-        for (int64_t token : leftOut)
-          for (auto [j, v] : llvm::enumerate(x)) {
-            Value feature = k.add(f, static_cast<int64_t>(j)), own = first ? k.add(first, feature) : feature;
-            v = k.select(k.equal(own, token), -INFINITY, v);
-          }
-        Value most = s[0];
-        for (Value v : x)
-          most = k.maxf(v, most);
-        Value exponentials = k.mulf(s[1], k.exp(k.subf(s[0], most))), sum = s[2];
-        for (Value v : x) {
-          exponentials = k.addf(exponentials, k.exp(k.subf(v, most)));
-          sum = k.addf(sum, v);
-        }
-        return {most, exponentials, sum};
-      });
-  Value most = row.max(state[0]);
-  Value exponentials = row.sum(k.mulf(state[1], k.exp(k.subf(state[0], most))));
+RowSums RowsInMemory::rowSums(const View &from, ArrayRef<int64_t> leftOut, Value first) {
+  Values state = loop(from, {k.scalar(lowest), k.scalar(0), k.scalar(0)}, [&](Value f, Values x, Values s) -> Values {
+    for (int64_t token : leftOut)
+      for (auto [j, v] : llvm::enumerate(x)) {
+        Value feature = k.add(f, static_cast<int64_t>(j)), own = first ? k.add(first, feature) : feature;
+        v = k.select(k.equal(own, token), -INFINITY, v);
+      }
+    Value most = s[0];
+    for (Value v : x)
+      most = k.maxf(v, most);
+    Value exponentials = k.mulf(s[1], k.exp(k.subf(s[0], most))), sum = s[2];
+    for (Value v : x) {
+      exponentials = k.addf(exponentials, k.exp(k.subf(v, most)));
+      sum = k.addf(sum, v);
+    }
+    return {most, exponentials, sum};
+  });
+  Value most = max(state[0]);
+  Value exponentials = RowTeam::sum(k.mulf(state[1], k.exp(k.subf(state[0], most))));
   return {k.addf(most, k.log(exponentials)), state[2]};
 }
 
 std::pair<Value, Value> RowsInMemory::logSumExp(const Row &of, bool withSum) {
-  const RowSums sums = emitRowSums(k, row, of.memory);
-  return {sums.lse, withSum ? row.sum(sums.threadSum) : Value()};
+  const RowSums sums = rowSums(of.memory);
+  return {sums.lse, withSum ? RowTeam::sum(sums.threadSum) : Value()};
 }
 
 void RowsInMemory::each(ArrayRef<Row> operands, const std::function<void(Value, ArrayRef<SmallVector<Value>>)> &body) {
-  row.each([&](Value f) {
-    SmallVector<SmallVector<Value>> at(row.vector());
+  k.loop(k.mul(member(), n), width, team * n, [&](Value f) {
+    SmallVector<SmallVector<Value>> at(n);
     for (const Row &operand : operands)
-      for (auto [j, x] : llvm::enumerate(k.load(operand.memory + f, row.vector())))
+      for (auto [j, x] : llvm::enumerate(k.load(operand.memory + f, n)))
         at[j].push_back(x);
     body(f, at);
   });
@@ -652,29 +632,37 @@ void RowsInMemory::store(ArrayRef<Row> operands, const View &to, const ComputeOn
   });
 }
 
-void RowsInMemory::storeExceptAt(Value column, ArrayRef<Row> operands, const View &to, const ComputeOne &compute,
-                                 const ComputeOne &atColumn) {
+void RowsInMemory::storeExceptAt(Value column, Value there, Value elsewhere, ArrayRef<Row> operands, const View &to,
+                                 const ComputeOne &compute) {
   Value exception = k.truncated(column);
   each(operands, [&](Value f, ArrayRef<SmallVector<Value>> at) {
     Values ys;
-    for (auto [j, xs] : llvm::enumerate(at)) {
-      Value usual = compute(xs), there = atColumn(xs);
-      ys.push_back(k.select(k.equal(k.add(f, static_cast<int64_t>(j)), exception), there, usual));
+    for (auto [j, usual] : llvm::enumerate(at)) {
+      SmallVector<Value> xs = usual;
+      xs.push_back(k.select(k.equal(k.add(f, static_cast<int64_t>(j)), exception), there, elsewhere));
+      ys.push_back(compute(xs));
     }
     k.store(ys, to + f);
   });
 }
 
-void RowsInMemory::subtractAt(Value column, Value amount, const View &to) { row.subtractAt(column, amount, to); }
+// In the thread that has stored the feature.
+void RowsInMemory::subtractAt(Value column, Value amount, const View &to) {
+  Value own = member();
+  k.when(k.equal(k.rem(k.div(k.truncated(column), n), team), own), [&] {
+    View place = to + column;
+    k.store(k.subf(k.load(place), amount), place);
+  });
+}
 
 Values RowsInMemory::sums(int64_t count, ArrayRef<Row> operands, const Compute &compute) {
   Values terms;
   Values ofThread =
-      row.loop(operands[0].memory, Values(count, k.scalar(0)), [&](Value f, const Values &first, Values s) -> Values {
+      loop(operands[0].memory, Values(count, k.scalar(0)), [&](Value f, const Values &first, Values s) -> Values {
         SmallVector<Values> xs = {first};
         for (const Row &operand : operands.drop_front())
-          xs.push_back(k.load(operand.memory + f, row.vector()));
-        for (int64_t j = 0; j < row.vector(); ++j) {
+          xs.push_back(k.load(operand.memory + f, n));
+        for (int64_t j = 0; j < n; ++j) {
           terms = compute(llvm::map_to_vector(xs, [&](const Values &x) { return x[j]; }));
           for (int64_t i = 0; i < count; ++i)
             if (terms[i])
@@ -684,7 +672,7 @@ Values RowsInMemory::sums(int64_t count, ArrayRef<Row> operands, const Compute &
       });
   Values results;
   for (int64_t i = 0; i < count; ++i)
-    results.push_back(terms[i] ? row.sum(ofThread[i]) : Value());
+    results.push_back(terms[i] ? RowTeam::sum(ofThread[i]) : Value());
   return results;
 }
 

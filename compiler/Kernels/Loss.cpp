@@ -1,5 +1,4 @@
 // Log-softmax, label-smoothed negative log-likelihood, and cross entropy that needs no log-probabilities.
-#include "Codegen/LossTargets.h"
 #include "Codegen/Softmax.h"
 #include "RowKernels.h"
 
@@ -13,27 +12,32 @@ static Value sumOf(Rows &rows, const Row &row) {
 
 static Partition emitCrossEntropy(Machine &k, CrossEntropyOp op) {
   const std::unique_ptr<LongRows> rows = k.longRows(widthOf(op.getLogits()));
-  const View logits = k.rowsOf(op.getLogitsMutable()), losses = k.rowsOf(op.getLoss()), nlls = k.rowsOf(op.getNll()),
-             lses = k.rowsOf(op.getLse());
+  const View logits = k.rowsOf(op.getLogitsMutable());
   const LossTargets targets(k, op);
   return rows->each({op.getLogitsMutable()}, [&](Value row) {
     const RowTarget target = targets.of(row);
     const View from = logits.row(row);
     auto [lse, sum] = rows->logSumExp(rows->load(from), /*withSum=*/true);
-    Value mean = k.mulf(sum, 1.0 / static_cast<double>(rows->width)), known = k.less(-1, target.label),
-          labelled = k.load(from + k.max(target.label, 0)),
+    Value mean = k.mulf(sum, 1.0 / static_cast<double>(rows->width)), labelled = k.load(from + k.max(target.label, 0)),
           weighted = target.weighted(k, [&](Value token) { return k.load(from + token); });
-    Value nll = k.select(known, k.subf(lse, labelled), 0), ofMean = k.subf(lse, mean);
-    Value loss = k.select(known, target.loss(k, nll, ofMean, lse, weighted), 0);
-    rows->once([&, lse = lse] {
-      if (!op.getLoss().use_empty())
-        k.store(loss, losses.row(row));
-      if (!op.getNll().use_empty())
-        k.store(nll, nlls.row(row));
-      if (!op.getLse().use_empty())
-        k.store(lse, lses.row(row));
+    const RowLoss losses = target.losses(k, lse, mean, labelled, weighted);
+    rows->once([&] {
+      k.storeIfRead(losses.loss, op.getLoss(), row);
+      k.storeIfRead(losses.nll, op.getNll(), row);
+      k.storeIfRead(losses.lse, op.getLse(), row);
     });
   });
+}
+
+void storeLossGradient(CodeBuilder &k, LongRows &rows, const View &logits, const RowTarget &target, Value lse,
+                       Value dloss, const View &to) {
+  Value known = k.less(-1, target.label), scale = k.select(known, dloss, 0),
+        spread = k.mulf(target.even, 1.0 / static_cast<double>(rows.width));
+  rows.storeExceptAt(target.label, target.ofLabel, k.scalar(0), {rows.load(logits)}, to, [&](ArrayRef<Value> v) {
+    Value p = k.subf(target.timesSum(k, k.exp(k.subf(v[0], lse))), spread);
+    return k.select(known, k.mulf(scale, k.subf(p, v[1])), 0);
+  });
+  target.subtractOthers(k, scale, [&](Value token, Value amount) { rows.subtractAt(token, amount, to); });
 }
 
 static Partition emitCrossEntropyGrad(Machine &k, CrossEntropyGradOp op) {
@@ -43,17 +47,9 @@ static Partition emitCrossEntropyGrad(Machine &k, CrossEntropyGradOp op) {
   const LossTargets targets(k, op);
   return rows->each({op.getLogitsMutable(), op.getResult()}, [&](Value row) {
     const RowTarget target = targets.of(row);
-    Value ofRow = k.load(dloss.row(row)), lse = k.load(lses.row(row)), known = k.less(-1, target.label);
-    Value scale = k.select(known, ofRow, 0), spread = k.mulf(target.even, 1.0 / static_cast<double>(rows->width));
-    auto gradient = [&](Value logit, bool ofLabel) {
-      Value p = k.subf(target.timesSum(k, k.exp(k.subf(logit, lse))), spread);
-      return k.select(known, k.mulf(scale, ofLabel ? k.subf(p, target.ofLabel) : p), 0);
-    };
-    const View to = result.row(row);
-    rows->storeExceptAt(
-        target.label, {rows->load(logits.row(row))}, to, [&](ArrayRef<Value> v) { return gradient(v[0], false); },
-        [&](ArrayRef<Value> v) { return gradient(v[0], true); });
-    target.subtractOthers(k, scale, [&](Value token, Value amount) { rows->subtractAt(token, amount, to); });
+    Value ofRow = k.load(dloss.row(row)), lse = k.load(lses.row(row));
+    const View from = logits.row(row), to = result.row(row);
+    storeLossGradient(k, *rows, from, target, lse, ofRow, to);
   });
 }
 
@@ -79,8 +75,7 @@ static Partition emitLogSoftmaxGrad(Machine &k, LogSoftmaxGradOp op) {
 
 static Partition emitNll(Machine &k, NllOp op) {
   const std::unique_ptr<LongRows> rows = k.longRows(widthOf(op.getLogProbs()));
-  const View logProbs = k.rowsOf(op.getLogProbsMutable()), losses = k.rowsOf(op.getLoss()),
-             nlls = k.rowsOf(op.getNll());
+  const View logProbs = k.rowsOf(op.getLogProbsMutable());
   const LossTargets targets(k, op);
   return rows->each({op.getLogProbsMutable()}, [&](Value row) {
     const RowTarget target = targets.of(row);
@@ -95,10 +90,8 @@ static Partition emitNll(Machine &k, NllOp op) {
             Value weighted = target.weighted(k, [&](Value token) { return k.load(from + token); });
             return {target.loss(k, plain, mean, zero, weighted), plain};
           });
-      if (!op.getLoss().use_empty())
-        k.store(values[0], losses.row(row));
-      if (!op.getNll().use_empty())
-        k.store(values[1], nlls.row(row));
+      k.storeIfRead(values[0], op.getLoss(), row);
+      k.storeIfRead(values[1], op.getNll(), row);
     });
   });
 }
@@ -113,8 +106,7 @@ static Partition emitNllGrad(Machine &k, NllGradOp op) {
     Value ofRow = k.load(dloss.row(row)), d = k.select(k.less(-1, target.label), ofRow, 0);
     Value spread = k.mulf(k.mulf(d, target.even), -1.0 / static_cast<double>(rows->width)),
           atLabel = k.subf(spread, k.mulf(d, target.ofLabel));
-    rows->storeExceptAt(
-        target.label, {}, to, [&](ArrayRef<Value>) { return spread; }, [&](ArrayRef<Value>) { return atLabel; });
+    rows->storeExceptAt(target.label, atLabel, spread, {}, to, [](ArrayRef<Value> v) { return v[0]; });
     target.subtractOthers(k, d, [&](Value token, Value amount) { rows->subtractAt(token, amount, to); });
   });
 }

@@ -190,8 +190,7 @@ private:
 static Partition emitAlignmentLoss(Machine &k, AlignmentLossOp op) {
   const int64_t heads = op.getP().getType().getHeads();
   const AlignmentLinks links(k, op, heads);
-  const View loss = k.rowsOf(op.getLossMutable()), result = k.rowsOf(op.getResult()),
-             alignment = k.rowsOf(op.getAlignment()), means = k.rowsOf(op.getMeans());
+  const View loss = k.rowsOf(op.getLossMutable()), means = k.rowsOf(op.getMeans());
   return k.eachPairsRow(1, /*cached=*/false, [&](PairsRow &row) {
     const View first = row.in(op.getPMutable(), heads);
     Value sum = row.sumOfEach(links.width, [&](Value i) {
@@ -201,12 +200,8 @@ static Partition emitAlignmentLoss(Machine &k, AlignmentLossOp op) {
       return ofLink[1];
     });
     row.once([&] {
-      if (!op.getAlignment().use_empty())
-        k.store(sum, alignment.row(row.query));
-      if (!op.getResult().use_empty()) {
-        const View total = result.row(row.query);
-        k.store(k.addf(k.load(loss.row(row.query)), sum), total);
-      }
+      k.storeIfRead(sum, op.getAlignment(), row.query);
+      k.storeIfRead(k.addf(k.load(loss.row(row.query)), sum), op.getResult(), row.query);
     });
   });
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "Codegen/KernelModel.h"
+#include "Codegen/LossTargets.h"
 #include "Codegen/Machine.h"
 #include <optional>
 
@@ -16,6 +17,11 @@ void registerRowKernels(mlir::DialectRegistry &registry);
 
 // Emits the kernel of an op that has such a body or is elementwise; returns nothing for other ops.
 std::optional<Partition> emitRowKernel(Machine &, mlir::Operation *);
+
+// Stores, at `to`, the gradient of a row's logits, given their log-sum-exp and the gradient of the row's loss. The
+// logits may lie there, too.
+void storeLossGradient(CodeBuilder &, LongRows &, const View &logits, const RowTarget &, mlir::Value lse,
+                       mlir::Value dloss, const View &to);
 
 template <auto... emitters> void attachRowKernels(mlir::MLIRContext &context) {
   (KernelModel<RowKernelOpInterface, emitters>::attach(context), ...);

@@ -31,8 +31,8 @@
 // CHECK-COUNT-1: vector.extract
 // CHECK-COUNT-1: math.log {{.*}} : f32
 // A row without a label reads the first logit in its place, and no branch depends on it.
-// CHECK:       %[[KNOWN:.*]] = arith.cmpi sgt, %[[LABEL:.*]], %c-1_i64
-// CHECK:       arith.maxsi %[[LABEL]], %c0_i64
+// CHECK:       arith.maxsi %[[LABEL:.*]], %c0_i64
+// CHECK:       %[[KNOWN:.*]] = arith.cmpi sgt, %[[LABEL]], %c-1_i64
 // CHECK:       arith.select %[[KNOWN]]
 // CHECK:       arith.select %[[KNOWN]]
 // CHECK-NOT:   {{math.log|arith.divf|scf.if|scf.for}}
