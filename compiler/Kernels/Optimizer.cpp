@@ -2,6 +2,7 @@
 // second moment.
 #include "Optimizers.h"
 #include "RowKernels.h"
+#include "llvm/ADT/bit.h"
 
 using namespace mlir;
 
@@ -47,12 +48,48 @@ static Partition emitOptimize(Machine &k, OptimizeOp op) {
 // The ops of a rule that factors the second moment.
 namespace {
 
+// The tensor that a chunk belongs to, in a launch that takes tensors one by one (xfc_parted_tensor).
+struct ChunkOfTensor {
+  ChunkOfTensor(CodeBuilder &k, int64_t tensors);
+  Value tensor; // its index
+  Value number; // of the chunk among the tensor's
+  Value rows, columns, per, parts, matrix, group;
+  Value isMatrix; // whether it has two or more dimensions
+  Value updated;  // whether it is updated at all
+  // The rows of the part with the chunk's number.
+  Value begin(CodeBuilder &k) const { return k.mul(number, per); }
+  Value end(CodeBuilder &k) const { return k.min(k.add(begin(k), per), rows); }
+};
+
+ChunkOfTensor::ChunkOfTensor(CodeBuilder &k, int64_t tensors) {
+  auto of = [&](Value tensor, size_t offset) {
+    return k.inTable(offsetof(xfc_call, tensors), sizeof(xfc_parted_tensor), tensor, offset);
+  };
+  // A binary search for the last tensor whose first chunk is not after this one.
+  tensor = k.index(0);
+  for (auto step = static_cast<int64_t>(llvm::bit_floor(static_cast<uint64_t>(tensors - 1))); step > 0; step /= 2) {
+    Value next = k.add(tensor, step), known = k.min(next, tensors - 1);
+    Value after = k.add(k.chunk, 1), begun = k.less(of(known, offsetof(xfc_parted_tensor, first)), after);
+    tensor = k.select(k.both(k.less(next, tensors), begun), next, tensor);
+  }
+  number = k.sub(k.chunk, of(tensor, offsetof(xfc_parted_tensor, first)));
+  rows = of(tensor, offsetof(xfc_parted_tensor, rows));
+  columns = of(tensor, offsetof(xfc_parted_tensor, columns));
+  per = of(tensor, offsetof(xfc_parted_tensor, per));
+  parts = of(tensor, offsetof(xfc_parted_tensor, parts));
+  matrix = of(tensor, offsetof(xfc_parted_tensor, matrix));
+  isMatrix = k.less(-1, matrix);
+  group = of(tensor, offsetof(xfc_parted_tensor, group));
+  updated = k.less(-1, group);
+}
+
 template <typename Op> class FactoredKernel {
 public:
   FactoredKernel(Machine &k, Op op, int64_t tensors)
-      : k(k), op(op), ofChunk(k.overChunk()), ofRow(k.overRow()),
-        chunk(k, tensors, op.getHyperMutable(), op.getHyper().getType().getNumElements()),
-        rule(k, chunk, [op](StringRef name) mutable { return op.getHyperIndex(name); }) {}
+      : k(k), op(op), ofChunk(k.overChunk()), ofRow(k.overRow()), chunk(k, tensors) {
+    Value first = k.mul(k.max(chunk.group, 0), op.getHyper().getType().getNumElements());
+    hypers = k.buffer(op.getHyperMutable()) + first;
+  }
 
   // The tensor's buffer in a group of operands or results of one buffer for each tensor, or for each matrix.
   View of(OperandRange group) const { return k.bufferAt(first(group), chunk.tensor); }
@@ -84,7 +121,40 @@ public:
       k.store(total, place);
     });
   }
-  Value factor() { return k.load(k.buffer(op.getFactorMutable())); }
+
+  // A hyperparameter of the tensor as a scalar of the element type, or in f64. What depends only on these is computed
+  // once, at the builder's insertion point.
+  Value hyper(StringRef name) { return k.load(hypers + op.getHyperIndex(name)); }
+  Value wideHyper(StringRef name) { return k.f64Of(hyper(name)); }
+  // An element of a gradient after clipping by the norm and by value.
+  std::function<Value(Value)> clipping() {
+    Value factor = k.load(k.buffer(op.getFactorMutable())), most = hyper("limit"), least = k.subf(0, most);
+    return [=, this](Value given) { return clamped(k, k.mulf(factor, given), least, most); };
+  }
+  // A mean of squares, given the old one and the squares of this step, all in f64: scalars, or vectors of them.
+  std::function<Value(Value, Value)> newMean() {
+    Value share = wideHyper("share"), eps1 = wideHyper("eps1"), kept = k.subf(1, share);
+    // Not mean + share (square - mean), which would lose eps1, and with it all that keeps a mean from 0, if share is 1.
+    return [=, this](Value mean, Value square) {
+      Value before = k.mulf(kept, mean);
+      return k.fma(share, k.addf(square, eps1), before);
+    };
+  }
+  // The factors of the old parameter and of the unscaled update in what is subtracted from the parameter, as scalars of
+  // the element type, given the sums of squares of the parameter and of the update in f64.
+  std::pair<Value, Value> scales(Value parameterSquares, Value updateSquares) {
+    // Divisions in f64 are subroutines on a GPU, which need registers: there are as few as possible.
+    Value elements = k.f64OfInteger(k.mul(chunk.rows, chunk.columns)), one = k.constant(1, elements),
+          zero = k.constant(0, elements), share = k.divf(one, elements);
+    auto rootOfMean = [&](Value sum) { return k.sqrt(k.mulf(sum, share)); };
+    Value least = wideHyper("eps2"), ofParameters = rootOfMean(parameterSquares);
+    Value relative = k.select(k.lessf(least, ofParameters), ofParameters, least);
+    Value scale = k.select(k.lessf(zero, wideHyper("scales")), relative, one), rate = k.mulf(wideHyper("rate"), scale);
+    Value ofUpdates = rootOfMean(updateSquares);
+    Value clipped = k.divf(wideHyper("clip_threshold"), ofUpdates); // infinite if nothing is updated
+    Value step = k.mulf(rate, k.select(k.lessf(clipped, one), clipped, one));
+    return {k.elementOf(k.mulf(rate, wideHyper("decay"))), k.elementOf(step)};
+  }
 
   // Runs body(i, update, threads, mask, state) for the unscaled updates of the chunk's part, i being an element of the
   // tensor.
@@ -92,7 +162,7 @@ public:
   Values eachUpdate(int64_t matrices, ValueRange state, const UpdateBody &body) {
     View g = of(op.getGradients()), rows = of(op.getRows());
     Value from = chunk.begin(k), to = chunk.end(k);
-    const FactoredRule::Formula clipped = rule.clipped(factor());
+    const auto clipped = clipping();
     return choose(
         op.getGradients().size(), matrices,
         [&] {
@@ -121,11 +191,11 @@ public:
   Op op;
   const std::unique_ptr<Spread> ofChunk, ofRow;
   const ChunkOfTensor chunk;
-  const FactoredRule rule;
 
 private:
   // An op's groups may be empty, but not those whose buffers a kernel asks for.
   BufferIndex first(OperandRange group) const { return op->getOpOperand(group.getBeginOperandIndex()); }
+  View hypers; // of the tensor
 };
 
 } // namespace
@@ -138,8 +208,8 @@ static Partition emitRowMoments(Machine &k, RowMomentsOp op) {
   return kernel.run([&] {
     View p = kernel.of(op.getParameters()), g = kernel.of(op.getGradients()), rows = kernel.of(op.getRows());
     Value from = chunk.begin(k), to = chunk.end(k), zero = k.index(0);
-    const FactoredRule::Formula clipped = kernel.rule.clipped(kernel.factor());
-    const auto newMean = kernel.rule.newMean();
+    const auto clipped = kernel.clipping();
+    const auto newMean = kernel.newMean();
     Spread &ofRow = *kernel.ofRow, &ofChunk = *kernel.ofChunk;
     auto gradient = [&](Spread &threads, Value i, Value mask) { return k.f64Of(clipped(threads.load(g + i, mask))); };
     auto matrix = [&]() -> Values {
@@ -212,7 +282,7 @@ static Partition emitColumnMoments(Machine &k, ColumnMomentsOp op) {
           return {k.addf(s[0], k.f64Of(threads.load(rows + i, mask)))};
         })[0]);
     Value height = k.f64OfInteger(chunk.rows), mean = k.divf(total, height);
-    const auto newMean = kernel.rule.newMean();
+    const auto newMean = kernel.newMean();
     Value from = k.mul(chunk.number, ColumnMomentsOp::columnsOfChunk),
           to = k.min(k.add(from, ColumnMomentsOp::columnsOfChunk), chunk.columns);
     threads.each(from, to, {}, [&](Value column, Value mask, const Values &) -> Values {
@@ -243,21 +313,26 @@ static Partition emitFactoredUpdate(Machine &k, FactoredUpdateOp op) {
   FactoredKernel kernel(k, op, static_cast<int64_t>(op.getParameters().size()));
   const bool averages = !op.getAverages().empty();
   return kernel.run([&] {
-    Value updates = sumOfParts(k, kernel.of(op.getUpdateSquares()), kernel.chunk.parts),
-          parameters = sumOfParts(k, kernel.of(op.getParameterSquares()), kernel.chunk.parts);
-    auto [decay, step] = kernel.rule.scales(parameters, updates);
+    auto sumOfParts = [&](const View &squares) { // in their order
+      return k.loop(0, kernel.chunk.parts, 1, ValueRange{k.constant(0, squares.element)},
+                    [&](Value i, Values s) -> Values { return {k.addf(s[0], k.load(squares + i))}; })[0];
+    };
+    Value updates = sumOfParts(kernel.of(op.getUpdateSquares())),
+          parameters = sumOfParts(kernel.of(op.getParameterSquares()));
+    auto [decay, step] = kernel.scales(parameters, updates);
     View p = kernel.of(op.getParameters()), average = averages ? kernel.of(op.getAverages()) : View();
-    Value weight = averages ? kernel.rule.hyper("weight") : Value();
+    Value weight = averages ? kernel.hyper("weight") : Value();
     kernel.eachUpdate(
         static_cast<int64_t>(op.getFactors().size()), {},
         [&, decay = decay, step = step](Value i, Value update, Spread &threads, Value mask, const Values &) -> Values {
           View at = p + i;
-          Value updated = kernel.rule.updated(threads.load(at, mask), update, decay, step);
+          Value old = threads.load(at, mask), move = k.mulf(step, update),
+                updated = k.subf(old, k.fma(decay, old, move));
           threads.store(updated, at, mask);
           if (averages) {
             View averageAt = average + i;
-            Value old = threads.load(averageAt, mask);
-            threads.store(k.fma(weight, k.subf(updated, old), old), averageAt, mask);
+            Value before = threads.load(averageAt, mask);
+            threads.store(k.fma(weight, k.subf(updated, before), before), averageAt, mask);
           }
           return {};
         });

@@ -1,15 +1,19 @@
+// The steps of elementwise optimizers.
 #include "Optimizers.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "llvm/ADT/StringSwitch.h"
-#include "llvm/ADT/bit.h"
 
 using namespace mlir;
 
 namespace xfc {
 
+// The step of an element, or of a vector of elements: takes the parameter, the gradient times the clipping factor and
+// the states, which it updates, and returns the new parameter.
+using OptimizerStep = std::function<Value(Value parameter, Value gradient, MutableArrayRef<Value> states)>;
+// Returns a hyperparameter as a scalar of the element type.
 using Hyper = llvm::function_ref<Value(StringRef)>;
 
-static Value clamped(CodeBuilder &k, Value x, Value least, Value most) {
+Value clamped(CodeBuilder &k, Value x, Value least, Value most) {
   Value raised = k.select(k.lessf(x, least), least, x);
   return k.select(k.lessf(most, x), most, raised);
 }
@@ -50,7 +54,7 @@ static OptimizerStep lion(CodeBuilder &k, Hyper hyper) {
   };
 }
 
-OptimizerStep optimizerStep(CodeBuilder &k, OptimizeOp op, Hyper hyper) {
+static OptimizerStep optimizerStep(CodeBuilder &k, OptimizeOp op, Hyper hyper) {
   using Make = OptimizerStep (*)(CodeBuilder &, Hyper);
   StringRef rule = op.getRule();
   const bool averages = rule.consume_back("_ema");
@@ -142,64 +146,6 @@ OptimizerBlocks optimizerBlocks(CodeBuilder &k, OptimizeOp op) {
     return updated;
   };
   return result;
-}
-
-ChunkOfTensor::ChunkOfTensor(CodeBuilder &k, int64_t tensors, BufferIndex hyperBuffer, int64_t hyperCount) {
-  auto number = [&](Value tensor, size_t offset) {
-    return k.inTable(offsetof(xfc_call, tensors), sizeof(xfc_parted_tensor), tensor, offset);
-  };
-  // A binary search for the last tensor whose first chunk is not after this one.
-  tensor = k.index(0);
-  for (auto step = static_cast<int64_t>(llvm::bit_floor(static_cast<uint64_t>(tensors - 1))); step > 0; step /= 2) {
-    Value next = k.add(tensor, step), known = k.min(next, tensors - 1);
-    Value after = k.add(k.chunk, 1), begun = k.less(number(known, offsetof(xfc_parted_tensor, first)), after);
-    tensor = k.select(k.both(k.less(next, tensors), begun), next, tensor);
-  }
-  this->number = k.sub(k.chunk, number(tensor, offsetof(xfc_parted_tensor, first)));
-  rows = number(tensor, offsetof(xfc_parted_tensor, rows));
-  columns = number(tensor, offsetof(xfc_parted_tensor, columns));
-  per = number(tensor, offsetof(xfc_parted_tensor, per));
-  parts = number(tensor, offsetof(xfc_parted_tensor, parts));
-  matrix = number(tensor, offsetof(xfc_parted_tensor, matrix));
-  isMatrix = k.less(-1, matrix);
-  Value group = number(tensor, offsetof(xfc_parted_tensor, group));
-  updated = k.less(-1, group);
-  Value first = k.mul(k.max(group, 0), hyperCount);
-  hyper = k.buffer(hyperBuffer) + first;
-}
-
-FactoredRule::Formula FactoredRule::clipped(Value factor) const {
-  Value most = hyper("limit"), least = k.subf(0, most);
-  return [=, this](Value given) { return clamped(k, k.mulf(factor, given), least, most); };
-}
-
-std::function<Value(Value, Value)> FactoredRule::newMean() const {
-  Value share = k.f64Of(hyper("share")), eps1 = k.f64Of(hyper("eps1")), kept = k.subf(1, share);
-  // Not mean + share (square - mean), which would lose eps1, and with it all that keeps a mean from 0, if share is 1.
-  return [=, this](Value mean, Value square) {
-    Value before = k.mulf(kept, mean);
-    return k.fma(share, k.addf(square, eps1), before);
-  };
-}
-
-std::pair<Value, Value> FactoredRule::scales(Value parameterSquares, Value updateSquares) const {
-  auto wide = [&](StringRef name) { return k.f64Of(hyper(name)); };
-  // Divisions in f64 are subroutines on a GPU, which need registers: there are as few as possible.
-  Value elements = k.f64OfInteger(k.mul(chunk.rows, chunk.columns)), one = k.constant(1, elements),
-        zero = k.constant(0, elements), share = k.divf(one, elements);
-  auto rootOfMean = [&](Value sum) { return k.sqrt(k.mulf(sum, share)); };
-  Value least = wide("eps2"), ofParameters = rootOfMean(parameterSquares);
-  Value relative = k.select(k.lessf(least, ofParameters), ofParameters, least);
-  Value scale = k.select(k.lessf(zero, wide("scales")), relative, one), rate = k.mulf(wide("rate"), scale);
-  Value ofUpdates = rootOfMean(updateSquares);
-  Value clipped = k.divf(wide("clip_threshold"), ofUpdates); // infinite if nothing is updated
-  Value step = k.mulf(rate, k.select(k.lessf(clipped, one), clipped, one));
-  return {k.elementOf(k.mulf(rate, wide("decay"))), k.elementOf(step)};
-}
-
-Value sumOfParts(CodeBuilder &k, const View &data, Value count) {
-  return k.loop(0, count, 1, ValueRange{k.constant(0, data.element)},
-                [&](Value i, Values s) -> Values { return {k.addf(s[0], k.load(data + i))}; })[0];
 }
 
 } // namespace xfc
