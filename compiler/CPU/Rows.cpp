@@ -81,37 +81,6 @@ Partition CPUMachine::sumRows(BufferIndex buffer, Value count, const std::functi
   return {Partition::Unit::One, 1, sums.getType().getDimSize(0)};
 }
 
-// Computes the elements from .. to - 1 of dense buffers.
-static void overElements(KernelBuilder &k, ArrayRef<BufferIndex> buffers, Value from, Value to,
-                         const ComputeOne &compute) {
-  SmallVector<View> data;
-  for (BufferIndex buffer : buffers)
-    data.push_back(k.buffer(buffer));
-  k.loop(from, to, k.lanes(), [&](Value i) {
-    SmallVector<Value> xs;
-    for (const View &operand : ArrayRef(data).drop_back())
-      xs.push_back(k.load(operand + i, k.lanes()));
-    Value used = k.lanesBelow(i, to);
-    View place = data.back() + i;
-    k.storeMasked(compute(xs), place, used);
-  });
-}
-
-Partition CPUMachine::overPairs(PairsType type, ArrayRef<BufferIndex> buffers, const ComputeOne &compute) {
-  Value offsets = field(keys(), offsetof(xfc_keys, pair_offsets), ptr);
-  auto pairsBefore = [&](Value sequence) { return mul(loadI64(offsets, sequence), type.getHeads()); };
-  Value to = pairsBefore(add(chunk, 1)), from = pairsBefore(chunk);
-  overElements(*this, buffers, from, to, compute);
-  return {Partition::Unit::Sequences, 1, 1};
-}
-
-Partition CPUMachine::overTensors(ArrayRef<BufferIndex> buffers, const ComputeOne &compute) {
-  constexpr int64_t part = SquareSumOp::elementsOfPart;
-  Value from = mul(chunk, part), count = elementCount();
-  overElements(*this, buffers, from, min(add(from, part), count), compute);
-  return {Partition::Unit::Elements, part, 1};
-}
-
 void CPUMachine::update(ArrayRef<View> blocks, Value from, Value to, const Compute &compute) {
   auto at = [&](Value i, const std::function<void(Value, const View &)> &write) {
     SmallVector<View> places;

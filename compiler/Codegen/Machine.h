@@ -158,10 +158,6 @@ public:
   // `buffer` that count, in this order.
   virtual Partition sumRows(BufferIndex buffer, mlir::Value count, const std::function<RowStart(mlir::Value)> &rowOf,
                             mlir::TypedValue<mlir::RankedTensorType> sums) = 0;
-  // overRows() for all pairs of a pairs value, and for the elements of dense tensors that follow each other in memory,
-  // as many as the call's `elements` says.
-  virtual Partition overPairs(PairsType type, llvm::ArrayRef<BufferIndex> buffers, const ComputeOne &compute) = 0;
-  virtual Partition overTensors(llvm::ArrayRef<BufferIndex> buffers, const ComputeOne &compute) = 0;
 
   // Runs the body for each query of a head of a sequence, which is a chunk. If `cached`, the keys are the tokens of a
   // hypothesis, whose positions are their numbers. With one head, the rows may be those of all heads. A query sees only

@@ -109,8 +109,6 @@ public:
   Partition dropRows(int64_t width, BufferIndex from, double rate, BufferIndex to) override;
   Partition sumRows(BufferIndex buffer, mlir::Value count, const std::function<RowStart(mlir::Value)> &rowOf,
                     mlir::TypedValue<mlir::RankedTensorType> sums) override;
-  Partition overPairs(PairsType type, llvm::ArrayRef<BufferIndex> buffers, const ComputeOne &compute) override;
-  Partition overTensors(llvm::ArrayRef<BufferIndex> buffers, const ComputeOne &compute) override;
   Partition eachPairsRow(int64_t heads, bool cached, const std::function<void(PairsRow &)> &body,
                          std::optional<uint64_t> reach) override;
   void eachOfGrid(mlir::Value from, mlir::Value to, int64_t columns,

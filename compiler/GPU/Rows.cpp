@@ -100,40 +100,6 @@ Partition KernelBuilder::sumRows(BufferIndex buffer, Value count, const std::fun
   return {Partition::Unit::One, 1, sums.getType().getDimSize(0)};
 }
 
-Partition KernelBuilder::overPairs(PairsType type, ArrayRef<BufferIndex> buffers, const ComputeOne &compute) {
-  return eachQuery(*this, type.getHeads(), [&](HeadOfSequence &at, Value query) {
-    SmallVector<View> rows;
-    for (BufferIndex buffer : buffers)
-      rows.push_back(at.pairsRow(*this, buffer, type.getHeads(), query));
-    loop(lane(), at.keys, warpSize, [&](Value key) {
-      SmallVector<Value> xs;
-      for (const View &row : ArrayRef(rows).drop_back())
-        xs.push_back(CodeBuilder::load(row + key));
-      View result = rows.back() + key;
-      CodeBuilder::store(compute(xs), result);
-    });
-  });
-}
-
-Partition KernelBuilder::overTensors(ArrayRef<BufferIndex> buffers, const ComputeOne &compute) {
-  constexpr int64_t part = SquareSumOp::elementsOfPart;
-  SmallVector<View> data;
-  for (BufferIndex i : buffers)
-    data.push_back(buffer(i));
-  Value from = mul(chunk, part), count = elementCount(), to = min(add(from, part), count);
-  overSpan(data, from, to, {}, [&](Value i, int64_t n, const Values &) -> Values {
-    SmallVector<Values> xs;
-    for (const View &operand : ArrayRef(data).drop_back())
-      xs.push_back(load(operand + i, n));
-    Values ys;
-    for (int64_t j = 0; j < n; ++j)
-      ys.push_back(compute(llvm::map_to_vector(xs, [&](const Values &x) { return x[j]; })));
-    store(ys, data.back() + i);
-    return {};
-  });
-  return {Partition::Unit::Elements, part, 1};
-}
-
 void KernelBuilder::update(ArrayRef<View> blocks, Value from, Value to, const Compute &compute) {
   overSpan(blocks, from, to, {}, [&](Value i, int64_t n, const Values &) -> Values {
     SmallVector<Values> all;

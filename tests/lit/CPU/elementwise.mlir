@@ -139,16 +139,16 @@ func.func @scale(%x: !rows) -> !rows {
   return %r : !rows
 }
 
-// The pairs of a sequence are one block for all of its heads, so that they need no loop over rows. Only the last
-// vector's mask has zeros, but every store has one: the next sequence, which may belong to another thread, follows at
-// once.
-// PLAN:        plan.kernel @add_3 attributes {partition = #plan.partition<sequences per 1 times 1>}
+// The pairs of a head are one block, so that they need no loop over rows. The store at the end has a mask: the next
+// head, which may belong to another thread, follows at once.
+// PLAN:        plan.kernel @add_3 attributes {partition = #plan.partition<sequences per 1 times 3>}
 // CHECK-LABEL: func.func @add_3(
-// CHECK:       arith.muli {{.*}}, %c3_i64
-// CHECK:       arith.muli {{.*}}, %c3_i64
+// CHECK:       arith.remui %arg1, %c3_i64
 // CHECK-COUNT-1: scf.for
 // CHECK:       arith.addf
-// CHECK-NOT:   llvm.store
+// CHECK-NEXT:  llvm.store
+// CHECK:       scf.if
+// CHECK-NOT:   {{scf.for|llvm.store}}
 // CHECK:       llvm.intr.masked.store
 // CHECK-NOT:   {{scf.for|llvm.store}}
 // CHECK:       return
@@ -162,6 +162,7 @@ func.func @add_pairs(%x: !pairs, %y: !pairs) -> !pairs {
 // CHECK-LABEL: func.func @add_20x1000(
 // CHECK:       arith.muli %arg1, %c16384_i64
 // CHECK:       arith.addf {{.*}} : vector<{{8|16}}xf32>
+// CHECK-NEXT:  llvm.store
 // CHECK:       llvm.intr.masked.store
 func.func @add_tensors(%x: tensor<20x1000xf32>, %y: tensor<20x1000xf32>) -> tensor<20x1000xf32> {
   %r = xfc.add %x, %y : tensor<20x1000xf32>
