@@ -20,7 +20,6 @@ void registerCPUKernels(DialectRegistry &registry) {
     attachLinearKernels(*context);
     attachLinearLossKernels(*context);
     attachLinearWeightGradKernels(*context);
-    attachNormKernels(*context);
     attachOptimizerKernels(*context);
     attachPairsKernels(*context);
   });

@@ -32,7 +32,6 @@ void attachEmbeddingKernels(mlir::MLIRContext &);
 void attachLinearKernels(mlir::MLIRContext &);
 void attachLinearLossKernels(mlir::MLIRContext &);
 void attachLinearWeightGradKernels(mlir::MLIRContext &);
-void attachNormKernels(mlir::MLIRContext &);
 void attachOptimizerKernels(mlir::MLIRContext &);
 void attachPairsKernels(mlir::MLIRContext &);
 

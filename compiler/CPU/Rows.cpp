@@ -81,6 +81,37 @@ Partition CPUMachine::sumRows(BufferIndex buffer, Value count, const std::functi
   return {Partition::Unit::One, 1, sums.getType().getDimSize(0)};
 }
 
+// Some vectors of columns, whose sums stay in registers.
+Partition CPUMachine::sumColumns(int64_t width, Value rows, ArrayRef<View> operands, ArrayRef<Value> results,
+                                 const OfRow &ofRow, const AddToSums &add) {
+  const int64_t block = 4 * lanes(), chunks = (width + block - 1) / block, count = results.size();
+  Value columns = mul(chunk, block);
+  auto emit = [&](int64_t used) {
+    const int64_t vectors = (used + lanes() - 1) / lanes();
+    const Values sums = loop(0, rows, 1, Values(vectors * count, splat(0)), [&](Value row, Values s) {
+      const Values own = ofRow(row);
+      for (int64_t v = 0; v < vectors; ++v) {
+        SmallVector<Value> xs;
+        for (const View &operand : operands)
+          xs.push_back(load(operand.row(row) + columns + v * lanes(), lanes()));
+        llvm::copy(add(own, xs, ArrayRef<Value>(s).slice(v * count, count)), s.begin() + v * count);
+      }
+      return s;
+    });
+    for (int64_t i = 0; i < vectors * count; ++i)
+      if (Value result = results[i % count]) {
+        const int64_t first = i / count * lanes();
+        const View place = buffer(result) + columns + first;
+        storePart(sums[i], place, std::min(lanes(), used - first));
+      }
+  };
+  if (width % block == 0)
+    emit(block);
+  else
+    when(less(chunk, chunks - 1), [&] { emit(block); }, [&] { emit(width % block); });
+  return {Partition::Unit::One, 1, chunks};
+}
+
 void CPUMachine::update(ArrayRef<View> blocks, Value from, Value to, const Compute &compute) {
   auto at = [&](Value i, const std::function<void(Value, const View &)> &write) {
     SmallVector<View> places;

@@ -16,6 +16,8 @@ public:
   Partition dropRows(int64_t width, BufferIndex from, double rate, BufferIndex to) override;
   Partition sumRows(BufferIndex buffer, mlir::Value count, const std::function<RowStart(mlir::Value)> &rowOf,
                     mlir::TypedValue<mlir::RankedTensorType> sums) override;
+  Partition sumColumns(int64_t width, mlir::Value rows, llvm::ArrayRef<View> operands,
+                       llvm::ArrayRef<mlir::Value> results, const OfRow &ofRow, const AddToSums &add) override;
   Partition eachPairsRow(int64_t heads, bool cached, const std::function<void(PairsRow &)> &body,
                          std::optional<uint64_t> reach) override;
   void eachOfGrid(mlir::Value from, mlir::Value to, int64_t columns,

@@ -159,6 +159,14 @@ public:
   virtual Partition sumRows(BufferIndex buffer, mlir::Value count, const std::function<RowStart(mlir::Value)> &rowOf,
                             mlir::TypedValue<mlir::RankedTensorType> sums) = 0;
 
+  // Each chunk has some columns of `rows` rows, and computes sums of each column that are stored in dense results,
+  // except those that are null: add(what ofRow(row) returns, the operands' numbers in the row, sums) returns the sums
+  // after it.
+  using OfRow = std::function<Values(mlir::Value)>;
+  using AddToSums = std::function<Values(const Values &, llvm::ArrayRef<mlir::Value>, llvm::ArrayRef<mlir::Value>)>;
+  virtual Partition sumColumns(int64_t width, mlir::Value rows, llvm::ArrayRef<View> operands,
+                               llvm::ArrayRef<mlir::Value> results, const OfRow &ofRow, const AddToSums &add) = 0;
+
   // Runs the body for each query of a head of a sequence, which is a chunk. If `cached`, the keys are the tokens of a
   // hypothesis, whose positions are their numbers. With one head, the rows may be those of all heads. A query sees only
   // keys at most `reach` positions away, if it is given.

@@ -304,18 +304,16 @@ Value KernelBuilder::aligned(const View &rows) {
   Value address = LLVM::PtrToIntOp::create(b, i64, rows.data);
   return equal(bitAnd(bitOr(address, mul(rows.stride, bytesOf(rows.element))), 15), 0);
 }
-Value KernelBuilder::aligned(BufferIndex i) {
-  Value apart = stride(i);
-  return aligned(buffer(i).inRows(apart));
-}
 
 void KernelBuilder::vectorized(ArrayRef<BufferIndex> buffers, int64_t width, const std::function<void(int64_t)> &body) {
+  vectorized(llvm::map_to_vector(buffers, [&](BufferIndex i) { return rowsOf(i); }), width, body);
+}
+void KernelBuilder::vectorized(ArrayRef<View> rows, int64_t width, const std::function<void(int64_t)> &body) {
   if (width % 4)
     return body(1);
   Value all = boolean(true);
-  for (BufferIndex buffer : buffers)
-    all = both(all, aligned(buffer));
-
+  for (const View &ofBuffer : rows)
+    all = both(all, aligned(ofBuffer));
   when(all, [&] { body(4); }, [&] { body(1); });
 }
 

@@ -89,9 +89,10 @@ public:
   // Whether four elements of a row can be loaded at once wherever a multiple of four begins. Rows of fewer than 32 bits
   // have multiples of eight features (xfc-assign-types, xfc-set-cache-type).
   mlir::Value aligned(const View &rows);
-  mlir::Value aligned(BufferIndex i);
+  mlir::Value aligned(BufferIndex i) { return aligned(rowsOf(i)); }
   // Emits body(4), for vectors of 4 elements, and body(1), between which the kernel chooses: body(4) runs if all of
-  // `buffers` have aligned rows. There is only body(1) if 4 does not divide `width`.
+  // `buffers`, or `rows`, are aligned. There is only body(1) if 4 does not divide `width`.
+  void vectorized(llvm::ArrayRef<View> rows, int64_t width, const std::function<void(int64_t)> &body);
   void vectorized(llvm::ArrayRef<BufferIndex> buffers, int64_t width, const std::function<void(int64_t)> &body);
 
   // Spreads elements from .. to - 1 (i64) of dense buffers, `data`, over the block's threads:
@@ -109,6 +110,8 @@ public:
   Partition dropRows(int64_t width, BufferIndex from, double rate, BufferIndex to) override;
   Partition sumRows(BufferIndex buffer, mlir::Value count, const std::function<RowStart(mlir::Value)> &rowOf,
                     mlir::TypedValue<mlir::RankedTensorType> sums) override;
+  Partition sumColumns(int64_t width, mlir::Value rows, llvm::ArrayRef<View> operands,
+                       llvm::ArrayRef<mlir::Value> results, const OfRow &ofRow, const AddToSums &add) override;
   Partition eachPairsRow(int64_t heads, bool cached, const std::function<void(PairsRow &)> &body,
                          std::optional<uint64_t> reach) override;
   void eachOfGrid(mlir::Value from, mlir::Value to, int64_t columns,

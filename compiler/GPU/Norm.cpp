@@ -1,9 +1,11 @@
-// The gradients of a norm's weights: their partial sums, added up, and without partial sums.
+// The partial sums of the gradients of a norm's weights, added up.
 #include "Emitters.h"
 
 using namespace mlir;
 
 namespace xfc::gpu {
+
+// Apart from the shared kernel, since parts are few and known when it is emitted, so that a thread reads many at once.
 // A block owns 8 columns (32 bytes of each part) of all sums. A thread adds up every 32nd part of its column, and one
 // thread per column of a sum adds up what those threads have, both in ascending order.
 static KernelInfo emitSumParts(KernelBuilder &k, SumPartsOp op) {
@@ -48,66 +50,6 @@ static KernelInfo emitSumParts(KernelBuilder &k, SumPartsOp op) {
   return {{Partition::Unit::One, 1, chunks}};
 }
 
-// A block owns 8 columns (32 bytes of each row). A thread takes rows at a fixed stride, the number of rows that the
-// block takes at once, and sums them in order. Lanes are then added in a fixed tree, and warps in order.
-static KernelInfo emitNormWeightGrad(KernelBuilder &k, NormWeightGradOp op) {
-  constexpr int64_t columns = 8;
-  const int64_t width = op.getX().getType().getFeatures(), chunks = (width + columns - 1) / columns;
-  const bool wantsWeight = !op.getDweight().use_empty(), wantsBias = op.getDbias() && !op.getDbias().use_empty();
-  k.threads = 1024;
-  const View dy = k.rowsOf(op.getDyMutable()), x = k.rowsOf(op.getXMutable()), stats = k.rowsOf(op.getStatsMutable());
-  View parts = k.at(k.shared(k.warps() * columns * 2 * k.bytes()));
-  k.vectorized({op.getDyMutable(), op.getXMutable()}, width, [&](int64_t n) {
-    const int64_t across = columns / n, together = k.threads / across;
-    Value f = k.mul(k.bitAnd(k.thread(), across - 1), n), ofThread = k.i64Of(f),
-          column = k.add(k.mul(k.chunk, columns), ofThread);
-    Value within = k.less(column, width);
-    Values sums = k.choose(
-        within,
-        [&] {
-          const Values none(2 * n, k.scalar(0));
-          Value rows = k.rowCount();
-          return k.loop(k.i64Of(k.div(k.thread(), across)), rows, together, none,
-
-                        [&](Value i, Values s) {
-                          View statsRow = stats.row(i);
-                          Value mean = k.load(statsRow), r = k.load(statsRow + 1);
-                          Values d = k.load(dy.row(i) + column, n), v = k.load(x.row(i) + column, n);
-                          for (int64_t j = 0; j < n; ++j) {
-                            s[j] = k.fma(d[j], k.mulf(k.subf(v[j], mean), r), s[j]);
-                            s[n + j] = k.addf(s[n + j], d[j]);
-                          }
-                          return s;
-                        });
-        },
-        [&] { return Values(2 * n, k.scalar(0)); });
-    // Lanes that have the same columns are `across` apart.
-    for (Value &sum : sums)
-      for (int64_t mask = KernelBuilder::warpSize / 2; mask >= across; mask /= 2)
-        sum = k.addf(sum, k.shuffleXor(sum, mask));
-    k.when(k.less(k.lane(), across), [&] {
-      for (int64_t j = 0; j < 2 * n; ++j)
-        k.store(sums[j], parts + k.add(k.add(k.mul(k.warp(), 2 * columns), f), j < n ? j : columns + j - n));
-    });
-  });
-  k.barrier();
-  // One thread per column of dw, then of db.
-  Value number = k.rem(k.thread(), columns), ofThread = k.i64Of(number),
-        column = k.add(k.mul(k.chunk, columns), ofThread), isColumn = k.less(column, width);
-  k.when(k.both(k.less(k.thread(), 2 * columns), isColumn), [&] {
-    Value zero = k.scalar(0), total = k.loop(k.i32Of(0), k.warps(), 1, {zero}, [&](Value warp, Values s) -> Values {
-      Value own = k.thread();
-      return {k.addf(s[0], k.load(parts + k.add(k.mul(warp, 2 * columns), own)))};
-    })[0];
-    Value ofWeight = k.less(k.thread(), columns);
-    if (wantsWeight)
-      k.when(ofWeight, [&] { k.store(total, k.buffer(op.getDweight()) + column); });
-    if (wantsBias)
-      k.when(k.less(columns - 1, k.thread()), [&] { k.store(total, k.buffer(op.getDbias()) + column); });
-  });
-  return {{Partition::Unit::One, 1, chunks}};
-}
-
-void attachNormKernels(MLIRContext &context) { attachKernels<emitNormWeightGrad, emitSumParts>(context); }
+void attachNormKernels(MLIRContext &context) { attachKernels<emitSumParts>(context); }
 
 } // namespace xfc::gpu

@@ -100,6 +100,59 @@ Partition KernelBuilder::sumRows(BufferIndex buffer, Value count, const std::fun
   return {Partition::Unit::One, 1, sums.getType().getDimSize(0)};
 }
 
+// A block owns 8 columns (32 bytes of each row). A thread takes rows at a fixed stride, the number of rows that the
+// block takes at once, and sums them in order. Lanes are then added in a fixed tree, and warps in order.
+Partition KernelBuilder::sumColumns(int64_t width, Value rows, ArrayRef<View> operands, ArrayRef<Value> results,
+                                    const OfRow &ofRow, const AddToSums &add) {
+  constexpr int64_t columns = 8;
+  const int64_t count = results.size(), all = count * columns;
+  threads = 1024;
+  const View parts = at(shared(warps() * all * bytes()));
+  vectorized(operands, width, [&](int64_t n) {
+    const int64_t across = columns / n, together = threads / across;
+    Value f = mul(bitAnd(thread(), across - 1), n), ofThread = i64Of(f),
+          column = this->add(mul(chunk, columns), ofThread);
+    const Values none(count * n, scalar(0));
+    auto addRow = [&](Value row, Values s) {
+      const Values own = ofRow(row);
+      SmallVector<Values> xs;
+      for (const View &operand : operands)
+        xs.push_back(load(operand.row(row) + column, n));
+      for (int64_t j = 0; j < n; ++j)
+        llvm::copy(add(own, llvm::map_to_vector(xs, [&](const Values &x) { return x[j]; }),
+                       ArrayRef<Value>(s).slice(j * count, count)),
+                   s.begin() + j * count);
+      return s;
+    };
+    Values sums = choose(
+        less(column, width), [&] { return loop(i64Of(div(thread(), across)), rows, together, none, addRow); },
+        [&] { return none; });
+    // Lanes that have the same columns are `across` apart.
+    for (Value &sum : sums)
+      for (int64_t mask = warpSize / 2; mask >= across; mask /= 2)
+        sum = addf(sum, shuffleXor(sum, mask));
+    when(less(lane(), across), [&] {
+      for (int64_t i = 0; i < count * n; ++i)
+        CodeBuilder::store(sums[i], parts + this->add(this->add(mul(warp(), all), f), i % count * columns + i / count));
+    });
+  });
+  barrier();
+  // One thread for each column of each result.
+  Value which = div(thread(), columns), ofThread = i64Of(rem(thread(), columns)),
+        column = this->add(mul(chunk, columns), ofThread), isColumn = less(column, width);
+  when(both(less(thread(), all), isColumn), [&] {
+    Value own = thread(), zero = scalar(0);
+    Value total = loop(i32Of(0), warps(), 1, {zero}, [&](Value warp, Values s) -> Values {
+      return {addf(s[0], CodeBuilder::load(parts + this->add(mul(warp, all), own)))};
+    })[0];
+    for (auto [i, result] : llvm::enumerate(results))
+      if (result)
+        when(equal(which, static_cast<int64_t>(i)),
+             [&, result = result] { CodeBuilder::store(total, buffer(result) + column); });
+  });
+  return {Partition::Unit::One, 1, (width + columns - 1) / columns};
+}
+
 void KernelBuilder::update(ArrayRef<View> blocks, Value from, Value to, const Compute &compute) {
   overSpan(blocks, from, to, {}, [&](Value i, int64_t n, const Values &) -> Values {
     SmallVector<Values> all;

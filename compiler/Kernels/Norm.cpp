@@ -208,8 +208,44 @@ static Partition emitNormGradWithParts(Machine &k, NormGradWithPartsOp op) {
                                [&](Value row, MutableArrayRef<Row> totals) { norm.write(row, totals, beside); });
 }
 
+// The result, or null if nothing reads it.
+static Value ifRead(Value result) { return result && !result.use_empty() ? result : Value(); }
+
+static Partition emitSumParts(Machine &k, SumPartsOp op) {
+  auto type = cast<RankedTensorType>(op.getParts().front().getType());
+  const int64_t width = type.getDimSize(1);
+  SmallVector<View> parts;
+  for (OpOperand &part : op.getPartsMutable())
+    parts.push_back(k.buffer(part).inRows(width));
+  auto add = [&](const Values &, ArrayRef<Value> xs, ArrayRef<Value> sums) {
+    return llvm::map_to_vector<16>(llvm::zip_equal(sums, xs), [&](auto both) {
+      auto [sum, x] = both;
+      return k.addf(sum, x);
+    });
+  };
+  return k.sumColumns(
+      width, k.index(type.getDimSize(0)), parts, llvm::map_to_vector(op.getSums(), ifRead),
+      [](Value) { return Values(); }, add);
+}
+
+static Partition emitNormWeightGrad(Machine &k, NormWeightGradOp op) {
+  const View dy = k.rowsOf(op.getDyMutable()), x = k.rowsOf(op.getXMutable()), stats = k.rowsOf(op.getStatsMutable());
+  auto statsOf = [&](Value row) -> Values {
+    const View ofRow = stats.row(row);
+    Value mean = k.load(ofRow);
+    return {mean, k.load(ofRow + 1)};
+  };
+  auto add = [&](const Values &ofRow, ArrayRef<Value> v, ArrayRef<Value> sums) -> Values {
+    Value normed = k.mulf(k.subf(v[1], ofRow[0]), ofRow[1]);
+    return {k.fma(v[0], normed, sums[0]), k.addf(sums[1], v[0])};
+  };
+  return k.sumColumns(widthOf(op.getX()), k.rowCount(), {dy, x}, {ifRead(op.getDweight()), ifRead(op.getDbias())},
+                      statsOf, add);
+}
+
 void attachNormBodies(MLIRContext &context) {
-  attachRowKernels<emitNorm, emitAddNorm, emitNormGrad, emitNormGradWithParts>(context);
+  attachRowKernels<emitNorm, emitAddNorm, emitNormGrad, emitNormGradWithParts, emitSumParts, emitNormWeightGrad>(
+      context);
 }
 
 } // namespace xfc

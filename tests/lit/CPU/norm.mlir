@@ -188,17 +188,20 @@ func.func @norm_weight_grad(%dy: !rows, %x: !rows, %s: !stats) -> (!w, !w) {
 // CHECK:       llvm.store {{.*}} : vector<16xf32>
 // CHECK-NEXT:  }
 
-// A chunk adds up one vector of columns, in the order of the parts. The last vector may end beyond the row.
-// PLAN:        plan.kernel @sum_parts_200 attributes {partition = #plan.partition<one per 1 times 25>}
-// PLAN-V4:     plan.kernel @sum_parts_200 attributes {partition = #plan.partition<one per 1 times 13>}
+// A chunk adds up four vectors of columns of both sums, in the order of the parts. The last chunk has what is left.
+// PLAN:        plan.kernel @sum_parts_200 attributes {partition = #plan.partition<one per 1 times 7>}
+// PLAN-V4:     plan.kernel @sum_parts_200 attributes {partition = #plan.partition<one per 1 times 4>}
 // CHECK-LABEL: func.func @sum_parts_200(
-// V3:          arith.muli %arg1, %c8_i64
-// V4:          arith.muli %arg1, %c16_i64
-// CHECK:       %[[SUM:.*]] = scf.for {{.*}} = %c0_i64 to %c32_i64 step %c1_i64
-// CHECK:       arith.addf {{.*}} : vector<{{8|16}}xf32>
-// CHECK:       llvm.intr.masked.store %[[SUM]]
-// CHECK:       scf.for {{.*}} = %c0_i64 to %c32_i64 step %c1_i64
-// CHECK:       llvm.intr.masked.store
+// V3:          arith.muli %arg1, %c32_i64
+// V4:          arith.muli %arg1, %c64_i64
+// CHECK:       %[[SUMS:.*]]:8 = scf.for {{.*}} = %c0_i64 to %c32_i64 step %c1_i64
+// CHECK-COUNT-8: arith.addf {{.*}} : vector<{{8|16}}xf32>
+// CHECK-NOT:   arith.addf
+// CHECK:       llvm.store %[[SUMS]]#7
+// CHECK:       } else {
+// CHECK:       %[[LAST:.*]]:2 = scf.for {{.*}} = %c0_i64 to %c32_i64 step %c1_i64
+// V3:          llvm.store %[[LAST]]#1
+// V4:          llvm.intr.masked.store %[[LAST]]#1
 // CHECK:       return
 func.func @with_parts(%dy: !rows, %x: !rows, %w: !w, %s: !stats) -> (!rows, !w, !w) {
   %dx, %dws, %dbs = xfc.norm_grad_with_parts %dy, %x, %w, %s {eps = 1.0e-5} : (!rows, !rows, !w, !stats) -> (!rows, tensor<32x200xf32>, tensor<32x200xf32>)
