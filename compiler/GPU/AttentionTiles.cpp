@@ -675,12 +675,6 @@ PairDropout::PairDropout(KernelBuilder &k, AttentionTiles &tiles, const HeadOfSe
   dropoutKey = k.dropoutKey(k.dropoutId(), none, sentence, headPlusOne);
 }
 
-Value PairDropout::queryPosition(Value query) { return at.queryPosition(k, query); }
-Value PairDropout::keyPosition(Value key) {
-  Value row = k.loadIndex(at.keyList + key);
-  return i32At(k, k.numbers(k.keyRows(), offsetof(xfc_rows, positions)), row);
-}
-
 std::array<Value, 4> PairDropout::four(Value query, Value key) {
   CodeBuilder::DropoutKey own = dropoutKey;
   own.position = query;
@@ -705,12 +699,12 @@ Value PairDropout::scale() { return rate == 0 ? k.scalar(1) : k.keptFactor(rate)
 
 Value PairDropout::ofQueries(const std::array<Value, 2> &queries, Value firstKey, Value count, int64_t columns) {
   return whenTraining([&] {
-    Value last = k.sub(count, 1), first = keyPosition(firstKey);
-    const std::array<Value, 2> positions{queryPosition(queries[0]), queryPosition(queries[1])};
+    Value last = k.sub(count, 1), first = at.keyPosition(k, firstKey);
+    const std::array<Value, 2> positions{at.queryPosition(k, queries[0]), at.queryPosition(k, queries[1])};
     // Keys share calls of Philox if their positions are consecutive (usually, without pad tokens among them) and begin
     // at a multiple of `columns`.
     Value isBlock = k.equal(k.rem(first, columns), 0),
-          regular = k.both(k.equal(k.sub(keyPosition(k.add(firstKey, last)), first), last), isBlock);
+          regular = k.both(k.equal(k.sub(at.keyPosition(k, k.add(firstKey, last)), first), last), isBlock);
     return k.choose(
         regular,
         [&]() -> Values {
@@ -731,7 +725,7 @@ Value PairDropout::ofQueries(const std::array<Value, 2> &queries, Value firstKey
           return k.loop(zero, columns / 2, 1, ValueRange{zero}, [&](Value i, Values bits) -> Values {
             Value base = tiles.column(0), odd = k.bitAnd(i, 1), column = k.add(k.add(k.mul(k.div(i, 4), 8), odd), base);
             Value query = k.select(k.less(k.rem(i, 4), 2), positions[0], positions[1]);
-            Value position = keyPosition(k.add(firstKey, k.min(column, last)));
+            Value position = at.keyPosition(k, k.add(firstKey, k.min(column, last)));
             return {k.bitOr(bits[0], bit(k.numberOf(four(query, position), position), i))};
           });
         });
@@ -741,13 +735,13 @@ Value PairDropout::ofQueries(const std::array<Value, 2> &queries, Value firstKey
 // One call of Philox usually has the numbers of both of the lane's keys, which are 8 rows apart.
 Value PairDropout::ofKeys(const std::array<Value, 2> &keys, Value firstQuery, Value count, int64_t columns) {
   return whenTraining([&] {
-    Value last = k.sub(count, 1), upper = keyPosition(keys[0]), lower = keyPosition(keys[1]);
+    Value last = k.sub(count, 1), upper = at.keyPosition(k, keys[0]), lower = at.keyPosition(k, keys[1]);
     Value lowerBlock = k.div(lower, 64), together = k.equal(k.div(upper, 64), lowerBlock);
     Value lowerCounter = k.rem(lower, 8), zero = k.i32Of(0);
     together = k.both(together, k.equal(k.rem(upper, 8), lowerCounter));
     return k.loop(zero, columns / 4, 1, ValueRange{zero}, [&](Value i, Values bits) -> Values {
       Value base = tiles.column(0), odd = k.bitAnd(i, 1), column = k.add(k.add(k.mul(k.div(i, 2), 8), odd), base);
-      Value position = queryPosition(k.add(firstQuery, k.min(column, last)));
+      Value position = at.queryPosition(k, k.add(firstQuery, k.min(column, last)));
       std::array<Value, 4> words = four(position, upper);
       Value second = k.choose(
           together, [&]() -> Values { return {k.numberOf(words, lower)}; },

@@ -287,8 +287,7 @@ private:
   // The words of one call of Philox: for the eight positions in the key position's block of 64 that are equal to it
   // modulo 8.
   std::array<mlir::Value, 4> four(mlir::Value query, mlir::Value key);
-  mlir::Value bit(mlir::Value number, mlir::Value which);                     // set if the pair is kept
-  mlir::Value queryPosition(mlir::Value query), keyPosition(mlir::Value key); // i32
+  mlir::Value bit(mlir::Value number, mlir::Value which); // set if the pair is kept
 
   KernelBuilder &k;
   AttentionTiles &tiles;

@@ -117,84 +117,51 @@ static Partition emitAddDistanceBias(Machine &k, AddDistanceBiasOp op) {
 
 namespace {
 
-// The links of the rows of xfc.alignment_loss or of its gradient, and the heads whose probabilities they concern.
-class AlignmentLinks {
-public:
-  // `heads` is the number of heads of the pairs.
+// The links of the rows of xfc.alignment_loss or of its gradient.
+struct AlignmentLinks {
   template <typename Op>
-  AlignmentLinks(CodeBuilder &k, Op op, int64_t heads)
-      : width(op.getLinks().getType().getFeatures()), k(k), heads(heads), head(op.getHead()),
-        links(k.rowsOf(op.getLinksMutable())), shares(k.rowsOf(op.getSharesMutable())) {}
+  AlignmentLinks(CodeBuilder &k, Op op)
+      : width(op.getLinks().getType().getFeatures()), k(k), links(k.rowsOf(op.getLinksMutable())),
+        shares(k.rowsOf(op.getSharesMutable())) {}
   const int64_t width; // the number of links of a row, some of which may be none
 
-  // The mean over the heads of their probability at link i of the row, and the loss of the link,
-  // -share log(mean + epsilon); zeros if there is none. `first` is where the row's probabilities of the first head
-  // begin, and those of each further head follow after `perHead` numbers.
-  Values meanAndLoss(Value row, Value i, const View &first, Value perHead) const {
-    return choose(
-        row, i,
-        [&](Value key) -> Values {
-          Value mean = meanAt(first + key, perHead);
-          Value log = k.log(k.addf(mean, AlignmentLossOp::epsilon));
-          return {mean, k.mulf(k.subf(0, share(row, i)), log)};
-        },
-        [&]() -> Values { return {k.scalar(0), k.scalar(0)}; });
-  }
-
-  // Whether this head (i64) has a gradient.
-  Value concerns(Value ofHead) const { return head ? k.equal(ofHead, static_cast<int64_t>(*head)) : k.boolean(true); }
-  // Stores the gradient of the probability at link i of the row, which is that of each head concerned, if there is such
-  // a link. `first` is where the row's gradients of the head begin; `means` are those of meanAndLoss().
-  void storeGradient(Value row, Value i, Value dloss, const View &means, const View &first) const {
-    choose(
-        row, i,
-        [&](Value key) -> Values {
-          Value mean = k.load(means(row, i));
-          Value shifted = k.addf(mean, AlignmentLossOp::epsilon);
-          Value ofHeads = k.mulf(head ? -1 : -static_cast<double>(heads), shifted);
-          View gradient = first + key;
-          k.store(k.divf(k.mulf(dloss, share(row, i)), ofHeads), gradient);
-          return {};
-        },
-        []() -> Values { return {}; });
+  // Runs then(the index of the key, the link's share), or otherwise() if link i of the row is none.
+  Values choose(Value row, Value i, const std::function<Values(Value, Value)> &then,
+                const std::function<Values()> &otherwise) const {
+    Value key = k.loadIndex(links(row, i));
+    return k.choose(k.less(key, 0), otherwise, [&] { return then(key, k.load(shares(row, i))); });
   }
 
 private:
-  // Runs then(the index of the key), or otherwise() if link i of the row is none.
-  Values choose(Value row, Value i, const std::function<Values(Value)> &then,
-                const std::function<Values()> &otherwise) const {
-    Value key = k.loadIndex(links(row, i));
-    return k.choose(k.less(key, 0), otherwise, [&] { return then(key); });
-  }
-
-  // The mean of the heads' probabilities in ascending order, or the probability of the only head that is concerned.
-  Value meanAt(const View &ofFirstHead, Value perHead) const {
-    auto ofHead = [&](Value h) { return k.load(ofFirstHead + k.mul(h, perHead)); };
-    if (head)
-      return ofHead(k.index(static_cast<int64_t>(*head)));
-    Value sum = k.loop(0, heads, 1, ValueRange{k.scalar(0)},
-                       [&](Value h, Values s) -> Values { return {k.addf(s[0], ofHead(h))}; })[0];
-    return k.mulf(sum, 1.0 / static_cast<double>(heads));
-  }
-
-  Value share(Value row, Value i) const { return k.load(shares(row, i)); }
-
   CodeBuilder &k;
-  const int64_t heads;
-  const std::optional<uint64_t> head;
   const View links, shares;
 };
 
 } // namespace
 
+// A link's loss is -share log(mean + epsilon), where mean is that of its probabilities over the heads concerned, which
+// are one or all; the probabilities of each further head follow after `perHead` numbers.
 static Partition emitAlignmentLoss(Machine &k, AlignmentLossOp op) {
   const int64_t heads = op.getP().getType().getHeads();
-  const AlignmentLinks links(k, op, heads);
+  const AlignmentLinks links(k, op);
   const View loss = k.rowsOf(op.getLossMutable()), means = k.rowsOf(op.getMeans());
   return k.eachPairsRow(1, /*cached=*/false, [&](PairsRow &row) {
     const View first = row.in(op.getPMutable(), heads);
+    auto meanAt = [&](Value key) {
+      const View ofFirstHead = first + key;
+      auto ofHead = [&](Value h) { return k.load(ofFirstHead + k.mul(h, row.perHead)); };
+      if (op.getHead())
+        return ofHead(k.index(static_cast<int64_t>(*op.getHead())));
+      Value sum = k.loop(0, heads, 1, ValueRange{k.scalar(0)},
+                         [&](Value h, Values s) -> Values { return {k.addf(s[0], ofHead(h))}; })[0];
+      return k.mulf(sum, 1.0 / static_cast<double>(heads));
+    };
     Value sum = row.sumOfEach(links.width, [&](Value i) {
-      Values ofLink = links.meanAndLoss(row.query, i, first, row.perHead);
+      auto meanAndLoss = [&](Value key, Value share) -> Values {
+        Value mean = meanAt(key), log = k.log(k.addf(mean, AlignmentLossOp::epsilon));
+        return {mean, k.mulf(k.subf(0, share), log)};
+      };
+      Values ofLink = links.choose(row.query, i, meanAndLoss, [&]() -> Values { return {k.scalar(0), k.scalar(0)}; });
       if (!op.getMeans().use_empty())
         k.store(ofLink[0], means(row.query, i));
       return ofLink[1];
@@ -206,16 +173,27 @@ static Partition emitAlignmentLoss(Machine &k, AlignmentLossOp op) {
   });
 }
 
+// The gradient of a link's probability is the same for each head concerned.
 static Partition emitAlignmentLossGrad(Machine &k, AlignmentLossGradOp op) {
   const int64_t heads = op.getType().getHeads();
-  const AlignmentLinks links(k, op, heads);
+  const std::optional<uint64_t> head = op.getHead();
+  const AlignmentLinks links(k, op);
   const View dloss = k.rowsOf(op.getDlossMutable()), means = k.rowsOf(op.getMeansMutable());
   return k.eachPairsRow(heads, /*cached=*/false, [&](PairsRow &row) {
     const View gradient = row.in(op.getResult(), heads);
     row.clear(gradient);
-    k.when(links.concerns(row.head), [&] {
+    k.when(head ? k.equal(row.head, static_cast<int64_t>(*head)) : k.boolean(true), [&] {
       Value d = k.load(dloss.row(row.query));
-      row.each(links.width, [&](Value i) { links.storeGradient(row.query, i, d, means, gradient); });
+      row.each(links.width, [&](Value i) {
+        auto store = [&](Value key, Value share) -> Values {
+          Value mean = k.load(means(row.query, i)), shifted = k.addf(mean, AlignmentLossOp::epsilon);
+          Value ofHeads = k.mulf(head ? -1 : -static_cast<double>(heads), shifted);
+          const View place = gradient + key;
+          k.store(k.divf(k.mulf(d, share), ofHeads), place);
+          return {};
+        };
+        links.choose(row.query, i, store, []() -> Values { return {}; });
+      });
     });
   });
 }
