@@ -1,6 +1,7 @@
 // Instructions for tiles of bf16 matrices.
 #include "TensorCore.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include <cassert>
 
 using namespace mlir;
 
@@ -21,13 +22,28 @@ Values loadMatrices(KernelBuilder &k, const View &row, bool transposed) {
   return membersOf(k, matrices, 4);
 }
 
-void multiplyMatrices(KernelBuilder &k, ArrayRef<Value> a, ArrayRef<Value> b, MutableArrayRef<Value> c) {
+// mma.sync, whose operands have `depth` columns and rows.
+static void multiplyBy(int64_t depth, KernelBuilder &k, ArrayRef<Value> a, ArrayRef<Value> b,
+                       MutableArrayRef<Value> c) {
   auto type = LLVM::LLVMStructType::getLiteral(k.b.getContext(), SmallVector<Type>(4, k.element));
-  Value sums =
-      NVVM::MmaOp::create(k.b, type, a, b, ValueRange(ArrayRef<Value>(c)), ArrayRef<int64_t>{16, 8, 16}, std::nullopt,
-                          std::nullopt, std::array<NVVM::MMATypes, 2>{NVVM::MMATypes::bf16, NVVM::MMATypes::bf16},
-                          std::array<NVVM::MMALayout, 2>{NVVM::MMALayout::row, NVVM::MMALayout::col});
+  Value sums = NVVM::MmaOp::create(k.b, type, a, b, ValueRange(ArrayRef<Value>(c)), ArrayRef<int64_t>{16, 8, depth},
+                                   std::nullopt, std::nullopt,
+                                   std::array<NVVM::MMATypes, 2>{NVVM::MMATypes::bf16, NVVM::MMATypes::bf16},
+                                   std::array<NVVM::MMALayout, 2>{NVVM::MMALayout::row, NVVM::MMALayout::col});
   llvm::copy(membersOf(k, sums, 4), c.begin());
+}
+
+static void multiplyBySixteen(KernelBuilder &k, ArrayRef<Value> a, ArrayRef<Value> b, MutableArrayRef<Value> c) {
+  multiplyBy(16, k, a, b, c);
+}
+
+// The cores by the names that architectures have for them.
+constexpr std::pair<StringLiteral, decltype(&multiplyMatrices)> cores[] = {{"m16n8k16", multiplyBySixteen}};
+
+void multiplyMatrices(KernelBuilder &k, ArrayRef<Value> a, ArrayRef<Value> b, MutableArrayRef<Value> c) {
+  const auto *core = llvm::find_if(cores, [&](const auto &known) { return known.first == k.architecture.core; });
+  assert(core != std::end(cores) && "the table of targets has a core that there is not");
+  core->second(k, a, b, c);
 }
 
 void copyAsync(KernelBuilder &k, const View &to, const View &from, Value valid, int64_t bytes) {

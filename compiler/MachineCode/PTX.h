@@ -12,10 +12,11 @@ namespace xfc::gpu {
 // A GPU architecture that code is generated for. Its PTX also runs on every later architecture, unless its name ends in
 // "a": then it runs on that architecture alone.
 struct Architecture {
-  std::string name;        // sm_80: the name for --cuda-arch, LLVM and ptxas
-  std::string features;    // for LLVM: the oldest version of PTX that has all instructions emitted for it
-  int64_t sharedBytes;     // the most that a block can have
-  bool warpgroups = false; // has products by four warps, copies that arrive at barriers, and clusters of blocks
+  std::string name;              // sm_80: the name for --cuda-arch, LLVM and ptxas
+  std::string features;          // for LLVM: the oldest version of PTX that has all instructions emitted for it
+  int64_t sharedBytes;           // the most that a block can have
+  bool warpgroups = false;       // has products by four warps, copies that arrive at barriers, and clusters of blocks
+  std::string core = "m16n8k16"; // what multiplies fragments of bf16 for a warp, of the cores in GPU/TensorCore.cpp
 };
 
 // The kernels of a KernelBuilder as PTX. Lowers them to the LLVM dialect in place. Throws Error on failure, which is a

@@ -25,6 +25,7 @@ WALKTHROUGHS = [
     ("Add an activation, as a step of model.json", "add-softsign.patch", 6),
     ("Add a fused op and its pass", "add-multiply-add.patch", 8),
     ("Add a target", "add-sm-87.patch", 2),
+    ("Add a GPU core for a further architecture", "add-core.patch", 4),
     ("Add an element type", "add-f16.patch", 8),
 ]
 # Generated files, and the definitions they are generated from.
