@@ -57,16 +57,19 @@ KernelInfo GPUTarget::emitReduction(Operation *op, StringRef name, ModuleOp code
   return info;
 }
 
-std::optional<SmallKernel> GPUTarget::emitSmall(Operation *op, StringRef name, ModuleOp code) const {
+std::vector<SmallKernel> GPUTarget::emitSmall(Operation *op, StringRef name, ModuleOp code) const {
   auto kernel = dyn_cast<gpu::GPUKernelOpInterface>(op);
-  const int64_t rows = kernel ? kernel.getSmallRows(architecture) : 0;
-  if (rows == 0)
-    return std::nullopt;
-  gpu::KernelBuilder builder(code, architecture);
-  KernelInfo info;
-  builder.kernel(name, [&] { info = kernel.emitSmall(builder); });
-  describe(builder, architecture, name, info);
-  return SmallKernel{info, rows};
+  if (!kernel)
+    return {};
+  std::vector<SmallKernel> variants;
+  for (auto [i, rows] : llvm::enumerate(kernel.getSmallRows(architecture))) {
+    SmallKernel variant{name.str() + (i > 0 ? std::to_string(i + 1) : ""), {}, rows};
+    gpu::KernelBuilder builder(code, architecture);
+    builder.kernel(variant.name, [&] { variant.kernel = kernel.emitSmall(builder, i); });
+    describe(builder, architecture, variant.name, variant.kernel);
+    variants.push_back(std::move(variant));
+  }
+  return variants;
 }
 
 bool GPUTarget::canBeBody(StringRef kernel, ModuleOp code) const {

@@ -22,7 +22,7 @@ public:
   std::string variant(mlir::Operation *op) const override;
   KernelInfo emit(mlir::Operation *op, llvm::StringRef name, mlir::ModuleOp code) const override;
   KernelInfo emitReduction(mlir::Operation *op, llvm::StringRef name, mlir::ModuleOp code) const override;
-  std::optional<SmallKernel> emitSmall(mlir::Operation *op, llvm::StringRef name, mlir::ModuleOp code) const override;
+  std::vector<SmallKernel> emitSmall(mlir::Operation *op, llvm::StringRef name, mlir::ModuleOp code) const override;
   bool canBeBody(llvm::StringRef kernel, mlir::ModuleOp code) const override;
   KernelInfo emitPersistent(llvm::ArrayRef<KernelBody> bodies, llvm::StringRef name,
                             mlir::ModuleOp code) const override;

@@ -18,10 +18,12 @@ def GPUKernelOpInterface : OpInterface<"GPUKernelOpInterface"> {
                     "::std::string", "getVariant", (ins "const ::xfc::gpu::Architecture &":$architecture), "", "return {};">,
     InterfaceMethod<"Whether the kernel reads its bf16 weight in blocks (WarpgroupTile.h) instead of rows.",
                     "bool", "readsBlocks", (ins "const ::xfc::gpu::Architecture &":$architecture), "", "return false;">,
-    InterfaceMethod<[{The most rows for which the kernel's small-M variant, which adds in the same order, is faster; 0 if there is none.}],
-                    "int64_t", "getSmallRows", (ins "const ::xfc::gpu::Architecture &":$architecture), "", "return 0;">,
-    InterfaceMethod<"Emits the body of the small-M variant.", "::xfc::KernelInfo", "emitSmall",
-                    (ins "::xfc::gpu::KernelBuilder &":$k), "", [{llvm_unreachable("the op has no small-M variant");}]>,
+    InterfaceMethod<[{The most rows for which each of the kernel's small-M variants, which add in the same order, is faster than the one
+                      before it; descending.}],
+                    "::llvm::SmallVector<int64_t>", "getSmallRows", (ins "const ::xfc::gpu::Architecture &":$architecture), "", "return {};">,
+    InterfaceMethod<"Emits the body of a small-M variant.", "::xfc::KernelInfo", "emitSmall",
+                    (ins "::xfc::gpu::KernelBuilder &":$k, "size_t":$variant), "",
+                    [{llvm_unreachable("the op has no small-M variant");}]>,
     InterfaceMethod<"Emits the body of the kernel that adds up the partial sums that the first kernel leaves for each chunk of rows.",
                     "::xfc::KernelInfo", "emitReduction", (ins "::xfc::gpu::KernelBuilder &":$k), "",
                     [{llvm_unreachable("the op's kernel leaves no partial sums");}]>];

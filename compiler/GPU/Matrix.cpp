@@ -1,5 +1,6 @@
 // Matrix products over rows, their epilogues and the gradients of their weights: one block of threads per tile of a
 // result.
+#include "Dialect/Values.h"
 #include "Emitters.h"
 #include "ProductTile.h"
 #include "WarpgroupTile.h"
@@ -24,9 +25,15 @@ TileShape tileFor(int64_t columns, bool bf16) {
                           : TileShape{128, 256, 32, 64, 64};
 }
 
-// The tile of the small-M variant. With few rows, a product takes as long as one tile, so there are many small tiles:
-// they read more, but wait less often, since a block of K is deeper.
-TileShape smallTile(bool bf16) { return {32, 64, bf16 ? 64 : 32, 16, 32}; }
+// The tile of a small-M variant with so many columns, of sums of `inner` terms. With few rows, a product takes as long
+// as one tile, so there are many small tiles: they read more, but wait less often, since a block of K is deeper, and
+// deeper still if it has few columns.
+TileShape smallTile(int64_t columns, int64_t inner, bool bf16) {
+  constexpr int64_t wide = 64;
+  const int64_t most = bf16 ? 256 : 128, least = most / 4;
+  const auto enough = static_cast<int64_t>(llvm::PowerOf2Ceil(static_cast<uint64_t>(inner)));
+  return {32, columns, columns == wide ? least : std::clamp(enough, least, most), 16, columns / 2};
+}
 
 // Dropout of a thread's share of a tile's row. One Philox counter gives the random numbers of eight features, 8 apart
 // (abi.h).
@@ -213,12 +220,35 @@ bool suitsWarpgroups(const Architecture &architecture, const Terms &terms, std::
   return WarpgroupTile::multiplies(architecture, compute, {terms.rows}) && terms.columns() > 64;
 }
 
-// The most rows for which small tiles are faster, or 0. While there are fewer large tiles than multiprocessors, they
-// take the time of one; small tiles read four times as much, and take as long in place of 32 large ones.
-int64_t smallRowsOf(LinearOp op) {
-  const int64_t columns = op.getWeight().getType().getDimSize(0);
-  const TileShape tile = tileFor(columns, inBF16(op.getCompute()));
-  return 32 / upTo(columns, tile.columns) * tile.rows;
+// A tile of a small-M variant, and the most rows for which it is used.
+struct SmallTile {
+  TileShape tile;
+  int64_t rows;
+};
+
+// The tiles of the small-M variants, from wide to narrow. While there are fewer large tiles than multiprocessors, they
+// take the time of one; tiles of 64 columns read four times as much, and take as long in place of 32 large ones.
+// Narrower ones read more still, so they are used only while each has a multiprocessor of its own, whose tile is then
+// the smaller one: an H100 or an H200 has so many. All give the same bits. A warp that has fewer than 32 columns does
+// not access whole pieces of bf16 rows (PairAccess), which no result of a decoding step has.
+SmallVector<SmallTile> smallTilesOf(LinearOp op) {
+  constexpr int64_t multiprocessors = 132;
+  const bool bf16 = inBF16(op.getCompute());
+  const int64_t columns = op.getWeight().getType().getDimSize(0), inner = op.getWeight().getType().getDimSize(1);
+  const TileShape large = tileFor(columns, bf16);
+  SmallVector<SmallTile> tiles = {{smallTile(64, inner, bf16), 32 / upTo(columns, large.columns) * large.rows}};
+  if (tiles[0].rows == 0)
+    return {};
+  auto isNarrow = [](Value value) { return elementOf(value.getType()).isBF16(); };
+  if (llvm::any_of(op.getExtras(), isNarrow) || llvm::any_of(op->getResults(), isNarrow))
+    return tiles;
+  for (int64_t width : {32, 16}) {
+    const TileShape tile = smallTile(width, inner, bf16);
+    const int64_t rows = multiprocessors / upTo(columns, width) * tile.rows;
+    if (rows > 0 && rows < tiles.back().rows)
+      tiles.push_back({tile, rows});
+  }
+  return tiles;
 }
 
 // Whether the op gets the warpgroup kernel, which reads its weight in blocks (WarpgroupTile.h). The products of a
@@ -241,12 +271,16 @@ struct LinearKernels : GPUKernelOpInterface::ExternalModel<LinearKernels, Linear
   bool readsBlocks(Operation *op, const Architecture &architecture) const {
     return byWarpgroups(architecture, cast<LinearOp>(op));
   }
-  int64_t getSmallRows(Operation *op, const Architecture &architecture) const {
-    return readsBlocks(op, architecture) ? 0 : smallRowsOf(cast<LinearOp>(op));
+  SmallVector<int64_t> getSmallRows(Operation *op, const Architecture &architecture) const {
+    SmallVector<int64_t> rows;
+    if (!readsBlocks(op, architecture))
+      for (const SmallTile &small : smallTilesOf(cast<LinearOp>(op)))
+        rows.push_back(small.rows);
+    return rows;
   }
-  KernelInfo emitSmall(Operation *op, KernelBuilder &k) const {
-    const bool bf16 = inBF16(cast<LinearOp>(op).getCompute());
-    return emitProduct(k, Terms(cast<LinearOp>(op)), smallTile(bf16), bf16);
+  KernelInfo emitSmall(Operation *op, KernelBuilder &k, size_t variant) const {
+    auto linear = cast<LinearOp>(op);
+    return emitProduct(k, Terms(linear), smallTilesOf(linear)[variant].tile, inBF16(linear.getCompute()));
   }
 };
 

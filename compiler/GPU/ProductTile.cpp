@@ -291,9 +291,23 @@ void ProductTile::multiplyBF16(const View &aSlot, const View &bSlot, Values &sum
     }
     return all;
   };
+  // Eight columns of b have two matrices for a step, so that a load reads those of two steps. As above, xor adds.
+  auto fragmentsOfEight = [&](int64_t step) {
+    assert(b.operand.along && step % 2 == 0 && tile.depth % 32 == 0);
+    Value line = k.add(low, warpColumn), piece = b.permuted(k, line, k.div(k.lane(), 8)),
+          ofPiece = k.mul(k.bitXor(piece, k.i32Of(static_cast<int32_t>(2 * step))), 16),
+          to = k.add(k.mul(line, b.lineBytes()), ofPiece);
+    return loadMatrices(k, bSlot + to, false);
+  };
+  Values right;
   for (int64_t step = 0; step < tile.depth / 16; ++step) {
     Values left = fragments(a, aSlot, warpRow, a.operand.along, tile.warpRows / 16, step);
-    Values right = fragments(b, bSlot, warpColumn, !b.operand.along, tile.warpColumns / 16, step);
+    if (tile.warpColumns > 8)
+      right = fragments(b, bSlot, warpColumn, !b.operand.along, tile.warpColumns / 16, step);
+    else if (step % 2 == 0)
+      right = fragmentsOfEight(step);
+    else
+      right = Values(ArrayRef<Value>(right).drop_front(2));
     for (int64_t i = 0; i < tile.warpRows / 16; ++i)
       for (int64_t j = 0; j < pairsOfThread(); ++j)
         multiplyMatrices(k, ArrayRef<Value>(left).slice(4 * i, 4), ArrayRef<Value>(right).slice(2 * j, 2),

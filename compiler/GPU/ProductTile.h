@@ -20,8 +20,8 @@ Operand rowsOperand(KernelBuilder &k, BufferIndex buffer, int64_t width, bool al
 Operand weightOperand(KernelBuilder &k, BufferIndex buffer, mlir::RankedTensorType weight, bool bf16, bool along);
 
 // How a block of threads and its warps share a tile of the result, and how much of K is in shared memory at a time. A
-// warp has warpRows x warpColumns, multiples of 16. Sums take their terms in ascending k whatever the tile, so the
-// choice of a tile does not affect results.
+// warp has warpRows x warpColumns, multiples of 16, or 8 columns, the fewest that mma.sync has. Sums take their terms
+// in ascending k whatever the tile, so the choice of a tile does not affect results.
 struct TileShape {
   int64_t rows, columns, depth;
   int64_t warpRows, warpColumns;

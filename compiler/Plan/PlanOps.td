@@ -158,7 +158,7 @@ def Plan_KernelOp : Plan_Op<"kernel", [Symbol, IsolatedFromAbove, DeclareOpInter
     the results that are read. Code generation adds a function of the kernel's name to the module @code, the partition of the work, the `scratch` bytes per thread (on a GPU, per
     block of `threads` threads; if the kernel is `resident`, a block goes on with further parts of the work until none is left), and
     the companion kernels, which have no region: `small` replaces the kernel in batches of at
-    most `small_rows` rows; `reduction` adds up the partial sums, `chunk_bytes` for each chunk, in batches of more than one
+    most `small_rows` rows, and may have one for fewer rows in turn; `reduction` adds up the partial sums, `chunk_bytes` for each chunk, in batches of more than one
     chunk; `packing` names the kernel that packs each operand, or is unit for operands that are not packed. `decoding` marks
     an op of a decoding step, where each target row is a sequence of its own. A persistent kernel has no region either: it
     runs the `bodies`, which are other kernels, in one launch (xfc-make-persistent).

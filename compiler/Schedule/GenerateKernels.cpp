@@ -66,16 +66,21 @@ private:
     auto companion = [&](const std::string &own, const KernelInfo &info) {
       auto made = KernelOp::create(builder, kernel.getLoc(), own);
       describe(made, info);
-      return FlatSymbolRefAttr::get(made);
+      return made;
     };
     describe(kernel, target->emit(op, name, code));
     if (kernel.getChunkBytes())
-      kernel.setReductionAttr(companion(name + "_reduction", target->emitReduction(op, name + "_reduction", code)));
-    if (decoding)
-      if (std::optional<SmallKernel> small = target->emitSmall(op, name + "_small", code)) {
-        kernel.setSmallAttr(companion(name + "_small", small->kernel));
-        kernel.setSmallRows(small->rows);
+      kernel.setReductionAttr(
+          FlatSymbolRefAttr::get(companion(name + "_reduction", target->emitReduction(op, name + "_reduction", code))));
+    if (decoding) {
+      KernelOp larger = kernel;
+      for (const SmallKernel &small : target->emitSmall(op, name + "_small", code)) {
+        KernelOp variant = companion(small.name, small.kernel);
+        larger.setSmallAttr(FlatSymbolRefAttr::get(variant));
+        larger.setSmallRows(small.rows);
+        larger = variant;
       }
+    }
     SmallVector<Attribute> packing(op->getNumOperands(), builder.getUnitAttr());
     for (unsigned i = 0; i < op->getNumOperands(); ++i)
       if (std::optional<Packing> form = target->packs(op, i)) {

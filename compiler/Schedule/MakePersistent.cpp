@@ -58,19 +58,24 @@ struct MakePersistent : TargetPass<impl::MakePersistentBase<MakePersistent>> {
   }
 
 private:
-  // The kernels that a decoding step of few rows runs; none if it is no decoding step, or if one of them cannot be a
-  // body.
+  // The kernels that a decoding step of few rows runs, whichever variants for few rows that takes; none if it is no
+  // decoding step, or if one of them cannot be a body.
   llvm::SetVector<KernelOp> bodiesOf(ProgramOp program, const SymbolTable &symbols) {
     llvm::SetVector<KernelOp> bodies;
     for (auto launch : program.getOps<LaunchOp>()) {
       auto kernel = symbols.lookup<KernelOp>(launch.getKernel());
       if (!isDecodingStep(launch) || !kernel || kernel.getReduction())
         return {};
-      if (FlatSymbolRefAttr small = kernel.getSmallAttr())
-        kernel = symbols.lookup<KernelOp>(small.getValue());
-      if (kernel.getResident() || !target->canBeBody(kernel.getSymName(), code))
-        return {};
-      bodies.insert(kernel);
+      bool isSmall = !kernel.getSmallAttr();
+      while (kernel) {
+        if (isSmall && (kernel.getResident() || !target->canBeBody(kernel.getSymName(), code)))
+          return {};
+        if (isSmall)
+          bodies.insert(kernel);
+        isSmall = true;
+        FlatSymbolRefAttr small = kernel.getSmallAttr();
+        kernel = small ? symbols.lookup<KernelOp>(small.getValue()) : KernelOp();
+      }
     }
     return bodies;
   }

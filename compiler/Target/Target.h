@@ -55,8 +55,9 @@ struct KernelInfo {
   bool resident = false;  // whether a GPU block goes on with further chunks (Kernel::resident)
 };
 
-// The small-M variant of a kernel.
+// A small-M variant of a kernel.
 struct SmallKernel {
+  std::string name;
   KernelInfo kernel;
   int64_t rows; // the most rows for which it is used
 };
@@ -111,11 +112,11 @@ public:
   virtual KernelInfo emitReduction(mlir::Operation * /*op*/, llvm::StringRef /*name*/, mlir::ModuleOp /*code*/) const {
     return {};
   }
-  // Emits a small-M variant of the kernel of `op`, if the target has one: faster for few rows, with the same order of
-  // summation.
-  virtual std::optional<SmallKernel> emitSmall(mlir::Operation * /*op*/, llvm::StringRef /*name*/,
-                                               mlir::ModuleOp /*code*/) const {
-    return std::nullopt;
+  // Emits the small-M variants of the kernel of `op`, if the target has some: faster for few rows, each for fewer than
+  // the one before it, with the same order of summation. Their names begin with `name`.
+  virtual std::vector<SmallKernel> emitSmall(mlir::Operation * /*op*/, llvm::StringRef /*name*/,
+                                             mlir::ModuleOp /*code*/) const {
+    return {};
   }
   // Whether a persistent kernel can run this kernel of `code`.
   virtual bool canBeBody(llvm::StringRef /*kernel*/, mlir::ModuleOp /*code*/) const { return false; }

@@ -76,9 +76,12 @@ public:
       within(kernel.partition.times, 1, largestSize);
       number(kernel.scratch);
       within(kernel.threads, 0, 1024);
-      other(kernel.small, module);
+      variant(kernel, module);
       number(kernel.smallRows);
-      other(kernel.reduction, module);
+      if (kernel.reduction != -1) {
+        other(kernel.reduction, module);
+        require(module.kernels[kernel.reduction].small == -1);
+      }
       for (int32_t body : kernel.bodies) {
         index(body, module.kernels.size());
         require(module.kernels[body].bodies.empty() && !module.kernels[body].resident &&
@@ -180,13 +183,18 @@ private:
     index(number, limits.persistent.size());
     require(limits.persistent[static_cast<size_t>(number)] == persistent);
   }
-  // Checks a kernel that belongs to another and must have none of its own; -1: there is none.
+  // Checks a kernel that belongs to another.
   static void other(int32_t kernel, const Module &module) {
-    if (kernel == -1)
-      return;
     index(kernel, module.kernels.size());
-    require(module.kernels[kernel].small == -1 && module.kernels[kernel].reduction == -1 &&
-            module.kernels[kernel].bodies.empty());
+    require(module.kernels[kernel].reduction == -1 && module.kernels[kernel].bodies.empty());
+  }
+  // Checks a kernel's small-M variant, if it has one. One of that is for fewer rows, so that there is a last one.
+  static void variant(const Kernel &kernel, const Module &module) {
+    if (kernel.small == -1)
+      return;
+    other(kernel.small, module);
+    const Kernel &small = module.kernels[kernel.small];
+    require(small.small == -1 || small.smallRows < kernel.smallRows);
   }
   static void size(const Size &size) {
     number(size.constant);

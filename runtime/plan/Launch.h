@@ -29,8 +29,11 @@ inline int64_t chunksOf(const Partition &partition, const Counts &counts, const 
 
 // The kernel that a step runs for a batch of these counts.
 inline int32_t kernelOf(const Module &module, const Counts &counts, const Step &step) {
-  const Kernel &kernel = module.kernels[step.kernel];
-  return kernel.small >= 0 && counts.rows[step.set] <= kernel.smallRows ? kernel.small : step.kernel;
+  int32_t number = step.kernel;
+  for (const Kernel *kernel = &module.kernels[number]; kernel->small >= 0 && counts.rows[step.set] <= kernel->smallRows;
+       kernel = &module.kernels[number])
+    number = kernel->small;
+  return number;
 }
 
 // The kernel that runs after it to add up partial sums, or -1.

@@ -45,7 +45,7 @@ struct Kernel {
   int64_t scratch = 0; // bytes per thread; on a GPU, bytes of dynamic shared memory per block
   int64_t threads = 0; // of a GPU's block; 0 in a plan for a CPU
   int32_t small = -1;  // on a GPU, the small-M variant, which replaces this one in batches of at most `smallRows` rows,
-                       // with bit-identical results
+                       // with bit-identical results; it may itself have one, for fewer rows
   int64_t smallRows = 0;
   int32_t reduction = -1; // on a GPU, the kernel that adds up the partial sums of this one, and runs after it, with the
                           // same call, in batches of more than chunkRows rows

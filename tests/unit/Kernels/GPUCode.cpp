@@ -70,11 +70,13 @@ public:
     if (info.chunkBytes)
       reduction = target->emitReduction(op, "kernel_reduction", *code);
     EXPECT_FALSE(info.resident && target->canBeBody("kernel", *code)) << "its blocks depend on how many there are";
-    if (small) {
-      EXPECT_TRUE(target->canBeBody("kernel", *code) && target->canBeBody("kernel_small", *code));
-      persistent = target->emitPersistent(
-          {{"kernel", info.scratch, info.threads}, {"kernel_small", small->kernel.scratch, small->kernel.threads}},
-          "persistent", *code);
+    if (!small.empty()) {
+      SmallVector<KernelBody> bodies = {{"kernel", info.scratch, info.threads}};
+      for (const SmallKernel &variant : small)
+        bodies.push_back({variant.name, variant.kernel.scratch, variant.kernel.threads});
+      for (const KernelBody &body : bodies)
+        EXPECT_TRUE(target->canBeBody(body.kernel, *code));
+      persistent = target->emitPersistent(bodies, "persistent", *code);
     }
     for (unsigned i = 0; i < op->getNumOperands(); ++i)
       if (std::optional<xfc::Packing> packing = target->packs(op, i)) {
@@ -117,22 +119,18 @@ public:
     EXPECT_TRUE(chunks.guarded()) << "wrote past what the kernel leaves to the reduction";
     if (info.chunkBytes)
       launchAll("kernel_reduction", reduction);
-    if (!small)
-      return;
     const std::vector<std::string> after = contentsOf(blocks);
-    for (size_t i = 0; i < blocks.size(); ++i)
-      std::copy(before[i].begin(), before[i].end(), blocks[i].data);
-    launchAll("kernel_small", small->kernel);
-    EXPECT_TRUE(contentsOf(blocks) == after) << "the small-M variant gives other bits";
-    for (int32_t body : {0, 1}) {
+    auto startAgain = [&] {
       for (size_t i = 0; i < blocks.size(); ++i)
         std::copy(before[i].begin(), before[i].end(), blocks[i].data);
-      const int64_t chunks = chunksOf((body ? small->kernel : info).partition, call, /*surplus=*/3);
-      // Two blocks, so that both take turns, and the second may have one turn less.
-      launch("persistent", 2, persistent.threads, persistent.scratch, all, strides, tensors, call, &batch.shape,
-             xfc_instruction{.call = nullptr, .body = body, .chunks = static_cast<int32_t>(chunks)});
-      EXPECT_TRUE(contentsOf(blocks) == after) << "a persistent kernel gives other bits";
+    };
+    for (const SmallKernel &variant : small) {
+      startAgain();
+      launchAll(variant.name, variant.kernel);
+      EXPECT_TRUE(contentsOf(blocks) == after) << variant.name << " gives other bits";
     }
+    if (!small.empty())
+      runPersistent(batch, call, all, strides, tensors, startAgain, after);
   }
 
 private:
@@ -143,11 +141,37 @@ private:
     return contents;
   }
 
-  // Translates the call's addresses within `shape` to those within its copy. A persistent kernel runs it as this
-  // instruction, and then once more.
+  // Runs the call by the persistent kernel with each of its bodies, after it ran with another one. Two
+  // blocks take turns, and the second may have one turn less; the two bodies cut the work into other chunks, so what a
+  // block overwrites the other one has written.
+  template <typename Restart>
+  void runPersistent(const Batch &batch, const xfc_call &call, ArrayRef<Block> blocks, ArrayRef<int64_t> strides,
+                     size_t tensors, Restart startAgain, ArrayRef<std::string> expected) {
+    SmallVector<KernelInfo> bodies = {info};
+    for (const SmallKernel &variant : small)
+      bodies.push_back(variant.kernel);
+    auto instructionOf = [&](size_t body) {
+      const auto chunks = static_cast<int32_t>(chunksOf(bodies[body].partition, call, /*surplus=*/3));
+      return xfc_instruction{
+          .call = nullptr, .body = static_cast<int32_t>(body), .chunks = chunks, .weight = nullptr, .weight_bytes = 0};
+    };
+    auto launchBoth = [&](const xfc_instruction &first, const xfc_instruction &second) {
+      startAgain();
+      launch("persistent", 2, persistent.threads, persistent.scratch, blocks, strides, tensors, call, &batch.shape,
+             {first, second});
+    };
+    for (size_t body = 0; body < bodies.size(); ++body) {
+      launchBoth(instructionOf((body ? body : bodies.size()) - 1), instructionOf(body));
+      EXPECT_TRUE(ArrayRef(contentsOf(blocks.take_front(expected.size()))) == expected)
+          << "body " << body << " of a persistent kernel gives other bits";
+    }
+  }
+
+  // Translates the call's addresses within `shape` to those within its copy. A persistent kernel runs it as these
+  // instructions.
   void launch(const std::string &kernel, int64_t grid, int64_t threads, int64_t shared, ArrayRef<Block> blocks,
               ArrayRef<int64_t> strides, size_t tensors, xfc_call call, const xfc_shape *shape,
-              std::optional<xfc_instruction> instruction = {}) {
+              SmallVector<xfc_instruction> instructions = {}) {
     DeviceMemory memory(device);
     std::map<char *, uint64_t> addresses;
     std::vector<uint64_t> buffers;
@@ -174,23 +198,24 @@ private:
     call.tensors =
         reinterpret_cast<const xfc_parted_tensor *>(memory.copy(call.tensors, tensors * sizeof(xfc_parted_tensor)));
     uint64_t argument = memory.copy(&call, sizeof call);
-    const std::array<uint32_t, 3> zeros{};
+    const std::vector<uint32_t> zeros(instructions.size() + 1);
     uint64_t finished = 0;
-    if (instruction) {
-      instruction->call = reinterpret_cast<const xfc_call *>(argument);
-      const std::array<xfc_instruction, 2> twice{*instruction, *instruction};
-      finished = memory.copy(&zeros, sizeof zeros);
-      const xfc_step step{.count = twice.size(),
-                          .instructions = reinterpret_cast<const xfc_instruction *>(memory.copy(&twice, sizeof twice)),
+    if (!instructions.empty()) {
+      for (xfc_instruction &instruction : instructions)
+        instruction.call = reinterpret_cast<const xfc_call *>(argument);
+      finished = memory.copy(zeros.data(), zeros.size() * sizeof(uint32_t));
+      const uint64_t table = memory.copy(instructions.data(), instructions.size() * sizeof(xfc_instruction));
+      const xfc_step step{.count = static_cast<int64_t>(instructions.size()),
+                          .instructions = reinterpret_cast<const xfc_instruction *>(table),
                           .finished = reinterpret_cast<uint32_t *>(finished)};
       argument = memory.copy(&step, sizeof step);
     }
     const ptx::Interpreter::Entry entry = device.entry(*program, kernel);
     device.launch(entry, {static_cast<uint32_t>(grid)}, {static_cast<uint32_t>(threads)}, shared, &argument,
-                  entry.cluster, /*cooperative=*/instruction.has_value());
-    if (instruction) {
-      std::array<uint32_t, 3> counters;
-      device.read(counters.data(), finished, sizeof counters);
+                  entry.cluster, /*cooperative=*/!instructions.empty());
+    if (!instructions.empty()) {
+      std::vector<uint32_t> counters(zeros.size());
+      device.read(counters.data(), finished, counters.size() * sizeof(uint32_t));
       EXPECT_EQ(counters, zeros) << "the last block leaves no counters for the next launch";
     }
     for (const Block &block : blocks)
@@ -201,7 +226,7 @@ private:
   ptx::Interpreter device;
   const ptx::Program *program = nullptr;
   KernelInfo info, reduction, persistent;
-  std::optional<SmallKernel> small;
+  std::vector<SmallKernel> small;
   std::vector<PackInfo> packs;
 };
 

@@ -710,6 +710,17 @@ TEST(Plan, NumbersOutOfRangeAreErrors) {
   number([](Module &m) -> auto & { return m.kernels[0].threads; }, {-1, 1025});
   number([](Module &m) -> auto & { return m.kernels[0].small; }, {-2, 0, 6}); // nor the kernel itself
   number([](Module &m) -> auto & { return m.kernels[0].smallRows; }, {-1, most});
+  // A variant for few rows may have one for fewer.
+  auto variants = [](int64_t few, int64_t fewer) {
+    return [=](Module &m) {
+      m.kernels[0].small = 1;
+      m.kernels[0].smallRows = few;
+      m.kernels[1].small = 2;
+      m.kernels[1].smallRows = fewer;
+    };
+  };
+  accepted(variants(8, 7));
+  refused(variants(8, 8));
   number([](Module &m) -> auto & { return m.kernels[0].reduction; }, {-2, 0, 6});
   // A persistent kernel, of number 6, and the kernels whose copies it has.
   auto persistent = [](const std::vector<int32_t> &bodies, auto change) {
