@@ -8,18 +8,20 @@
 //   and meet at a barrier of their own.
 // - Shared memory that nobody else uses. A barrier, and the end of all asynchronous copies, separate two chunks.
 // - Order. Each instruction has a counter in memory, to which a block adds the chunks that it has finished. Before its
-//   first chunk of an instruction, a block waits until the counter of the instruction before has reached that one's
-//   number of chunks. A block that has no chunks of an instruction goes on without waiting: whenever it runs a chunk
-//   again, the instruction before has finished, and so have all before that, since their blocks waited in the same way.
+//   first chunk of an instruction, a block waits until the counters of the instructions that this one depends on
+//   (Schedule/Dependencies.h) have reached their numbers of chunks. What those depended on has finished then, too,
+//   since the blocks that ran their chunks waited in the same way, and each has at least one. A block that has no
+//   chunks of an instruction goes on without waiting.
+// - No deadlock. An instruction waits for earlier ones only, and a block takes them in order. So of those that have not
+//   finished, the first waits for none, and no block that has chunks of it is held up before it.
 //
-// Before a block waits, it has the second cache fetch its part of a packed weight that a later instruction reads: a
-// step reads all weights once, and the few blocks of a product would wait for each part of its weight that comes from
-// memory.
+// Before a block waits, it has the second cache fetch its part of a weight that a later instruction reads: a step reads
+// all weights once, and the few blocks of a product would wait for each part of its weight that comes from memory.
 //
-// One thread adds to the counters and polls them for its block; barriers order the block's other threads with it. The
-// block's writes come before the barrier, and that before the addition, which releases. In another block, the load that
-// acquires comes before a barrier, and that before the block's reads. Acquiring also invalidates the first cache of the
-// multiprocessor, which may hold old contents of rows that other blocks write.
+// One thread adds to the counters for its block, and a few poll them; barriers order the block's other threads with
+// these. The block's writes come before the barrier, and that before the addition, which releases. In another block,
+// the loads that acquire come before a barrier, and that before the block's reads. Acquiring also invalidates the first
+// cache of the multiprocessor, which may hold old contents of rows that other blocks write.
 #include "Persistent.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -47,7 +49,7 @@ private:
 
   void run(Value i);
   void fetchAhead(Value instruction);
-  void waitFor(Value i);
+  void wait(Value instruction);
   Value runChunks(Value instruction, Value chunks);
   void runBody(const KernelBody &body, Value call, Value chunk);
   void leave();
@@ -93,7 +95,7 @@ void Persistent::run(Value i) {
   Value own = instruction(i), chunks = chunksOf(own);
   fetchAhead(own);
   k.when(k.less(block, chunks), [&] {
-    k.when(k.less(0, i), [&] { waitFor(k.sub(i, 1)); });
+    wait(own);
     Value done = runChunks(own, chunks);
     k.when(leads(), [&] { k.ptx("red.release.gpu.global.add.u32 [$0], $1;", {counter(i).data, done}, {}); });
   });
@@ -115,15 +117,25 @@ void Persistent::fetchAhead(Value instruction) {
   });
 }
 
-// Waits until all chunks of instruction i have finished.
-void Persistent::waitFor(Value i) {
-  Value chunks = chunksOf(instruction(i));
-  k.when(leads(), [&] {
-    k.ptx("{ .reg .pred all; .reg .b32 some; again: ld.acquire.gpu.global.u32 some, [$0]; setp.eq.u32 all, some, $1; "
-          "@!all bra again; }",
-          {counter(i).data, chunks}, {});
+// Waits until all instructions that this one depends on have finished. Each thread polls the counter of another one.
+void Persistent::wait(Value instruction) {
+  Value waits = k.field(instruction, offsetof(xfc_instruction, wait_count), k.i64);
+  k.when(k.less(0, waits), [&] {
+    const View list = k.at(k.field(instruction, offsetof(xfc_instruction, waits), k.ptr), k.b.getI8Type());
+    {
+      Value thread = k.i64Of(k.thread()), step = k.index(k.threads);
+      auto loop = scf::ForOp::create(k.b, thread, waits, step);
+      OpBuilder::InsertionGuard guard(k.b);
+      k.b.setInsertionPointToStart(loop.getBody());
+      Value own = (list + k.mul(loop.getInductionVar(), static_cast<int64_t>(sizeof(xfc_wait)))).data,
+            number = k.field(own, offsetof(xfc_wait, instruction), k.i32),
+            chunks = k.field(own, offsetof(xfc_wait, chunks), k.i32);
+      k.ptx("{ .reg .pred all; .reg .b32 some; again: ld.acquire.gpu.global.u32 some, [$0]; setp.eq.u32 all, some, $1; "
+            "@!all bra again; }",
+            {counter(k.i64Of(number)).data, chunks}, {});
+    }
+    k.barrier();
   });
-  k.barrier();
 }
 
 // Returns how many chunks the block has run.

@@ -425,7 +425,7 @@ void ProgramOp::print(OpAsmPrinter &printer) {
 }
 
 // Checks that buffers come first and are numbered in order, that ops have enough places, that places refer to existing
-// buffers, and that the results have the declared types.
+// buffers, that launches wait for earlier ones only, and that the results have the declared types.
 LogicalResult ProgramOp::verifyRegions() {
   Block &block = getBody().front();
   auto buffers = getOps<BufferOp>();
@@ -443,9 +443,16 @@ LogicalResult ProgramOp::verifyRegions() {
         return op->emitOpError("lies in buffer ") << place.getIndex() << ", but there are only " << count;
     return success();
   };
-  for (auto launch : getOps<LaunchOp>())
+  for (auto [i, launch] : llvm::enumerate(getOps<LaunchOp>())) {
     if (failed(verify(launch, launch.getPlaces(), launch->getNumOperands() + launch->getNumResults())))
       return failure();
+    int64_t least = 0;
+    for (int64_t earlier : launch.getAfter().value_or(ArrayRef<int32_t>())) {
+      if (earlier < least || earlier >= static_cast<int64_t>(i))
+        return launch.emitOpError("is launch ") << i << "; expected `after` to list earlier ones, ascending";
+      least = earlier + 1;
+    }
+  }
   auto last = cast<ReturnOp>(block.back());
   if (TypeRange(getResultTypes()) != last.getOperandTypes())
     return last.emitOpError("operand types do not match the results of the program's type, ") << getFunctionType();

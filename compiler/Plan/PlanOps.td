@@ -251,7 +251,8 @@ def Plan_LaunchOp : Plan_Op<"launch", [HasParent<"ProgramOp">, DeclareOpInterfac
   let description = [{
     The work is divided over the rows of the `domain`. `dropout` is the id of the random numbers that the kernel draws, `elements`
     the number of those in the blocks of parameters that it iterates over, and `repacked` the weights among them that an
-    optimizer packs. A kernel that takes `tensors` one by one has `elements` chunks. `flops` counts floating-point operations, `traffic` bytes. Places are listed for the operands, the results,
+    optimizer packs. A kernel that takes `tensors` one by one has `elements` chunks. `flops` counts floating-point operations, `traffic` bytes. In a
+    program with a persistent kernel, the launches of the numbers `after` must have finished before this one begins. Places are listed for the operands, the results,
     and then the workspace of a reduction or the weights that an optimizer packs.
 
     ```mlir
@@ -265,7 +266,7 @@ def Plan_LaunchOp : Plan_Op<"launch", [HasParent<"ProgramOp">, DeclareOpInterfac
                        OptionalAttr<Plan_Places>:$places, OptionalAttr<I64Attr>:$dropout,
                        OptionalAttr<Plan_Tensors>:$tensors, DefaultValuedAttr<I64Attr, "0">:$elements,
                        OptionalAttr<Plan_Repacked>:$repacked, Plan_SizeAttr:$flops,
-                       Plan_SizeAttr:$traffic);
+                       Plan_SizeAttr:$traffic, OptionalAttr<DenseI32ArrayAttr>:$after);
   let results = (outs Variadic<AnyType>:$outputs);
   let assemblyFormat = "$kernel `(` $inputs `)` `over` custom<Domain>($domain) (`at` custom<Places>($places)^)? attr-dict `:` functional-type($inputs, $outputs)";
 }

@@ -123,7 +123,15 @@ private:
       return RepackedAttr::get(&context, weight.first, weight.rows, weight.columns);
     });
     out << "flops = " << inner(SizeAttr::get(&context, step.flops))
-        << ", traffic = " << inner(SizeAttr::get(&context, step.traffic)) << "}";
+        << ", traffic = " << inner(SizeAttr::get(&context, step.traffic));
+    if (step.weight >= 0)
+      out << ", weight = " << step.weight << " of " << step.weightBytes << " bytes";
+    if (!step.after.empty()) {
+      out << ", after = [";
+      llvm::interleaveComma(step.after, out);
+      out << "]";
+    }
+    out << "}";
     for (const LaunchResult &result : step.results)
       out << (&result == &step.results.front() ? " -> " : ", ") << result.buffer << " : "
           << type(result.set, result.keys, {result.width}, result.type);

@@ -1,5 +1,6 @@
 // Turns the kernels of decoding steps into one that can run a whole step.
 #include "Analysis/Kernels.h"
+#include "Dependencies.h"
 #include "Passes.h"
 #include "TargetPass.h"
 #include "support/Error.h"
@@ -48,8 +49,12 @@ struct MakePersistent : TargetPass<impl::MakePersistentBase<MakePersistent>> {
       kernel.setScratch(info.scratch);
       kernel.setThreads(info.threads);
       kernel.setBodiesAttr(builder.getArrayAttr(names));
-      for (ProgramOp step : steps)
+      for (ProgramOp step : steps) {
         step.setPersistentAttr(FlatSymbolRefAttr::get(kernel));
+        for (auto [launch, after] : llvm::zip_equal(step.getOps<LaunchOp>(), dependenciesOf(step)))
+          if (!after.empty())
+            launch.setAfter(after);
+      }
       persistent += steps.size();
     } catch (const Error &error) {
       steps.front().emitError(error.what());

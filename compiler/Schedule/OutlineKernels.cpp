@@ -70,7 +70,8 @@ private:
                             DomainAttr::get(&getContext(), kernel.getLaunchDomain()), ArrayAttr(),
                             dropout ? builder.getI64IntegerAttr(*dropout) : IntegerAttr(),
                             tensors.empty() ? ArrayAttr() : builder.getArrayAttr(tensors), parted.chunks, ArrayAttr(),
-                            SizeAttr::get(&getContext(), flopsOf(op)), SizeAttr::get(&getContext(), trafficOf(op)));
+                            SizeAttr::get(&getContext(), flopsOf(op)), SizeAttr::get(&getContext(), trafficOf(op)),
+                            DenseI32ArrayAttr());
   }
 
   StringRef kernelFor(Operation *op) {

@@ -39,7 +39,7 @@ private:
     auto launch = LaunchOp::create(builder, reader.getLoc(), TypeRange(type), kernel.getSymName(), operand.get(),
                                    DomainAttr::get(&getContext(), LaunchDomain{rows, rows, std::nullopt}), ArrayAttr(),
                                    IntegerAttr(), ArrayAttr(), 0, ArrayAttr(), SizeAttr::get(&getContext(), Size()),
-                                   SizeAttr::get(&getContext(), traffic));
+                                   SizeAttr::get(&getContext(), traffic), DenseI32ArrayAttr());
     operand.set(launch.getResult(0));
     ++packed;
   }

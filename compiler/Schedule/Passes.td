@@ -145,15 +145,17 @@ def MakePersistent : Pass<"xfc-make-persistent", "::mlir::ModuleOp"> {
     A decoding step of few rows has about ten short launches for each layer, which wait for each other. If the target has
     persistent kernels (GPUs have), one kernel gets copies of all kernels that the decoding steps run, in their variants for few
     rows, and each step's program names it. Its blocks stay until the step has ended: each takes its chunks of every launch in
-    turn, and waits for the launch before (GPU/Persistent.cpp). A program with a kernel that cannot be run in this way (one whose
+    turn, and waits for the launches that this one depends on (`after`, Schedule/Dependencies.h; GPU/Persistent.cpp). A program with a kernel that cannot be run in this way (one whose
     blocks form clusters) does without. The runtime chooses between this kernel and the launches (`--cuda-step`).
 
     ```mlir
     plan.kernel @linear_8x4 attributes {decoding, small = @linear_8x4_small, small_rows = 4096, ..} { .. }
-    plan.program @decode_step { %y = plan.launch @linear_8x4(%x, %w) over target .. }
+    plan.program @decode_step { .. %y = plan.launch @linear_8x4(%x, %w) over target .. {..} }
     // becomes
     plan.kernel @decoding_steps attributes {bodies = [@linear_8x4_small], scratch = 24576, threads = 128, ..}
-    plan.program @decode_step attributes {persistent = @decoding_steps} { .. }
+    plan.program @decode_step attributes {persistent = @decoding_steps} {
+      .. %y = plan.launch @linear_8x4(%x, %w) over target .. {after = array<i32: 0>, ..}
+    }
     module @code { .. llvm.func @decoding_steps(%step: i64) { .. } }
     ```
   }];

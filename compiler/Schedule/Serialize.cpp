@@ -250,7 +250,28 @@ private:
     step.flops = launch.getFlops().getSize();
     step.traffic = launch.getTraffic().getSize();
     step.location = locationOf(launch);
+    if (program.persistent >= 0)
+      describeForPersistent(launch, step);
     program.steps.push_back(std::move(step));
+  }
+
+  // Adds what the table of a persistent kernel says of a step.
+  void describeForPersistent(LaunchOp launch, Step &step) {
+    if (std::optional<ArrayRef<int32_t>> after = launch.getAfter())
+      step.after = after->vec();
+    auto kernel = symbols.lookup<KernelOp>(launch.getKernel());
+    auto product = kernel ? dyn_cast<ProductOpInterface>(kernel.getOp()) : nullptr;
+    const std::optional<unsigned> weight = product ? product.getWeightOperand() : std::nullopt;
+    if (!weight)
+      return;
+    const Place &place = step.buffers[*weight];
+    auto type = dyn_cast<RankedTensorType>(launch.getInputs()[*weight].getType());
+    if (place.kind == Place::Kind::Packed)
+      step.weightBytes = module.packed[place.index].bytes;
+    else if (place.kind == Place::Kind::Parameters && type && type.hasStaticShape())
+      step.weightBytes = type.getNumElements() * elementBytes(type);
+    if (step.weightBytes > 0)
+      step.weight = static_cast<int32_t>(*weight);
   }
 
   // Describes the results that hold floating-point numbers, whose places follow those of the operands.

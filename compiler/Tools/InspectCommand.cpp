@@ -23,7 +23,7 @@ namespace {
 
 struct InspectOptions : CompilationArguments {
   ModelArguments model;
-  std::string svg, html;
+  std::string svg, html, cudaStep = "graph";
   int64_t batchTokens = 4096, length = 32, sentences = 64, beam = 5;
   int threads = 2;
   bool json = false, plan = false;
@@ -166,7 +166,8 @@ void inspect(const InspectOptions &options) {
       work.bytes += part.bytes;
       work.steps += part.steps;
     }
-    Memory memory = predictMemory(module, each.programs, each.counts, cuda ? 0 : options.threads);
+    const Memory memory =
+        predictMemory(module, each.programs, each.counts, cuda ? 0 : options.threads, options.cudaStep == "persistent");
     double tokens = each.counts.rows[module.hasDecoder ? XFC_TARGET : XFC_SOURCE];
     report[each.title] = {{"tokens", tokens},
                           {"kernels", work.steps},
@@ -241,6 +242,11 @@ void addInspect(Command app) {
   command.addOption("--length", options->length, "tokens per sentence").showDefault().positive();
   command.addOption("--sentences", options->sentences, "sentences decoded at a time").showDefault().positive();
   command.addOption("--beam", options->beam, "hypotheses per sentence").showDefault().positive();
+  command
+      .addOption("--cuda-step", options->cudaStep,
+                 "how a GPU runs decoding steps: graph, or persistent, which keeps tables of their launches")
+      .oneOf({"graph", "persistent"})
+      .showDefault();
   command.addOption("--threads", options->threads, "threads that need scratch memory").showDefault().within(1, 4096);
   command.addFlag("--json", options->json, "print one JSON object").subject("Options");
   command.addFlag("--plan", options->plan, "print the plan instead: its kernels, and the launches of each program")

@@ -196,7 +196,8 @@ private:
     if (engine.device().traits().hostMemory)
       return;
     const int64_t needed =
-        predictMemory(engine.module(), {encoder, program.name}, capacity, 0).total() - engine.deviceBytes();
+        predictMemory(engine.module(), {encoder, program.name}, capacity, 0, engine.device().runsPersistent()).total() -
+        engine.deviceBytes();
     const int64_t available = engine.device().available();
     if (needed > available)
       throw Error("--device cuda: the search needs " + std::to_string(needed) +

@@ -193,6 +193,8 @@ public:
   virtual const char *kind() const = 0; // as --device spells it
   virtual std::string name() const = 0; // human-readable
   virtual const DeviceTraits &traits() const = 0;
+  // Whether programs that have a persistent kernel run as one launch, for which the device keeps tables.
+  virtual bool runsPersistent() const { return false; }
 
   // Zeroed memory. Throws Error naming `what` if there is not enough. Parts of `sparse` memory may never be touched.
   virtual std::unique_ptr<DeviceMemory> allocate(int64_t bytes, const char *what, bool sparse = false) = 0;

@@ -129,6 +129,7 @@ public:
       number(output.stride);
     }
     for (const Step &step : program.steps) {
+      forPersistent(step, &step - program.steps.data());
       kernel(step.kernel);
       within(step.set, 0, XFC_ROW_SETS - 1);
       within(step.keySet, 0, XFC_ROW_SETS - 1);
@@ -196,6 +197,24 @@ private:
     const Kernel &small = module.kernels[kernel.small];
     require(small.small == -1 || small.smallRows < kernel.smallRows);
   }
+  // Checks what a step says of itself for a persistent kernel.
+  void forPersistent(const Step &step, int64_t own) const {
+    within(step.weight, -1, static_cast<int64_t>(step.buffers.size()) - 1);
+    number(step.weightBytes);
+    if (step.weight >= 0) {
+      const Place &weight = step.buffers[step.weight];
+      if (weight.kind == Place::Kind::Packed) {
+        index(weight.index, limits.packedBytes.size());
+        within(step.weightBytes, 0, limits.packedBytes[weight.index]);
+      } else {
+        require(weight.kind == Place::Kind::Parameters);
+        within(weight.offset, 0, limits.parameterBytes);
+        within(step.weightBytes, 0, limits.parameterBytes - weight.offset);
+      }
+    }
+    for (size_t i = 0; i < step.after.size(); ++i)
+      within(step.after[i], i == 0 ? 0 : step.after[i - 1] + int64_t(1), own - 1);
+  }
   static void size(const Size &size) {
     number(size.constant);
     for (int i = 0; i < XFC_ROW_SETS; ++i) {
@@ -248,7 +267,7 @@ private:
       bytes = limits.stateBytes[place.index];
       break;
     case Kind::Packed:
-      index(place.index, limits.packed);
+      index(place.index, limits.packedBytes.size());
       break;
     case Kind::Table:
       index(place.index, limits.tables);
@@ -273,8 +292,9 @@ private:
 
 IndexLimits limitsOf(const Module &module) {
   Checker::beforeLimits(module);
-  IndexLimits limits{
-      module.packed.size(), module.tables.size(), module.parameterElements * bytesOf(module.type), {}, {}};
+  IndexLimits limits{module.tables.size(), module.parameterElements * bytesOf(module.type), {}, {}, {}};
+  for (const Packed &packed : module.packed)
+    limits.packedBytes.push_back(packed.bytes);
   for (const OptimizerState &state : module.states)
     limits.stateBytes.push_back(module.bytesOf(state));
   for (const Kernel &kernel : module.kernels)

@@ -12,12 +12,13 @@ namespace xfc {
 [[noreturn]] void damagedPlan();
 
 // Limits for the indices and offsets in a program: how many kernels, packed weights and tables its module has, and how
-// many bytes the blocks of parameters and states hold.
+// many bytes the packed weights and the blocks of parameters and states hold.
 struct IndexLimits {
-  size_t packed, tables;
+  size_t tables;
   int64_t parameterBytes;
-  std::vector<int64_t> stateBytes; // of each state's block
-  std::vector<bool> persistent;    // whether each kernel runs others
+  std::vector<int64_t> packedBytes; // of each packed weight
+  std::vector<int64_t> stateBytes;  // of each state's block
+  std::vector<bool> persistent;     // whether each kernel runs others
 };
 
 // These check that every index refers to something, and that every size and offset is within bounds; they throw as

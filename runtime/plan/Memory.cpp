@@ -3,6 +3,7 @@
 #include "plan/Layout.h"
 #include "plan/Programs.h"
 #include "plan/StagingLayout.h"
+#include "plan/StepTable.h"
 #include "support/Error.h"
 #include <algorithm>
 #include <set>
@@ -84,8 +85,8 @@ Memory larger(const Memory &a, const Memory &b) {
   return memory;
 }
 
-Memory predictMemory(const Module &module, const std::vector<std::string> &programs, const Counts &counts,
-                     int threads) {
+Memory predictMemory(const Module &module, const std::vector<std::string> &programs, const Counts &counts, int threads,
+                     bool persistent) {
   Memory memory;
   memory.parameters = module.parameterElements * bytesOf(module.type);
   std::set<int64_t> packed, tables, states;
@@ -109,7 +110,7 @@ Memory predictMemory(const Module &module, const std::vector<std::string> &progr
     }
     if (threads == 0)
       memory.batches += 2 * StagingLayout(*program, counts, onDevice).bytes + // one batch runs, one is staged
-                        callBytes(*program);
+                        callBytes(*program) + (persistent ? stepTablesBytes(module, *program, counts) : 0);
     for (const Step &step : program->steps) {
       scratch = std::max(scratch, module.kernels[step.kernel].scratch);
       for (const Place &place : step.buffers) {

@@ -11,7 +11,7 @@ namespace xfc {
 // In bytes. Programs share one arena, in which gradients lie as well, so it is that of the one that needs most. `held`
 // is what passes from run to run: caches and the encoder's projected rows of a search, or the gradients of earlier
 // batches in a training step that has several, and the lists of their pairs. `batches` is what a GPU needs to receive a
-// batch, including its calls.
+// batch, including its calls and the tables of persistent kernels.
 struct Memory {
   int64_t parameters = 0, states = 0, packed = 0, tables = 0, arena = 0, scratch = 0, held = 0, batches = 0;
   int64_t state() const { return parameters + states + packed + tables; }
@@ -62,7 +62,9 @@ int64_t tableRows(const Table &table, int64_t longest);
 // The larger of each part: for one engine that runs both.
 Memory larger(const Memory &a, const Memory &b);
 
-// Returns what the host needs with this many threads; with a GPU's plan and 0 threads, what the GPU holds.
-Memory predictMemory(const Module &module, const std::vector<std::string> &programs, const Counts &counts, int threads);
+// Returns what the host needs with this many threads; with a GPU's plan and 0 threads, what the GPU holds, if it runs
+// `persistent` kernels (--cuda-step) or not.
+Memory predictMemory(const Module &module, const std::vector<std::string> &programs, const Counts &counts, int threads,
+                     bool persistent = false);
 
 } // namespace xfc

@@ -80,6 +80,12 @@ struct Step {
   Size flops;                                // floating-point operations, not bytes
   Size traffic;                              // bytes read and written
   std::string location;                      // the place in model.json: decoder.layers.3.cross_attn
+  // In a program with a persistent kernel only: the buffer that is a weight of a product, and its bytes; -1: there is
+  // none. And the earlier steps, ascending, that must have finished before this one begins: directly or through others,
+  // all that access memory which this one writes, or write memory which it accesses, however the arena is laid out.
+  int32_t weight = -1;
+  int64_t weightBytes = 0;
+  std::vector<int32_t> after = {};
 };
 
 struct Buffer {

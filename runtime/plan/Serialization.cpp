@@ -170,7 +170,8 @@ template <typename Direction> void fields(Archive<Direction> &archive, xfc_repac
 
 template <typename Direction> void fields(Archive<Direction> &archive, Step &step) {
   archive(step.kernel, step.set, step.keySet, step.keys, step.buffers, step.strides, step.results, step.dropout,
-          step.elements, step.tensors, step.repacked, step.flops, step.traffic, step.location);
+          step.elements, step.tensors, step.repacked, step.flops, step.traffic, step.location, step.weight,
+          step.weightBytes, step.after);
 }
 
 // All but the name.

@@ -9,7 +9,7 @@
 namespace xfc {
 
 // Raised whenever the serialized plan changes its form or meaning.
-constexpr int planVersion = 14;
+constexpr int planVersion = 15;
 
 // Exact inverses. `deserialize` throws xfc::Error if the bytes are not a plan of version planVersion, or if anything
 // but its programs is damaged. The bytes must outlive the module and all its copies.

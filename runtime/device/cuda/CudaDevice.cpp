@@ -4,6 +4,7 @@
 #include "device/cuda/Events.h"
 #include "device/cuda/Peers.h"
 #include "device/cuda/Staging.h"
+#include "plan/StepTable.h"
 #include "trace/Trace.h"
 #include <algorithm>
 #include <array>
@@ -169,23 +170,10 @@ private:
 // Runs all launches of a step as one launch of a persistent kernel, whose argument is an xfc_step (abi.h).
 class PersistentLaunch {
 public:
-  // `step` holds what bytesOf() returns for its address.
+  // `step` holds the table (StepTable).
   PersistentLaunch(const Driver &driver, FunctionHandle function, const Kernel &kernel, int64_t blocks,
                    std::unique_ptr<CudaMemory> step)
       : driver(driver), function(function), kernel(kernel), blocks(blocks), step(std::move(step)) {}
-
-  static constexpr int64_t counters = 128; // the alignment of what the kernel writes: it shares no line of a cache
-  static std::vector<char> bytesOf(Address base, std::span<const xfc_instruction> instructions) {
-    const size_t first = sizeof(xfc_step),
-                 finished = (first + instructions.size_bytes() + counters - 1) / counters * counters;
-    std::vector<char> bytes(finished + (instructions.size() + 1) * sizeof(uint32_t));
-    const xfc_step step{.count = static_cast<int64_t>(instructions.size()),
-                        .instructions = reinterpret_cast<const xfc_instruction *>(base + first),
-                        .finished = reinterpret_cast<uint32_t *>(base + finished)};
-    std::memcpy(bytes.data(), &step, sizeof step);
-    std::memcpy(bytes.data() + first, instructions.data(), instructions.size_bytes());
-    return bytes;
-  }
 
   // False if the GPU cannot run all blocks at the same time, because others have a share of it.
   bool run(Stream stream) const {
@@ -292,6 +280,7 @@ struct CudaDevice::State {
   int major = 0, minor = 0, version = 0;
   int64_t mostShared = 0;
   int processors = 0;          // multiprocessors
+  int cacheBytes = 0;          // of the second cache
   bool runsPersistent = false; // whether persistent kernels run, where programs have them
   std::string gpu;             // the GPU's name
   const xfc_device_image *image = nullptr;
@@ -337,9 +326,11 @@ struct CudaDevice::State {
     struct Part {
       int64_t end;
       std::unique_ptr<LaunchList> list;
-      std::unique_ptr<PersistentLaunch> persistent = nullptr; // runs the whole list, unless it is null
+      PersistentLaunch *persistent = nullptr; // runs the whole list, unless it is null
     };
     std::map<Bucket, std::vector<Part>> lists;
+    // By the bytes that their tables would have at address 0: buckets with the same launches share one.
+    std::map<std::vector<char>, std::unique_ptr<PersistentLaunch>> persistent;
     std::vector<int64_t> stops; // of the observer that these were made for
     std::vector<Result> results;
   };
@@ -367,6 +358,7 @@ struct CudaDevice::State {
     driver.getDeviceAttribute(&major, attribute::majorVersion, device);
     driver.getDeviceAttribute(&minor, attribute::minorVersion, device);
     driver.getDeviceAttribute(&processors, attribute::multiprocessors, device);
+    driver.getDeviceAttribute(&cacheBytes, attribute::secondCacheBytes, device);
     int shared = 0, cooperative = 0;
     driver.getDeviceAttribute(&cooperative, attribute::cooperativeLaunch, device);
     runsPersistent = persistent && cooperative != 0;
@@ -600,63 +592,64 @@ struct CudaDevice::State {
         launch(reduction, true);
     }
     if (parts.size() == 1)
-      parts.front().persistent = persistentOf(*run.program, parts.front().list->launches);
+      parts.front().persistent = persistentOf(prepared, *run.program, parts.front().list->launches);
     return parts;
   }
 
-  // Has packed weights fetched early: each when the instruction that reads the one before begins, or one instruction
-  // later, since an instruction has one weight fetched at most. A second weight of one instruction is not fetched. Nor
-  // are weights that are not packed, of products in f32: their places do not tell them from tables of embeddings, of
-  // which a step reads only few rows.
+  // Has weights fetched early: each when the instruction that reads the one before begins, or one instruction later,
+  // since an instruction has one weight fetched at most. Of a weight that is larger than half of the L2 cache, only so
+  // much is fetched: more would displace it before it is read.
   void fetchAhead(std::span<const Launch> launches, std::span<xfc_instruction> instructions) const {
     size_t when = 0;
     for (size_t i = 0; i < instructions.size(); ++i) {
-      const std::vector<Place> &buffers = launches[i].step->buffers;
-      for (size_t b = 0; b < buffers.size(); ++b)
-        if (buffers[b].kind == Place::Kind::Packed && when <= i) {
-          instructions[when].weight = reinterpret_cast<void *const *>(CallWriter::placeOf(launches[i].call, b));
-          instructions[when].weight_bytes = module->packed[buffers[b].index].bytes;
-          when = std::max(when + 1, i);
-        }
+      const Step &step = *launches[i].step;
+      if (step.weight < 0)
+        continue;
+      instructions[when].weight = reinterpret_cast<void *const *>(CallWriter::placeOf(launches[i].call, step.weight));
+      instructions[when].weight_bytes = std::min<int64_t>(step.weightBytes, cacheBytes / 2);
+      when = std::max(when + 1, i);
     }
   }
 
   // A program's launches as one, or null if that is not wanted or not possible: the program has no persistent kernel,
   // the batch has more rows than that is for, or the GPU has no room for a block of it or for the table of launches.
-  std::unique_ptr<PersistentLaunch> persistentOf(const Program &program, std::span<const Launch> launches) {
+  // Steps wait for each other by their numbers, so each must be one launch.
+  PersistentLaunch *persistentOf(Prepared &prepared, const Program &program, std::span<const Launch> launches) {
     const int32_t number = program.persistent;
-    if (!runsPersistent || number < 0 || launches.empty())
+    if (!runsPersistent || number < 0 || launches.empty() || launches.size() != program.steps.size())
       return nullptr;
     const Kernel &kernel = module->kernels[number];
-    std::vector<xfc_instruction> instructions;
+    StepTable table;
     int64_t most = 0; // chunks of an instruction
     for (const Launch &launch : launches) {
       const auto body = std::ranges::find(kernel.bodies, launch.kernel - module->kernels.data());
       if (body == kernel.bodies.end() || launch.chunks > std::numeric_limits<int32_t>::max())
         return nullptr;
-      instructions.push_back({.call = reinterpret_cast<const xfc_call *>(launch.call),
-                              .body = static_cast<int32_t>(body - kernel.bodies.begin()),
-                              .chunks = static_cast<int32_t>(launch.chunks),
-                              .weight = nullptr,
-                              .weight_bytes = 0});
+      table.add({.call = reinterpret_cast<const xfc_call *>(launch.call),
+                 .body = static_cast<int32_t>(body - kernel.bodies.begin()),
+                 .chunks = static_cast<int32_t>(launch.chunks)},
+                launch.step->after);
       most = std::max(most, launch.chunks);
     }
-    fetchAhead(launches, instructions);
+    fetchAhead(launches, table.instructions);
+    std::unique_ptr<PersistentLaunch> &launch = prepared.persistent[table.bytesAt(0)];
+    if (launch)
+      return launch.get();
     FunctionHandle function = functions[number];
     int room = 0;
     driver.getOccupancy(&room, function, static_cast<int>(kernel.threads), static_cast<size_t>(kernel.scratch));
     if (room == 0)
       return nullptr;
-    const auto size = static_cast<int64_t>(PersistentLaunch::bytesOf(0, instructions).size());
     std::unique_ptr<CudaMemory> step;
     try {
-      step = take(size, "steps");
+      step = take(stepTableBytes(program), "steps");
     } catch (const Error &) { // a graph needs none; if the GPU itself has failed, that will say so
       return nullptr;
     }
-    copy(step->address(), PersistentLaunch::bytesOf(step->address(), instructions));
-    return std::make_unique<PersistentLaunch>(driver, function, kernel, std::min<int64_t>(processors, most),
-                                              std::move(step));
+    copy(step->address(), table.bytesAt(step->address()));
+    launch = std::make_unique<PersistentLaunch>(driver, function, kernel, std::min<int64_t>(processors, most),
+                                                std::move(step));
+    return launch.get();
   }
 
   // Writes a batch to pinned memory and starts its copy.
@@ -715,6 +708,8 @@ void CudaDevice::load(const Module &module, ThreadPool &) { state->loadKernels(m
 std::string CudaDevice::name() const {
   return state->gpu + ", " + state->image->arch + (state->compiled ? "" : " PTX");
 }
+
+bool CudaDevice::runsPersistent() const { return state->runsPersistent; }
 
 std::unique_ptr<DeviceMemory> CudaDevice::allocate(int64_t bytes, const char *what, bool) {
   return state->take(bytes, what);

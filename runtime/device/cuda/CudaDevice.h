@@ -30,6 +30,7 @@ public:
                                          .owner = "GPU"};
     return traits;
   }
+  bool runsPersistent() const override;
   std::unique_ptr<DeviceMemory> allocate(int64_t bytes, const char *what, bool sparse) override;
   int64_t available() const override;
   void copyToDevice(void *to, const void *from, int64_t bytes) override;

@@ -1,5 +1,6 @@
 // Writes a batch as one block of bytes.
 #include "device/cuda/Staging.h"
+#include "plan/StepTable.h"
 #include "support/Error.h"
 #include "support/RoundUp.h"
 #include <algorithm>
@@ -75,16 +76,12 @@ int64_t stage(const ProgramRun &run, const StagingLayout &layout, char *block, u
 }
 
 Counts bucketOf(const Counts &counts, const Counts &capacity) {
-  constexpr int64_t many = 1024;
   Counts bucket = counts;
-  auto rounded = [](int64_t count, int64_t limit, bool toQuarters) {
-    const auto power = static_cast<int64_t>(
-        std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(count, 1)))); // power / 2 < count <= power
-    return std::max(count, std::min(toQuarters ? roundUp(count, power / 8) : power, limit));
-  };
   for (int set = 0; set < XFC_ROW_SETS; ++set) {
-    bucket.rows[set] = rounded(counts.rows[set], capacity.rows[set], counts.rows[set] > many);
-    bucket.sequences[set] = rounded(counts.sequences[set], capacity.sequences[set], false);
+    const int64_t sequences = counts.sequences[set];
+    const auto power = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(sequences, 1))));
+    bucket.rows[set] = bucketOfRows(counts.rows[set], capacity.rows[set]);
+    bucket.sequences[set] = std::max(sequences, std::min(power, capacity.sequences[set]));
   }
   return bucket;
 }

@@ -15,10 +15,10 @@ StagingLayout stagingLayout(const ProgramRun &run);
 int64_t stage(const ProgramRun &run, const StagingLayout &layout, char *block, uint64_t address);
 
 // The counts that a batch's launches are made for, rounded up so that there are few distinct ones, each of which is
-// captured once. Rows and sequences are rounded to a power of two, beyond 1024 rows to a quarter of the way to the
-// next, and never beyond the capacity: if there are many blocks, at most a fifth of them have nothing to do. Batches of
-// training, which are full on one side, make some tens of buckets; decoding steps, whose hypotheses end one by one,
-// make one for each halving.
+// captured once. Rows (bucketOfRows) and sequences are rounded to a power of two, beyond 1024 rows to a quarter of the
+// way to the next, and never beyond the capacity: if there are many blocks, at most a fifth of them have nothing to do.
+// Batches of training, which are full on one side, make some tens of buckets; decoding steps, whose hypotheses end one
+// by one, make one for each halving.
 Counts bucketOf(const Counts &counts, const Counts &capacity);
 
 // Groups the rows to[0], to[1] ... into runs of consecutive ones: one copy each.

@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 // Raised whenever anything in this file changes meaning; an executable checks it at start.
-#define XFC_ABI_VERSION 7
+#define XFC_ABI_VERSION 8
 
 // The sets of rows a value may have. Rows are real tokens; there is no padding.
 enum {
@@ -125,14 +125,22 @@ typedef void (*xfc_kernel)(const xfc_call *call, int64_t chunk, void *scratch);
 
 // A persistent kernel of a GPU (Kernel.bodies) runs several calls in one launch, as its instructions. It is an entry
 // with the same parameter, which is the device address of an xfc_step. Its blocks are launched cooperatively, in any
-// number, and take chunks of an instruction in turn, once the instruction before it has finished. All but the counters
-// stays as it is while the kernel runs; an instruction reads what earlier ones have written, as if they were launches.
+// number, and take the instructions in order, and the chunks of each in turn, once those that it waits for have
+// finished. All but the counters stays as it is while the kernel runs.
+typedef struct xfc_wait {
+  int32_t instruction; // an earlier one
+  int32_t chunks;      // as many as that one has
+} xfc_wait;
 typedef struct xfc_instruction {
   const xfc_call *call;
   int32_t body;   // the index in Kernel.bodies of the kernel that is called
   int32_t chunks; // how many of its chunks run, at least 1: as many blocks as it would be launched with
+  // [wait_count] instructions that must have finished: directly or through others, these are all that write what this
+  // one reads or writes, or that read what it writes.
+  const xfc_wait *waits;
+  int64_t wait_count;
   // The buffer of a later instruction's call with a weight, which no instruction writes: before they wait, all blocks
-  // together have the L2 cache fetch it.
+  // together have the L2 cache fetch so many of its bytes.
   void *const *weight;
   int64_t weight_bytes; // 0: there is none
 } xfc_instruction;

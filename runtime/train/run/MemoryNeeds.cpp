@@ -60,7 +60,8 @@ Memory MemoryNeeds::forBatches(int64_t tokens) const {
   Memory memory = predictMemory(module, programsOfSteps(), countsFor(tokens), threads);
   if (const EncodedLines *const translated = heldOut.sources())
     memory = larger(memory, predictMemory(module, {programs::encode, module.stepProgram(1)->name},
-                                          searchCounts(module, translated->sources, heldOut.search()), threads));
+                                          searchCounts(module, translated->sources, heldOut.search()), threads,
+                                          engine.device().runsPersistent()));
   if (const Sharding *sharing = model.update.sharing()) // whichever rank has the most
     memory.states = sharing->largestShare() * bytesOfStates(module);
   memory.held += model.update.bytesOfSum();

@@ -225,6 +225,21 @@ plan.kernel @another attributes {bodies = [@persistent]}
 
 // -----
 
+!rows = !xfc.rows<target, 8xf32>
+plan.kernel @relu {
+^bb0(%x: !rows):
+  %y = xfc.activation relu %x : !rows
+  plan.return %y : !rows
+}
+plan.program @after(%x: !rows {xfc.name = "x", xfc.role = "input"}) {
+  %a = plan.launch @relu(%x) over target {flops = #plan.size<0>, traffic = #plan.size<0>} : (!rows) -> !rows
+  // expected-error@+1 {{'plan.launch' op is launch 1; expected `after` to list earlier ones, ascending}}
+  %b = plan.launch @relu(%a) over target {after = array<i32: 0, 1>, flops = #plan.size<0>, traffic = #plan.size<0>} : (!rows) -> !rows
+  plan.return
+}
+
+// -----
+
 plan.kernel @relu
 // expected-error@+1 {{'plan.program' op there is no plan.kernel @relu with bodies}}
 plan.program @step() attributes {persistent = @relu} {

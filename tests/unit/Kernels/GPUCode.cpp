@@ -141,9 +141,9 @@ private:
     return contents;
   }
 
-  // Runs the call by the persistent kernel with each of its bodies, after it ran with another one. Two
-  // blocks take turns, and the second may have one turn less; the two bodies cut the work into other chunks, so what a
-  // block overwrites the other one has written.
+  // Runs the call by the persistent kernel with each of its bodies, after it ran with another one, for which it waits.
+  // Two blocks take turns, and the second may have one turn less; the two bodies cut the work into other chunks, so
+  // what a block overwrites the other one has written. If the second one does not wait, that is a race.
   template <typename Restart>
   void runPersistent(const Batch &batch, const xfc_call &call, ArrayRef<Block> blocks, ArrayRef<int64_t> strides,
                      size_t tensors, Restart startAgain, ArrayRef<std::string> expected) {
@@ -153,7 +153,7 @@ private:
     auto instructionOf = [&](size_t body) {
       const auto chunks = static_cast<int32_t>(chunksOf(bodies[body].partition, call, /*surplus=*/3));
       return xfc_instruction{
-          .call = nullptr, .body = static_cast<int32_t>(body), .chunks = chunks, .weight = nullptr, .weight_bytes = 0};
+          .call = nullptr, .body = static_cast<int32_t>(body), .chunks = chunks, .waits = nullptr, .wait_count = 1};
     };
     auto launchBoth = [&](const xfc_instruction &first, const xfc_instruction &second) {
       startAgain();
@@ -165,10 +165,24 @@ private:
       EXPECT_TRUE(ArrayRef(contentsOf(blocks.take_front(expected.size()))) == expected)
           << "body " << body << " of a persistent kernel gives other bits";
     }
+    if (foundRace || chunksOf(bodies.back().partition, call) < 2)
+      return;
+    foundRace = true;
+    xfc_instruction hasty = instructionOf(bodies.size() - 1);
+    hasty.wait_count = 0;
+    std::string fault;
+    try {
+      launchBoth(instructionOf(bodies.size() - 2), hasty);
+    } catch (const ptx::Fault &found) {
+      fault = found.what();
+    }
+    EXPECT_NE(fault.find("race on global memory"), std::string::npos) << "found: " << fault;
+    for (size_t i = 0; i < expected.size(); ++i)
+      std::copy(expected[i].begin(), expected[i].end(), blocks[i].data);
   }
 
   // Translates the call's addresses within `shape` to those within its copy. A persistent kernel runs it as these
-  // instructions.
+  // instructions, of which each waits for the one before if it waits at all.
   void launch(const std::string &kernel, int64_t grid, int64_t threads, int64_t shared, ArrayRef<Block> blocks,
               ArrayRef<int64_t> strides, size_t tensors, xfc_call call, const xfc_shape *shape,
               SmallVector<xfc_instruction> instructions = {}) {
@@ -201,8 +215,13 @@ private:
     const std::vector<uint32_t> zeros(instructions.size() + 1);
     uint64_t finished = 0;
     if (!instructions.empty()) {
-      for (xfc_instruction &instruction : instructions)
+      for (auto [i, instruction] : llvm::enumerate(instructions)) {
         instruction.call = reinterpret_cast<const xfc_call *>(argument);
+        if (i == 0)
+          instruction.wait_count = 0;
+        const xfc_wait wait{.instruction = static_cast<int32_t>(i) - 1, .chunks = instructions[i ? i - 1 : 0].chunks};
+        instruction.waits = reinterpret_cast<const xfc_wait *>(memory.copy(&wait, sizeof wait));
+      }
       finished = memory.copy(zeros.data(), zeros.size() * sizeof(uint32_t));
       const uint64_t table = memory.copy(instructions.data(), instructions.size() * sizeof(xfc_instruction));
       const xfc_step step{.count = static_cast<int64_t>(instructions.size()),
@@ -227,6 +246,7 @@ private:
   const ptx::Program *program = nullptr;
   KernelInfo info, reduction, persistent;
   std::vector<SmallKernel> small;
+  bool foundRace = false; // where an instruction did not wait
   std::vector<PackInfo> packs;
 };
 

@@ -7,6 +7,7 @@
 #include "engine/Safetensors.h"
 #include "plan/Memory.h"
 #include "plan/Serialization.h"
+#include "plan/StepTable.h"
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -24,11 +25,13 @@ constexpr int64_t width = 4;
 // Offsets in an xfc_call: rows 8, buffers 32, strides 40; in xfc_rows: rows 0, positions 24; in xfc_shape: slots 936.
 static_assert(offsetof(xfc_call, rows) == 8 && offsetof(xfc_call, buffers) == 32 && offsetof(xfc_call, strides) == 40);
 static_assert(offsetof(xfc_rows, positions) == 24 && offsetof(xfc_shape, slots) == 936);
-// In an xfc_step: instructions 8, finished 16; in an xfc_instruction: body 8, chunks 12, weight 16, weight_bytes 24.
+// In an xfc_step: instructions 8, finished 16; in an xfc_instruction: body 8, chunks 12, waits 16, wait_count 24,
+// weight 32, weight_bytes 40; in an xfc_wait: chunks 4.
 static_assert(offsetof(xfc_step, instructions) == 8 && offsetof(xfc_step, finished) == 16 &&
               offsetof(xfc_instruction, body) == 8 && offsetof(xfc_instruction, chunks) == 12 &&
-              offsetof(xfc_instruction, weight) == 16 && offsetof(xfc_instruction, weight_bytes) == 24 &&
-              sizeof(xfc_instruction) == 32);
+              offsetof(xfc_instruction, waits) == 16 && offsetof(xfc_instruction, wait_count) == 24 &&
+              offsetof(xfc_instruction, weight) == 32 && offsetof(xfc_instruction, weight_bytes) == 40 &&
+              sizeof(xfc_instruction) == 48 && offsetof(xfc_wait, chunks) == 4);
 
 const char ptx[] = R"(
 .version 7.1
@@ -255,8 +258,9 @@ LOOP:
   ret;
 }
 
-// An xfc_step: the first buffer of instruction i becomes 10000 * weight_bytes + 1000 * blocks + 100 * i + 10 * body +
-// chunks, plus its counter, which has to be 0. If there are weight_bytes, they are of the next instruction's second buffer.
+// An xfc_step: the first buffer of instruction i becomes 1000000 * wait_count + 10000 * weight_bytes + 1000 * blocks +
+// 100 * i + 10 * body + chunks, plus its counter, which has to be 0. If there are weight_bytes, they are of the next
+// instruction's second buffer. The first wait, if there is one, is for the chunks of instruction 0.
 .visible .entry steps(.param .u64 step) .reqntid 32 {
   .reg .pred %p<4>; .reg .b32 %r<12>; .reg .b64 %d<12>; .reg .f32 %f<2>;
   ld.param.u64 %d0, [step];
@@ -282,12 +286,26 @@ NEXT:
   mad.lo.u32 %r6, %r3, 10, %r6;
   ld.global.u32 %r7, [%d3];
   add.u32 %r6, %r6, %r7;
-  ld.global.u32 %r8, [%d2+24];
+  ld.global.u32 %r9, [%d2+24];
+  mad.lo.u32 %r6, %r9, 1000000, %r6;
+  setp.eq.u32 %p3, %r9, 0;
+  @%p3 bra FREE;
+  ld.global.u64 %d9, [%d2+16];
+  ld.global.u64 %d10, [%d0+8];
+  ld.global.u32 %r9, [%d9];
+  setp.ne.u32 %p3, %r9, 0;
+  @%p3 trap;
+  ld.global.u32 %r9, [%d9+4];
+  ld.global.u32 %r10, [%d10+12];
+  setp.ne.u32 %p3, %r9, %r10;
+  @%p3 trap;
+FREE:
+  ld.global.u32 %r8, [%d2+40];
   mad.lo.u32 %r6, %r8, 10000, %r6;
   setp.eq.u32 %p2, %r8, 0;
   @%p2 bra SAME;
-  ld.global.u64 %d7, [%d2+16];
-  ld.global.u64 %d8, [%d2+32];
+  ld.global.u64 %d7, [%d2+32];
+  ld.global.u64 %d8, [%d2+48];
   ld.global.u64 %d8, [%d8+32];
   add.u64 %d8, %d8, 8;
   setp.ne.u64 %p2, %d7, %d8;
@@ -295,7 +313,7 @@ NEXT:
 SAME:
   cvt.rn.f32.u32 %f0, %r6;
   st.global.f32 [%d6], %f0;
-  add.u64 %d2, %d2, 32;
+  add.u64 %d2, %d2, 48;
   add.u64 %d3, %d3, 4;
   add.u64 %d4, %d4, 1;
   setp.lt.u64 %p1, %d4, %d1;
@@ -383,13 +401,17 @@ const std::vector<uint8_t> plan = serialize(model());
 const xfc_device_image image{XFC_ABI_VERSION, 9, "sm_80", ptx, sizeof ptx - 1, nullptr, 0, plan.data(), plan.size()};
 const xfc_device_image *const images[] = {&image, nullptr};
 
-// The same, where a persistent kernel can run the steps of "sum", the second of which reads a packed weight.
+// The same, where a persistent kernel can run the steps of "sum", the second of which reads a packed weight, and waits
+// for the first.
 Module persistentModel() {
   Module module = model();
   Program &sum = *module.programs.find("sum");
   sum.persistent = 8;
   sum.steps[1].buffers.push_back({Place::Kind::Packed, 0, 0});
   sum.steps[1].strides.push_back(0);
+  sum.steps[1].weight = 1;
+  sum.steps[1].weightBytes = module.packed[0].bytes;
+  sum.steps[1].after = {0};
   return module;
 }
 const std::vector<uint8_t> persistentPlan = serialize(persistentModel());
@@ -733,7 +755,7 @@ TEST(CudaPersistent, RunsTheLaunchesOfAProgramAsOne) {
   using Pair = std::pair<double, double>;
   Engine engine(std::make_unique<cuda::CudaDevice>(persistentImages, "", 0, true), 1);
   for (int64_t rows : {3, 32, 3, 3, 3})
-    EXPECT_EQ(outputs(engine, rows), Pair(641001, 1111)) << rows; // the second instruction's weight is fetched early
+    EXPECT_EQ(outputs(engine, rows), Pair(641001, 1001111)) << rows; // the second instruction's weight is fetched early
   EXPECT_EQ(outputs(engine, 64), Pair(1, 64));
   EXPECT_EQ(outputs(engine, 4096), Pair(1 + 2, 4096));
   std::vector<LaunchTiming> timings;
@@ -741,9 +763,40 @@ TEST(CudaPersistent, RunsTheLaunchesOfAProgramAsOne) {
   EXPECT_EQ(outputs(engine, 3), Pair(1, -1));
   EXPECT_GE(timings.size(), 2u);
   engine.profile(nullptr);
-  EXPECT_EQ(outputs(engine, 3), Pair(641001, 1111));
+  EXPECT_EQ(outputs(engine, 3), Pair(641001, 1001111));
   Engine graphs(std::make_unique<cuda::CudaDevice>(persistentImages), 1);
   EXPECT_EQ(outputs(graphs, 3), Pair(1, -1));
+}
+
+// The tables of all buckets take what is predicted, and those of the same launches are one.
+TEST(CudaPersistent, TakesTheMemoryThatWasPredicted) {
+  const Module module = persistentModel();
+  const Program &sum = *module.find("sum");
+  Counts counts;
+  counts.rows[XFC_SOURCE] = 90;
+  counts.sequences[XFC_SOURCE] = 1;
+  const int64_t tables =
+      predictMemory(module, {"sum"}, counts, 0, true).batches - predictMemory(module, {"sum"}, counts, 0).batches;
+  // An xfc_step, two instructions and a wait, then the counters of both and that of the blocks that have left. Above 40
+  // rows, "count" has no variant that is among the bodies: the buckets are 1, 2, 4, 8, 16 and 32.
+  EXPECT_EQ(stepTableBytes(sum), 128 + 3 * 4);
+  EXPECT_EQ(tables, 6 * (128 + 3 * 4));
+  EXPECT_EQ(predictMemory(module, {"forward"}, counts, 0, true).batches,
+            predictMemory(module, {"forward"}, counts, 0).batches);
+  Engine engine(std::make_unique<cuda::CudaDevice>(persistentImages, "", 0, true), 1);
+  EXPECT_TRUE(engine.device().runsPersistent());
+  engine.reserve("sum", counts);
+  auto availableAfter = [&](int64_t rows) {
+    Batch batch;
+    const Sequence sequence{{}, rows, 0};
+    batch.assign({&sequence, 1}, {}, 0, false);
+    for (int run = 0; run < 3; ++run)
+      engine.run("sum", batch.shape(), {});
+    return engine.device().available();
+  };
+  const int64_t before = availableAfter(64);
+  for (int64_t rows : {1, 2, 3, 4, 9, 20, 32}) // each has as many chunks as the others
+    EXPECT_EQ(before - availableAfter(rows), stepTableBytes(sum)) << rows;
 }
 
 // Where the device has no cooperative launches, or refuses one because its blocks would not run at the same time, the

@@ -444,6 +444,11 @@ TEST(Plan, ExtremesAndBack) {
   program.steps[0].buffers.resize(2);
   program.steps[0].strides.resize(2);
   program.steps[0].repacked = {{4, 13, 2}};
+  ASSERT_GE(program.steps.size(), 2u);
+  program.steps[1].after = {0};
+  ASSERT_EQ(program.steps[1].buffers[1].kind, Place::Kind::Parameters);
+  program.steps[1].weight = 1;
+  program.steps[1].weightBytes = 8;
   program.outputs[0].keys = XFC_KEY_STRUCTURES - 1;
   const std::vector<uint8_t> bytes = serialize(module);
   const Module back = deserialize(bytes.data(), bytes.size());
@@ -462,6 +467,9 @@ TEST(Plan, ExtremesAndBack) {
   EXPECT_TRUE(back.kernels[0].resident);
   EXPECT_EQ(back.kernels.back().bodies, (std::vector<int32_t>{2, 1}));
   EXPECT_EQ(back.programs[0].persistent, static_cast<int32_t>(back.kernels.size()) - 1);
+  EXPECT_EQ(back.programs[0].steps[1].after, std::vector<int32_t>{0});
+  EXPECT_EQ(back.programs[0].steps[1].weight, 1);
+  EXPECT_EQ(back.programs[0].steps[1].weightBytes, 8);
   EXPECT_EQ(back.kernels[0].partition.unit, Partition::Unit::Elements);
   EXPECT_EQ(back.kernels[0].partition.per, 127);
   EXPECT_EQ(back.kernels[0].partition.times, 128);
@@ -767,6 +775,20 @@ TEST(Plan, NumbersOutOfRangeAreErrors) {
   number([](Module &m) -> auto & { return m.programs[0].steps[0].elements; }, {-1, most});
   number([](Module &m) -> auto & { return m.programs[0].steps[0].strides[0]; }, {-1, most});
   place([](Module &m) -> Place & { return m.programs[0].steps[0].buffers[0]; }, true);
+  number([](Module &m) -> auto & { return m.programs[0].steps[0].weight; }, {-2, 100});
+  number([](Module &m) -> auto & { return m.programs[0].steps[0].weightBytes; }, {-1, most});
+  for (int32_t earlier : {-1, 1, 2})
+    refused([=](Module &m) { m.programs[0].steps[1].after = {earlier}; });
+  refused([](Module &m) { m.programs[0].steps[1].after = {0, 0}; });
+  auto weight = [](int32_t buffer, int64_t bytes) {
+    return [=](Module &m) {
+      m.programs[0].steps[0].weight = buffer;
+      m.programs[0].steps[0].weightBytes = bytes;
+    };
+  };
+  accepted(weight(1, 3 * 16 * bagWidth));
+  refused(weight(1, int64_t(1) << 20)); // more than the parameters have
+  refused(weight(0, 4));                // an argument
   size([](Module &m) -> Size & { return m.programs[0].steps[0].flops; });
   size([](Module &m) -> Size & { return m.programs[0].steps[0].traffic; });
   refused([](Module &m) { m.programs[0].steps[0].strides.clear(); });
