@@ -1,8 +1,9 @@
-"""estimate.py: what bounds each GPU kernel of a training step, from the plan, ptxas and the machine code of its loops: a Markdown table.
+"""estimate.py: what bounds each GPU kernel of a training step, from the plan, ptxas and the machine code of its loops: a Markdown table. Then what
+bounds decoding steps (decoding.py).
 
 usage: estimate.py XFC MODEL.json [--arch sm_80,sm_90a] [--batch-tokens N] [--length N] [-o TABLE.md]
        estimate.py XFC MODEL.json --check TABLE.md    compares with a table made before: exit status 1 where a time differs by over 5 %, where
-                                                      registers or blocks differ, or where a kernel is new or gone
+                                                      registers or blocks differ, where a kernel is new or gone, or where decoding differs
 Plain Python; ptxas and nvdisasm on PATH or beside Python (its package triton). No GPU.
 
 The model. A kernel takes LAUNCH and the longest of these, times what the last wave of blocks leaves idle:
@@ -25,6 +26,7 @@ import subprocess
 import sys
 import tempfile
 
+import decoding
 import sass
 
 # What is assumed of an NVIDIA H200: processors, clock, schedulers per processor, bytes per second. The L2 cache of an H100 was seen to feed
@@ -227,13 +229,13 @@ def report(options):
                         for what in dict.fromkeys(row.bound for row in rows)) + ".",
             "", HEADER, "|---|---:|---:|---:|---|---|---:|---:|", *[row.text() for row in rows], ""
         ]
-    return "\n".join(lines).rstrip() + "\n"
+    return "\n".join(lines + decoding.report(options)).rstrip() + "\n"
 
 
 def tables_of(text):
     """A report's ptxas version, and each architecture's rows by kernel."""
     arch, tables = None, {}
-    for line in text.splitlines():
+    for line in text.partition(decoding.TITLE)[0].splitlines():
         if found := re.match(r"## (\w+)", line):
             arch = found[1]
         cells = [cell.strip() for cell in line.strip("|").split("|")]
@@ -244,13 +246,17 @@ def tables_of(text):
 
 def check(options):
     with open(options.check) as file:
-        release, before = tables_of(file.read())
+        text_before = file.read()
+    release, before = tables_of(text_before)
     options.arch = ",".join(before)
-    now_release, now = tables_of(report(options))
+    text = report(options)
+    now_release, now = tables_of(text)
     if release != now_release:
         print(f"{options.check} is of ptxas {release}, this is {now_release}: not compared")
         return 0
-    wrong = []
+    steps, steps_before = (of.partition(decoding.TITLE)[2].splitlines() for of in (text, text_before))
+    wrong = [f"decoding: is now: {line}" for line in steps if line not in steps_before]
+    wrong += [f"decoding: was: {line}" for line in steps_before if line not in steps]
     for arch, old in before.items():
         new = now[arch]
         wrong += [f"{arch}: {name} is gone" for name in old if name not in new]
@@ -278,6 +284,7 @@ def main():
     parser.add_argument("--arch", default="sm_80,sm_90a")
     parser.add_argument("--batch-tokens", type=int, default=65536)
     parser.add_argument("--length", type=int, default=64)
+    parser.add_argument("--decode-length", type=int, default=32)
     parser.add_argument("-o", "--output")
     parser.add_argument("--check")
     options = parser.parse_args()
