@@ -62,11 +62,11 @@ Partition CPUMachine::dropRows(int64_t width, BufferIndex from, double rate, Buf
 }
 
 // The sum stays in the L1 cache while rows are added to it.
-Partition CPUMachine::sumRows(BufferIndex buffer, Value count, const std::function<RowStart(Value)> &rowOf,
+Partition CPUMachine::sumRows(BufferIndex, Value count, const std::function<RowStart(Value)> &rowOf,
                               TypedValue<RankedTensorType> sums) {
   const int64_t width = sums.getType().getDimSize(1);
   Value first = mul(chunk, width);
-  const View sum = this->buffer(sums) + first;
+  const View sum = buffer(sums) + first;
   features(width, [&](Value f, int64_t used) { storePart(0, sum + f, used); });
   loop(0, count, 1, [&](Value i) {
     const RowStart row = rowOf(i);

@@ -126,7 +126,7 @@ Partition KernelBuilder::sumColumns(int64_t width, Value rows, ArrayRef<View> op
     };
     Values sums = choose(
         less(column, width), [&] { return loop(i64Of(div(thread(), across)), rows, together, none, addRow); },
-        [&] { return none; });
+        [&] { return Values(count * n, scalar(0)); });
     // Lanes that have the same columns are `across` apart.
     for (Value &sum : sums)
       for (int64_t mask = warpSize / 2; mask >= across; mask /= 2)
