@@ -155,7 +155,7 @@ public:
   // Multiplies each feature of rows by its random dropout factor (abi.h).
   virtual Partition dropRows(int64_t width, BufferIndex from, double rate, BufferIndex to) = 0;
   // Each chunk computes a row of `sums`, a dense tensor: adds up those of the rows rowOf(0) .. rowOf(count - 1) of
-  // `buffer` that count, in this order.
+  // `buffer` that count, in this order. Each says whether it does: `counts` is never null.
   virtual Partition sumRows(BufferIndex buffer, mlir::Value count, const std::function<RowStart(mlir::Value)> &rowOf,
                             mlir::TypedValue<mlir::RankedTensorType> sums) = 0;
 

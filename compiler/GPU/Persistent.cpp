@@ -15,7 +15,7 @@
 // - No deadlock. An instruction waits for earlier ones only, and a block takes them in order. So of those that have not
 //   finished, the first waits for none, and no block that has chunks of it is held up before it.
 //
-// Before a block waits, it has the second cache fetch its part of a weight that a later instruction reads: a step reads
+// Before a block waits, it has the L2 cache fetch its part of a weight that a later instruction reads: a step reads
 // all weights once, and the few blocks of a product would wait for each part of its weight that comes from memory.
 //
 // One thread adds to the counters for its block, and a few poll them; barriers order the block's other threads with
@@ -187,8 +187,8 @@ void Persistent::runBody(const KernelBody &body, Value call, Value chunk) {
     }
     copy->erase();
   }
-  // Bodies of products differ in little but numbers. Without this, which no other body has, LLVM would make one of what
-  // they have in common at their ends, and keep the numbers in registers.
+  // Bodies of products differ in little but numbers. Without this line, which differs from body to body, LLVM would
+  // merge their common ends, and keep in registers the numbers in which they differ.
   k.ptx("// the end of " + body.kernel.str(), {}, {});
 }
 

@@ -1,7 +1,8 @@
 // Instructions for tiles of bf16 matrices.
 #include "TensorCore.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
-#include <cassert>
+#include "llvm/ADT/Twine.h"
+#include "llvm/Support/ErrorHandling.h"
 
 using namespace mlir;
 
@@ -42,7 +43,8 @@ constexpr std::pair<StringLiteral, decltype(&multiplyMatrices)> cores[] = {{"m16
 
 void multiplyMatrices(KernelBuilder &k, ArrayRef<Value> a, ArrayRef<Value> b, MutableArrayRef<Value> c) {
   const auto *core = llvm::find_if(cores, [&](const auto &known) { return known.first == k.architecture.core; });
-  assert(core != std::end(cores) && "the table of targets has a core that there is not");
+  if (core == std::end(cores))
+    llvm::report_fatal_error("the table of targets names an unknown core: " + Twine(k.architecture.core));
   core->second(k, a, b, c);
 }
 

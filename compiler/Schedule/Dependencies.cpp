@@ -24,9 +24,11 @@ Access accessOf(PlaceAttr place, Type type, bool writes) {
   if (auto rows = dyn_cast_if_present<RowsType>(type); rows && place.getStride() > 0) {
     const int64_t element = elementBytes(type);
     access.rowBytes = place.getStride() * element;
-    std::tie(access.begin, access.end) = std::pair(offset, offset + rows.getFeatures() * element);
+    access.begin = offset;
+    access.end = offset + rows.getFeatures() * element;
   } else if (auto tensor = dyn_cast_if_present<RankedTensorType>(type); tensor && tensor.hasStaticShape()) {
-    std::tie(access.begin, access.end) = std::pair(offset, offset + tensor.getNumElements() * elementBytes(type));
+    access.begin = offset;
+    access.end = offset + tensor.getNumElements() * elementBytes(type);
   }
   return access;
 }

@@ -11,6 +11,7 @@
 #include "plan/Launch.h"
 #include "plan/Memory.h"
 #include "plan/Programs.h"
+#include "support/Error.h"
 #include "support/FileWriter.h"
 #include <cinttypes>
 #include <cstdio>
@@ -116,6 +117,8 @@ void inspect(const InspectOptions &options) {
   const Diagnostics diagnostics(context);
   const Module module = planToInspect(options, pipeline, context);
   const bool cuda = pipeline.targets.front().platform == Platform::CUDA;
+  if (options.cudaStep == "persistent" && !cuda)
+    throw Error("inspect: --cuda-step persistent is for GPUs: it needs --target cuda");
   if (!options.html.empty())
     writeFile(options.html, irPage("The passes of " + module.model, history));
   if (options.plan) {

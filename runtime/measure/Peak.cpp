@@ -2,6 +2,7 @@
 // caches.
 #include "measure/Peak.h"
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -150,9 +151,13 @@ void multiply(void *context, int64_t, int) {
         const auto *at = reinterpret_cast<const __m256i *>(begin + p * apart + i + half * line / 2);
         sum[p][half] = _mm256_add_epi64(sum[p][half], _mm256_loadu_si256(at));
       }
+  __m256i all = _mm256_setzero_si256();
   for (auto &ofPlace : sum)
     for (__m256i part : ofPlace)
-      work->result += static_cast<uint64_t>(_mm256_extract_epi64(part, 0));
+      all = _mm256_add_epi64(all, part);
+  alignas(32) std::array<uint64_t, 4> parts;
+  _mm256_store_si256(reinterpret_cast<__m256i *>(parts.data()), all);
+  work->result += parts[0] + parts[1] + parts[2] + parts[3];
 }
 
 void copyMemory(void *context, int64_t chunk, int) {

@@ -14,7 +14,8 @@ import re
 import subprocess
 import sys
 
-PROCESSORS, CLOCK, MEMORY = 132, 1.83e9, 4.1e12
+from h200 import CLOCK, MEMORY, PROCESSORS
+
 # Seconds. A launch that waits for the one before in a graph (Hazy Research, "Look Ma, No Bubbles", 2025-05, on an H100); a wait for a counter: as
 # the prototype of gpu-h100.md was estimated, and what its waits for operands were seen to take at most. Trips to memory and to the L2 cache.
 GAP, WAIT, SLOW_WAIT = 1.3e-6, 1.1e-6, 4e-6

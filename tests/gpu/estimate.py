@@ -28,11 +28,11 @@ import tempfile
 
 import decoding
 import sass
+from h200 import CLOCK, MEMORY, PROCESSORS
 
-# What is assumed of an NVIDIA H200: processors, clock, schedulers per processor, bytes per second. The L2 cache of an H100 was seen to feed
-# products at 9.1 TB/s (docs/gpu-h100.md).
-PROCESSORS, CLOCK, SCHEDULERS = 132, 1.83e9, 4
-MEMORY, L2 = 4.1e12, 9.1e12
+# What is assumed of an NVIDIA H200, besides what h200.py has. The L2 cache of an H100 was seen to feed products at 9.1 TB/s (docs/gpu-h100.md).
+SCHEDULERS = 4  # per processor
+L2 = 9.1e12
 REGISTERS, SHARED, THREADS, BLOCKS = 65536, 227 << 10, 2048, 32
 LAUNCH = 2e-6
 # Floating-point operations per clock and processor: wgmma's, the part of it that mma.sync reaches, FFMA's.

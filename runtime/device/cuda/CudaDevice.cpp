@@ -280,7 +280,7 @@ struct CudaDevice::State {
   int major = 0, minor = 0, version = 0;
   int64_t mostShared = 0;
   int processors = 0;          // multiprocessors
-  int cacheBytes = 0;          // of the second cache
+  int cacheBytes = 0;          // of the L2 cache
   bool runsPersistent = false; // whether persistent kernels run, where programs have them
   std::string gpu;             // the GPU's name
   const xfc_device_image *image = nullptr;
@@ -596,9 +596,9 @@ struct CudaDevice::State {
     return parts;
   }
 
-  // Has weights fetched early: each when the instruction that reads the one before begins, or one instruction later,
-  // since an instruction has one weight fetched at most. Of a weight that is larger than half of the L2 cache, only so
-  // much is fetched: more would displace it before it is read.
+  // Has weights fetched early: each when a block comes to the instruction that reads the one before, or to the next
+  // one, since an instruction has one weight fetched at most. Of a weight that is larger than half of the L2 cache,
+  // only so much is fetched: more would displace it before it is read.
   void fetchAhead(std::span<const Launch> launches, std::span<xfc_instruction> instructions) const {
     size_t when = 0;
     for (size_t i = 0; i < instructions.size(); ++i) {
@@ -616,7 +616,12 @@ struct CudaDevice::State {
   // Steps wait for each other by their numbers, so each must be one launch.
   PersistentLaunch *persistentOf(Prepared &prepared, const Program &program, std::span<const Launch> launches) {
     const int32_t number = program.persistent;
-    if (!runsPersistent || number < 0 || launches.empty() || launches.size() != program.steps.size())
+    if (!runsPersistent || number < 0 || launches.empty())
+      return nullptr;
+    const bool areSteps = std::ranges::equal(launches, program.steps, [](const Launch &launch, const Step &step) {
+      return launch.step == &step && !launch.reduces;
+    });
+    if (!areSteps)
       return nullptr;
     const Kernel &kernel = module->kernels[number];
     StepTable table;

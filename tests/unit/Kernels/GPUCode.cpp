@@ -165,9 +165,9 @@ private:
       EXPECT_TRUE(ArrayRef(contentsOf(blocks.take_front(expected.size()))) == expected)
           << "body " << body << " of a persistent kernel gives other bits";
     }
-    if (foundRace || chunksOf(bodies.back().partition, call) < 2)
+    if (triedRace || chunksOf(bodies.back().partition, call) < 2)
       return;
-    foundRace = true;
+    triedRace = true;
     xfc_instruction hasty = instructionOf(bodies.size() - 1);
     hasty.wait_count = 0;
     std::string fault;
@@ -246,7 +246,7 @@ private:
   const ptx::Program *program = nullptr;
   KernelInfo info, reduction, persistent;
   std::vector<SmallKernel> small;
-  bool foundRace = false; // where an instruction did not wait
+  bool triedRace = false; // where an instruction did not wait
   std::vector<PackInfo> packs;
 };
 

@@ -106,6 +106,9 @@ TEST_P(Rows, Dropout) {
       for (int extraStride : {0, 2})
         checkSame(batch, "xfc.dropout %a0 {rate = 0.3, id = 7 : i64}", rows("target", width), 1,
                   {.extraStride = extraStride, .dropout = 7});
+    for (const char *rate : {"1.0e-6", "0.99999"}) // that drop none and nearly all
+      checkSame(batch, std::string("xfc.dropout %a0 {rate = ") + rate + ", id = 7 : i64}", rows("target", "72"), 1,
+                {.dropout = 7});
     for (const char *width : {"5", "64", "150"})
       checkSame(batch, "xfc.dropout %a0 {rate = 0.3, id = 7 : i64, kept}", rows("target", width), 1,
                 {.extraStride = 3});
