@@ -244,7 +244,7 @@ if mode == "equal":
     run(command("factored3", 3, **factored))
     same("factored", "factored3")
     # A rate that is too high is halved until the loss stays finite, from the last state each time.
-    falling = {"schedule": "constant", "lr": 4e7, "warmup": 1, "clip_norm": 0, "clip_value": 0, "on_nan": "halve", "accumulate": 3, "save_every": 4,
+    falling = {"schedule": "constant", "lr": 8e6, "warmup": 1, "clip_norm": 0, "clip_value": 0, "on_nan": "halve", "accumulate": 3, "save_every": 4,
                "steps": 18, "epochs": None, "ema": None, "average": 0, "keep_best": None, "valid_source": None, "valid_target": None,
                "valid_every": None, "data_weighting": None}
     back = r"step \d+: the loss is .*; went back to step \d+, and continues with \S+ times"

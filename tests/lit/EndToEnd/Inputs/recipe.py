@@ -178,7 +178,7 @@ for record in records("ter"):
 assert least < float("inf")
 
 # By BLEU, the best weights that are kept are those of the largest scores, of which the first counts if there are several.
-call(training("bleu", *VALID, "--batch-tokens", 200, "--valid-every", 4, "--best", "bleu", "--keep-best", 2, "--threads", 1, "--quiet", steps=80))
+call(training("bleu", *VALID, "--batch-tokens", 200, "--valid-every", 4, "--best", "bleu", "--keep-best", 2, "--threads", 1, "--quiet", steps=44))
 scores = {record["step"]: record["bleu"] for record in records("bleu") if "bleu" in record}
 ranked = sorted(scores, key=lambda step: (-scores[step], step))
 assert len(set(scores.values())) > 3 and [record["step"] for record in records("bleu") if record.get("best")][-1] == ranked[0], scores
