@@ -125,8 +125,8 @@ typedef void (*xfc_kernel)(const xfc_call *call, int64_t chunk, void *scratch);
 
 // A persistent kernel of a GPU (Kernel.bodies) runs several calls in one launch, as its instructions. It is an entry
 // with the same parameter, which is the device address of an xfc_step. Its blocks are launched cooperatively, in any
-// number, and take the instructions in order, and the chunks of each in turn, once those that it waits for have
-// finished. All but the counters stays as it is while the kernel runs.
+// number, and take the instructions in order. They take the chunks of an instruction in turn, once the instructions
+// that it waits for have finished. All but the counters stays as it is while the kernel runs.
 typedef struct xfc_wait {
   int32_t instruction; // an earlier one
   int32_t chunks;      // as many as that one has
