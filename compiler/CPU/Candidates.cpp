@@ -147,8 +147,6 @@ template <typename Op> void storeResults(KernelBuilder &k, Op op, Value row, con
 
 } // namespace
 
-void storeTokens(KernelBuilder &k, Value tokens, const View &p) { k.store(tokens, p); }
-
 int64_t excludedRoom(KernelBuilder &k, ArrayRef<int64_t> excluded) {
   KernelBuilder::SumLanes wide(k);
   return (static_cast<int64_t>(excluded.size()) + k.lanes() - 1) / k.lanes() * k.lanes();

@@ -58,7 +58,5 @@ constexpr int64_t candidateGroup = 64;
 int64_t excludedRoom(KernelBuilder &, llvm::ArrayRef<int64_t> excluded);
 SlabCandidates emitSlabCandidates(KernelBuilder &, const View &row, mlir::Value width, mlir::Value first,
                                   llvm::ArrayRef<int64_t> excluded, const View &spare, int64_t count);
-// Stores a list of tokens, which are i32.
-void storeTokens(KernelBuilder &, mlir::Value tokens, const View &p);
 
 } // namespace xfc

@@ -137,7 +137,7 @@ static KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidatesOp op) 
       return k.rowOf(result, at) + column;
     };
     if (!op.getTokens().use_empty())
-      storeTokens(k, found.tokens, listOf(op.getTokens()));
+      k.store(found.tokens, listOf(op.getTokens()));
     if (!op.getLargest().use_empty())
       k.store(found.largest, listOf(op.getLargest()));
     if (!op.getLse().use_empty())
