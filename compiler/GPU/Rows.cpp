@@ -294,8 +294,7 @@ public:
         dropout.head = k.truncated(k.add(head, 1));
         Value position = at.keyPosition(k, key);
         std::array<Value, 4> words = k.philox(dropout, k.counterOf(position));
-        Value kept = k.keeps(k.numberOf(words, position), rate);
-        return {k.mulf(x, k.select(kept, k.scalar(1 / (1 - rate)), 0))};
+        return {k.mulf(x, k.keepFactor(k.numberOf(words, position), rate))};
       };
       View place = to + key;
       k.store(k.choose(training, dropped, [&]() -> Values { return {x}; })[0], place);

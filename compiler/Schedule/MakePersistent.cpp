@@ -71,15 +71,15 @@ private:
       auto kernel = symbols.lookup<KernelOp>(launch.getKernel());
       if (!isDecodingStep(launch) || !kernel || kernel.getReduction())
         return {};
-      bool isSmall = !kernel.getSmallAttr();
-      while (kernel) {
-        if (isSmall && (kernel.getResident() || !target->canBeBody(kernel.getSymName(), code)))
+      auto smaller = [&](KernelOp of) {
+        FlatSymbolRefAttr small = of.getSmallAttr();
+        return small ? symbols.lookup<KernelOp>(small.getValue()) : KernelOp();
+      };
+      // A kernel that has variants is itself for more rows.
+      for (KernelOp body = kernel.getSmallAttr() ? smaller(kernel) : kernel; body; body = smaller(body)) {
+        if (body.getResident() || !target->canBeBody(body.getSymName(), code))
           return {};
-        if (isSmall)
-          bodies.insert(kernel);
-        isSmall = true;
-        FlatSymbolRefAttr small = kernel.getSmallAttr();
-        kernel = small ? symbols.lookup<KernelOp>(small.getValue()) : KernelOp();
+        bodies.insert(body);
       }
     }
     return bodies;
