@@ -9,7 +9,8 @@ using namespace mlir;
 namespace xfc {
 namespace {
 
-// What a launch reads or writes at a place. Of rows, these are the same bytes of each row.
+// The bytes begin .. end - 1 that a launch reads or writes, counted from the beginning of the place or, if it holds
+// rows, from the beginning of each row.
 struct Access {
   Place place;
   int64_t rowBytes; // from one row to the next; 0: there are no rows

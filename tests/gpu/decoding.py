@@ -124,7 +124,7 @@ TITLE = "## Decoding steps"
 def report(options, arch="sm_90a"):
     """The lines of the report's last section."""
     lines = [
-        f"{TITLE}", "",
+        TITLE, "",
         f"A greedy step, {arch}, bf16, with {options.decode_length} source tokens and as many target tokens for each sentence, by the model in the head of `tests/gpu/decoding.py`.",
         f"Assumed: {GAP * 1e6:.1f} us from launch to launch in a graph, {WAIT * 1e6:.1f} us (or {SLOW_WAIT * 1e6:.0f}) from an instruction to one that waits for it, "
         f"{TRIP * 1e6:.1f} us for a trip to memory, {L2_TRIP * 1e6:.1f} to the L2 cache,",

@@ -358,7 +358,7 @@ struct CudaDevice::State {
     driver.getDeviceAttribute(&major, attribute::majorVersion, device);
     driver.getDeviceAttribute(&minor, attribute::minorVersion, device);
     driver.getDeviceAttribute(&processors, attribute::multiprocessors, device);
-    driver.getDeviceAttribute(&cacheBytes, attribute::secondCacheBytes, device);
+    driver.getDeviceAttribute(&cacheBytes, attribute::l2CacheBytes, device);
     int shared = 0, cooperative = 0;
     driver.getDeviceAttribute(&cooperative, attribute::cooperativeLaunch, device);
     runsPersistent = persistent && cooperative != 0;

@@ -43,7 +43,7 @@ constexpr Result outOfMemory = 2, noDevice = 100, noBinaryForGpu = 209, eccUncor
                  unsupportedPtxVersion = 222, notFound = 500, notReady = 600, cooperativeLaunchTooLarge = 720;
 } // namespace error
 namespace attribute {
-constexpr int multiprocessors = 16, secondCacheBytes = 38, majorVersion = 75, minorVersion = 76, cooperativeLaunch = 95,
+constexpr int multiprocessors = 16, l2CacheBytes = 38, majorVersion = 75, minorVersion = 76, cooperativeLaunch = 95,
               sharedMemoryPerBlock = 97;  // of a device
 constexpr int maxDynamicSharedMemory = 8; // of a function
 } // namespace attribute

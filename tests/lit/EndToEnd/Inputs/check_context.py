@@ -80,7 +80,7 @@ def by_hand(documents, count, separator, *options, most=MOST):
         texts = iter(run("decode", "--model", "run", "--input", "ids").splitlines())
         for d, answer, (context, prefix) in zip(now, answers, cuts, strict=True):
             for one in answer["hypotheses"]:
-                one["text"] = next(texts).strip()
+                one["text"] = next(texts).strip()  # of the blanks that surround separators, a sentence of a document has none
                 for name in ("ids", "tokens", "token_log_probabilities"):
                     if name in one:
                         one[name] = one[name][prefix:]
