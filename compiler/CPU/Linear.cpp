@@ -91,21 +91,33 @@ KernelInfo emitProduct(KernelBuilder &k, Operation *op, BufferIndex rows, Buffer
   Product product(k, t, rows, weight, inner, columns, groups);
   const int64_t firstExtra = op->getNumOperands() - extras;
 
-  Value row, group, end, isLast;
+  Value row, group, end, isLast, holds;
   if (t.whole) {
-    // Each slab converts the rows again, so there are only as many as it takes to make enough chunks. The chunks after
-    // them are empty.
+    // Each thread converts the rows of its slabs again, so there are only as many slabs as it takes to make enough
+    // chunks. The chunks after them are empty.
     Value blocks = k.div(k.add(k.rowCount(), t.block - 1), t.block);
     Value used = k.min(slabs, k.div(k.add(blocks, enoughChunks - 1), blocks));
-    Value ofSlab = k.div(k.add(used, all - 1), used), block = k.div(k.chunk, used);
-    row = k.mul(block, t.block);
-    group = k.mul(k.sub(k.chunk, k.mul(block, used)), ofSlab), end = k.min(all, k.add(group, ofSlab));
+    Value ofSlab = k.div(k.add(used, all - 1), used);
+    struct Part {
+      Value block, group; // of rows; the first one of columns
+    };
+    auto partOf = [&](Value chunk) -> Part {
+      Value block = k.div(chunk, used), slab = k.sub(chunk, k.mul(block, used));
+      return {block, k.mul(slab, ofSlab)};
+    };
+    const Part part = partOf(k.chunk), before = partOf(k.previous);
+    row = k.mul(part.block, t.block);
+    group = part.group, end = k.min(all, k.add(group, ofSlab));
     isLast = k.less(all - 1, end);
+    // An empty chunk has left nothing.
+    Value isSame = k.equal(before.block, part.block), wasEmpty = k.less(all - 1, before.group);
+    holds = k.select(wasEmpty, k.boolean(false), isSame);
   } else {
-    Value slab = k.rem(k.chunk, slabs);
-    row = k.mul(k.div(k.chunk, slabs), t.block);
+    Value slab = k.rem(k.chunk, slabs), block = k.div(k.chunk, slabs);
+    row = k.mul(block, t.block);
     group = k.mul(slab, groups), end = k.min(all, k.add(group, groups));
     isLast = k.equal(slab, slabs - 1);
+    holds = k.equal(k.div(k.previous, slabs), block);
   }
   Value count = k.min(t.block, k.sub(k.rowCount(), row));
   View bias = biases ? k.buffer(*biases) : View();
@@ -160,11 +172,11 @@ KernelInfo emitProduct(KernelBuilder &k, Operation *op, BufferIndex rows, Buffer
     Value hasColumns = k.less(group, end);
     k.when(k.both(k.less(row, k.rowCount()), hasColumns), [&] {
       configureTiles(k, t, count);
-      product.compute(row, count, group, end, next, begin, touched);
+      product.compute(row, count, group, end, next, begin, touched, holds);
     });
   } else {
     configureTiles(k, t, count);
-    product.compute(row, count, group, end, next, begin, touched);
+    product.compute(row, count, group, end, next, begin, touched, holds);
   }
   return {{Partition::Unit::Rows, t.block, slabs}, scratch};
 }

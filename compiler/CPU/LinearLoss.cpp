@@ -49,7 +49,7 @@ KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value result, bool kept,
     touched.push_back({k.rowsOf(result), true});
   k.loop(0, all, product.groups, [&](Value group) {
     Value next = t.whole ? k.add(row, block) : row, end = k.min(all, k.add(group, product.groups));
-    product.compute(row, count, group, end, next, store, touched, copied);
+    product.compute(row, count, group, end, next, store, touched, copied ? k.boolean(true) : Value());
   });
   const LossTargets targets(k, op);
   k.loop(0, count, 1, [&](Value r) {
@@ -117,7 +117,8 @@ static KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidatesOp op) 
   };
   // The next slab has the same rows. Logits stay in scratch, so there is nothing to prefetch for them.
   Value nextBlock = k.add(row, block), next = k.select(k.equal(slab, slabs - 1), nextBlock, row);
-  product.compute(row, count, group, end, next, store, {});
+  Value holds = k.equal(k.div(k.previous, slabs), k.div(k.chunk, slabs));
+  product.compute(row, count, group, end, next, store, {}, holds);
   const int64_t best = op.getCount();
   Value width = k.mul(k.sub(end, group), Tiling::group);
   k.loop(0, count, 1, [&](Value r) {

@@ -113,7 +113,7 @@ PlainBuilder::PlainBuilder(ModuleOp module, StringRef name, Operation *op) : b(o
     if (Type type = elementOf(typeOf(i)); isa<FloatType>(type))
       element = type;
   b.setInsertionPointToEnd(module.getBody());
-  auto function = func::FuncOp::create(b, name, b.getFunctionType({ptr, i64, ptr}, {}));
+  auto function = func::FuncOp::create(b, name, b.getFunctionType({ptr, i64, i64, ptr}, {}));
   entry = function.addEntryBlock();
   call = entry->getArgument(0);
   b.setInsertionPointToStart(entry);

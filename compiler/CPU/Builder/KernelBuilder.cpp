@@ -21,12 +21,13 @@ KernelBuilder::KernelBuilder(ModuleOp module, const InstructionSet &set, Type el
 void KernelBuilder::kernel(StringRef name, const std::function<void()> &body) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToEnd(module.getBody());
-  auto function = func::FuncOp::create(b, name, b.getFunctionType({ptr, i64, ptr}, {}));
+  auto function = func::FuncOp::create(b, name, b.getFunctionType({ptr, i64, i64, ptr}, {}));
   entry = function.addEntryBlock();
   b.setInsertionPointToStart(entry);
   call = entry->getArgument(0);
   chunk = entry->getArgument(1);
-  scratch = at(entry->getArgument(2));
+  previous = entry->getArgument(2);
+  scratch = at(entry->getArgument(3));
   keysOfRounds = {};
   body();
   for (const std::function<void()> &last : std::exchange(atEndOfKernel, {}))

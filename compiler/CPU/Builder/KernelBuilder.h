@@ -34,10 +34,12 @@ public:
     const int64_t before;
   };
 
-  // kernel() defines void name(call, chunk, scratch); helper() defines a function that kernels call, once per module.
+  // kernel() defines void name(call, chunk, previous, scratch), an xfc_kernel; helper() defines a function that kernels
+  // call, once per module.
   void kernel(llvm::StringRef name, const std::function<void()> &body);
   void helper(llvm::StringRef name, mlir::TypeRange arguments, const std::function<void(mlir::ValueRange)> &body);
   void invoke(llvm::StringRef name, mlir::ValueRange arguments);
+  mlir::Value previous;
   View scratch;
   // Room for a row in the scratch of a kernel that asks for nothing else there, and the bytes of all such rows.
   View scratchRow(int64_t width);

@@ -12,23 +12,27 @@ namespace {
 class Multiplication {
 public:
   Multiplication(const Product &product, Value row, Value count, Value group, Value end, Value next,
-                 const Product::Begin &begin, ArrayRef<Product::Touched> touched)
+                 const Product::Begin &begin, ArrayRef<Product::Touched> touched, Value holds)
       : p(product), k(product.k), t(product.t), row(row), count(count), group(group), end(end), next(next),
-        begin(begin), touched(touched), units(t.units(p.inner)), last((units - 1) / t.depth * t.depth),
+        begin(begin), touched(touched), holds(p.copiesAtOnce() ? holds : Value()), units(t.units(p.inner)),
+        last((units - 1) / t.depth * t.depth),
         convertsNext(t.products == Products::Tiles && p.copies && p.x.element == k.element) {}
 
   void groupByGroup() {
-    copyWholeRows();
+    unlessHeld([&] { copyWholeRows(); });
     eachGroup([&](Value g) { eachBlock([&](const Block &block) { multiply(g, block); }); });
   }
-  void blockByBlock(bool copied) {
+  void blockByBlock() {
     Value whole = k.mul(k.div(count, t.rows), t.rows);
     eachBlock([&](const Block &block) {
       const int64_t elements = block.finish ? p.inner - last * t.pair : block.depth * t.pair;
-      if (p.copiesLast)
-        p.copyRows(row, whole, count, k.mul(block.at, t.pair), elements, 0);
-      else if (!copied)
-        p.copyRows(row, 0, count, k.mul(block.at, t.pair), elements);
+      unlessHeld([&] {
+        Value at = k.mul(block.at, t.pair);
+        if (p.copiesLast)
+          p.copyRows(row, whole, count, at, elements, 0);
+        else
+          p.copyRows(row, 0, count, at, elements);
+      });
       eachGroup([&](Value g) { multiply(g, block); });
     });
   }
@@ -49,6 +53,10 @@ private:
     body({at, units - last, k.boolean(last > 0), true});
   }
   void eachGroup(const std::function<void(Value)> &body) { k.loop(group, end, 1, body); }
+
+  void unlessHeld(const std::function<void()> &copy) {
+    holds ? k.when(holds, [] {}, copy) : copy();
+  }
 
   // If tiles convert the next ones, only the first tile of rows is copied here, and the last one if it is not whole.
   void copyWholeRows() {
@@ -135,6 +143,8 @@ private:
       View from = p.x(k.add(row, t.rows), element);
       const int64_t elements = p.inner - last * t.pair;
       Value others = k.max(k.sub(k.div(count, t.rows), 1), 0);
+      if (holds)
+        others = k.select(holds, 0, others);
       left.next = {from, block.finish && elements < block.depth * t.pair ? k.index(elements) : Value(),
                    k.select(k.equal(g, group), others, 0)};
     }
@@ -187,6 +197,7 @@ private:
   Value row, count, group, end, next;
   const Product::Begin &begin;
   ArrayRef<Product::Touched> touched;
+  const Value holds;         // whether scratch has the rows already; null: it has not
   const int64_t units, last; // of the inner dimension; where its last block begins
   const bool convertsNext;
 };
@@ -214,9 +225,9 @@ void Product::copyRows(Value row, const Term &begin, Value end, const Term &at, 
 }
 
 void Product::compute(Value row, Value count, Value group, Value end, Value next, const Begin &begin,
-                      ArrayRef<Touched> touched, bool copied) const {
-  Multiplication multiplication(*this, row, count, group, end, next, begin, touched);
-  t.byGroup ? multiplication.groupByGroup() : multiplication.blockByBlock(copied);
+                      ArrayRef<Touched> touched, Value holds) const {
+  Multiplication multiplication(*this, row, count, group, end, next, begin, touched, holds);
+  t.byGroup ? multiplication.groupByGroup() : multiplication.blockByBlock();
 }
 
 } // namespace xfc

@@ -28,6 +28,9 @@ struct Product {
     return t.products == Products::Tiles && rows.element().isBF16() && inner % (t.pair * Tiling::tile) == 0;
   }
   int64_t tiles() const { return !t.byGroup && t.units(inner) > t.depth ? groups : 1; }
+  // Whether scratch has all elements of the rows that are copied after that: they are copied as a whole, or the inner
+  // dimension is one block.
+  bool copiesAtOnce() const { return t.whole || t.units(inner) <= t.depth; }
   int64_t copiedRows() const { return copies ? t.block : copiesLast ? t.rows : 0; }
   // Whether AMX's sums begin and end with one block of the inner dimension.
   bool sumsInTurns() const { return isTiled(t.products) && t.units(inner) <= t.depth; }
@@ -58,10 +61,10 @@ struct Product {
   };
 
   // Multiplies the rows `row` .. row + count - 1 by the groups `group` .. end - 1 of columns, and prefetches the rows
-  // from `next` on, which this thread processes next. With `copied`, rows that are copied block by block are in scratch
-  // already.
+  // from `next` on, which this thread processes next. If rows are copied at once (copiesAtOnce) and `holds` is true,
+  // scratch has them already, so they are not copied again.
   void compute(mlir::Value row, mlir::Value count, mlir::Value group, mlir::Value end, mlir::Value next,
-               const Begin &begin, llvm::ArrayRef<Touched> touched, bool copied = false) const;
+               const Begin &begin, llvm::ArrayRef<Touched> touched, mlir::Value holds = {}) const;
 };
 
 } // namespace xfc

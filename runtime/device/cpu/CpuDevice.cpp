@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 
 namespace xfc {
 namespace {
@@ -51,6 +52,7 @@ public:
   void load(const Module &module, ThreadPool &pool) override {
     this->module = &module;
     this->pool = &pool;
+    latest.resize(pool.threads());
   }
   std::unique_ptr<Device> another() const override { return std::make_unique<CpuDevice>(image); }
 
@@ -117,6 +119,7 @@ public:
       const xfc_call call{
           .shape = &empty, .rows = &empty.sets[0], .key_rows = &empty.sets[0], .buffers = operands, .strides = none};
       Launch packing = launchOf(run.kernel, call);
+      packing.number = ++launches;
       packing.packing = &run;
       const int64_t chunkBytes = run.toBytes / run.chunks + 1;
       while (packing.first < run.chunks) {
@@ -150,6 +153,7 @@ public:
       if (run.observer)
         run.observer->before(run, static_cast<int64_t>(number));
       Launch stepping = launchOf(step.kernel, callOf(run, step, *run.shape), &run, &step);
+      stepping.number = ++launches;
       launch(stepping, chunksOf(module->kernels[step.kernel].partition, run.counts, step), run.counts);
     }
   }
@@ -235,11 +239,11 @@ private:
       if (device->trace) {
         TracedLaunch traced = device->tracedLaunchOf(launch, chunks, counts, number++);
         for (int64_t chunk = 0; chunk < chunks; ++chunk)
-          runTracedChunk(&traced, chunk, thread);
+          runTracedChunk(traced, chunk, chunk - 1, thread);
         continue;
       }
       for (int64_t chunk = 0; chunk < chunks; ++chunk)
-        runChunk(&launch, chunk, thread);
+        runChunk(launch, chunk, chunk - 1, thread);
     }
   }
 
@@ -285,20 +289,19 @@ private:
 
   struct Launch : CpuLaunch {
     xfc_kernel code;
-    char *scratch;     // of thread 0
-    int64_t first = 0; // first chunk of the launch
+    char *scratch;      // of thread 0
+    int64_t number = 0; // of a launch on the pool
+    int64_t first = 0;  // first chunk of the launch
   };
   Launch launchOf(int32_t kernel, const xfc_call &call, const ProgramRun *run = nullptr, const Step *step = nullptr) {
     return {{module, &module->kernels[kernel], run, step, nullptr, call, scratchBytes},
             image.kernels[kernel],
             static_cast<char *>(scratch.data())};
   }
-  static void runChunk(void *context, int64_t chunk, int thread) {
-    const Launch &launch = *static_cast<Launch *>(context);
-    chunk += launch.first;
+  static void runChunk(const Launch &launch, int64_t chunk, int64_t previous, int thread) {
     char *scratch = launch.scratch + thread * launch.scratchBytes;
     setRunning(launch, chunk, scratch);
-    launch.code(&launch.call, chunk, scratch);
+    launch.code(&launch.call, chunk, previous, scratch);
   }
 
   struct TracedLaunch {
@@ -312,20 +315,39 @@ private:
     event.allChunks = chunks;
     return {&launch, trace, event};
   }
-  static void runTracedChunk(void *context, int64_t chunk, int thread) {
-    const TracedLaunch &traced = *static_cast<TracedLaunch *>(context);
+  static void runTracedChunk(const TracedLaunch &traced, int64_t chunk, int64_t previous, int thread) {
     TraceEvent *share = traced.trace->share(thread, traced.event);
-    runChunk(traced.launch, chunk, thread);
+    runChunk(*traced.launch, chunk, previous, thread);
     if (share) {
       ++share->chunks;
       share->end = traced.trace->now();
     }
   }
+
+  // The chunk that a thread has run last, and the number of its launch.
+  struct alignas(64) Latest {
+    int64_t launch = 0, chunk = -1;
+  };
+  struct Pooled {
+    Launch *launch;
+    TracedLaunch *traced; // null: it is not traced
+    Latest *latest;       // of each thread
+  };
+  static void runPooledChunk(void *context, int64_t chunk, int thread) {
+    const Pooled &pooled = *static_cast<Pooled *>(context);
+    chunk += pooled.launch->first;
+    Latest &latest = pooled.latest[thread];
+    const int64_t number = pooled.launch->number, previous = latest.launch == number ? latest.chunk : -1;
+    latest = {number, chunk};
+    pooled.traced ? runTracedChunk(*pooled.traced, chunk, previous, thread)
+                  : runChunk(*pooled.launch, chunk, previous, thread);
+  }
   void runOnPool(Launch &launch, int64_t chunks, const Counts &counts) {
-    if (!trace)
-      return pool->run(runChunk, &launch, chunks);
-    TracedLaunch traced = tracedLaunchOf(launch, chunks, counts, trace->newLaunches());
-    pool->run(runTracedChunk, &traced, chunks);
+    Pooled pooled{&launch, nullptr, latest.data()};
+    std::optional<TracedLaunch> traced;
+    if (trace)
+      pooled.traced = &traced.emplace(tracedLaunchOf(launch, chunks, counts, trace->newLaunches()));
+    pool->run(runPooledChunk, &pooled, chunks);
   }
 
   void launch(Launch &launch, int64_t chunks, const Counts &counts) {
@@ -344,6 +366,8 @@ private:
   ThreadPool *pool = nullptr;
   HostMemory scratch;
   int64_t scratchBytes = 0;    // per thread
+  int64_t launches = 0;        // on the pool, so far
+  std::vector<Latest> latest;  // per thread
   size_t operands = 0;         // the most that any step has
   std::vector<void *> buffers; // of the current step, per thread
   std::vector<int64_t> strides;

@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 // Raised whenever anything in this file changes meaning; an executable checks it at start.
-#define XFC_ABI_VERSION 8
+#define XFC_ABI_VERSION 9
 
 // The sets of rows a value may have. Rows are real tokens; there is no padding.
 enum {
@@ -107,7 +107,9 @@ typedef struct xfc_call {
 
 // Runs one chunk of a call. Chunks are independent and may run in any order on any thread; results do not
 // depend on how many there are. `scratch` is this thread's own, 64-byte aligned, of the kernel's scratch size.
-typedef void (*xfc_kernel)(const xfc_call *call, int64_t chunk, void *scratch);
+// `previous` is the chunk of the same call that ran last with this scratch, and left there what it left; -1 if there is
+// none.
+typedef void (*xfc_kernel)(const xfc_call *call, int64_t chunk, int64_t previous, void *scratch);
 
 // On a GPU a kernel is an entry `.visible .entry NAME(.param .u64 call)` of the image's module. `call` is the device
 // address of an xfc_call in which all pointers, nested ones too, are device addresses. The call and everything it

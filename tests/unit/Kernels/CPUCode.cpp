@@ -233,25 +233,26 @@ public:
     const int64_t strides[] = {0, 0};
     const xfc_call call{.buffers = buffers, .strides = strides};
     for (int64_t chunk = packChunks[packing]; chunk-- > 0;)
-      packKernels[packing](&call, chunk, nullptr);
+      packKernels[packing](&call, chunk, -1, nullptr);
   }
 
   void run(const Batch &, const xfc_call &call, ArrayRef<Block>, size_t) override {
     GuardedBytes scratch(info.scratch);
     // In reverse: the order of chunks must not matter.
-    for (int64_t chunk = chunksOf(info.partition, call); chunk-- > 0;)
-      runChunk(call, chunk, scratch.data());
+    int64_t previous = -1;
+    for (int64_t chunk = chunksOf(info.partition, call); chunk-- > 0; previous = chunk)
+      runChunk(call, chunk, previous, scratch.data());
     EXPECT_TRUE(scratch.guarded()) << "wrote past its scratch";
   }
 
 private:
   // Whatever tiles a kernel finds configured, its results are the same, and it leaves none that it configured.
-  void runChunk(const xfc_call &call, int64_t chunk, void *scratch) {
+  void runChunk(const xfc_call &call, int64_t chunk, int64_t previous, void *scratch) {
     if (!findsTiles)
-      return kernel(&call, chunk, scratch);
+      return kernel(&call, chunk, previous, scratch);
     const LeftTiles left;
     configureTiles(left);
-    kernel(&call, chunk, scratch);
+    kernel(&call, chunk, previous, scratch);
     const LeftTiles found = configurationOfTiles();
     releaseTiles();
     EXPECT_TRUE(found.palette == 0 || found == left) << "did not release its tiles";

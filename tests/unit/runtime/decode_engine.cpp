@@ -56,7 +56,7 @@ std::atomic<int> chosenRows = 0, renormalizedRows = 0;
 std::atomic<int64_t> encodedTogether = 0; // the most rows
 
 // k holds the id, v twice the id: two column slices of one buffer.
-void encodeKernel(const xfc_call *call, int64_t row, void *) {
+void encodeKernel(const xfc_call *call, int64_t row, int64_t, void *) {
   int64_t most = encodedTogether;
   while (most < call->rows->rows && !encodedTogether.compare_exchange_weak(most, call->rows->rows)) {
   }
@@ -65,7 +65,7 @@ void encodeKernel(const xfc_call *call, int64_t row, void *) {
   buffer<float>(call, 2)[row * call->strides[2]] = static_cast<float>(2 * id);
 }
 
-void cacheKernel(const xfc_call *call, int64_t row, void *) {
+void cacheKernel(const xfc_call *call, int64_t row, int64_t, void *) {
   buffer<float>(call, 1)[call->shape->slots[row] * call->strides[1]] =
       static_cast<float>(buffer<int32_t>(call, 0)[row]);
 }
@@ -80,7 +80,7 @@ Ids visible(const xfc_shape *shape, int structure, int64_t row, const float *dat
 }
 
 // Operands: source k, source v, cache; result: log-probabilities.
-void predictKernel(const xfc_call *call, int64_t row, void *) {
+void predictKernel(const xfc_call *call, int64_t row, int64_t, void *) {
   Ids source = visible(call->shape, XFC_KEYS(XFC_TARGET_SOURCE, 0, 0), row, buffer<float>(call, 0), call->strides[0]);
   Ids twice = visible(call->shape, XFC_KEYS(XFC_TARGET_SOURCE, 0, 0), row, buffer<float>(call, 1), call->strides[1]);
   for (size_t i = 0; i < source.size(); ++i)
@@ -93,14 +93,14 @@ void predictKernel(const xfc_call *call, int64_t row, void *) {
 
 // Operands: source k, source v, cache, wanted; results: the two best tokens, their log-probabilities, and that of the
 // wanted token.
-void chooseKernel(const xfc_call *call, int64_t row, void *scratch) {
+void chooseKernel(const xfc_call *call, int64_t row, int64_t, void *scratch) {
   std::vector<float> all(vocabularySize * (row + 1));
   void *buffers[] = {call->buffers[0], call->buffers[1], call->buffers[2], all.data()};
   const int64_t strides[] = {call->strides[0], call->strides[1], call->strides[2], vocabularySize};
   xfc_call predict = *call;
   predict.buffers = buffers;
   predict.strides = strides;
-  predictKernel(&predict, row, scratch);
+  predictKernel(&predict, row, -1, scratch);
   const float *logProbabilities = all.data() + row * vocabularySize;
   std::vector<int32_t> order = {1, 4, 5};
   std::stable_sort(order.begin(), order.end(),
@@ -114,8 +114,8 @@ void chooseKernel(const xfc_call *call, int64_t row, void *scratch) {
 }
 
 // The same with log-probabilities among all tokens but pad, start and eos.
-void renormalizeKernel(const xfc_call *call, int64_t row, void *scratch) {
-  chooseKernel(call, row, scratch);
+void renormalizeKernel(const xfc_call *call, int64_t row, int64_t, void *scratch) {
+  chooseKernel(call, row, -1, scratch);
   --chosenRows;
   ++renormalizedRows;
   // Three tokens remain, but only the two best are candidates: the sum needs the whole row.
@@ -129,7 +129,7 @@ void renormalizeKernel(const xfc_call *call, int64_t row, void *scratch) {
 }
 
 // Teacher forcing: negative log-likelihood of the labels.
-void scoreKernel(const xfc_call *call, int64_t row, void *) {
+void scoreKernel(const xfc_call *call, int64_t row, int64_t, void *) {
   const xfc_shape *shape = call->shape;
   int32_t sequence = shape->sets[XFC_TARGET].sequence_of[row];
   auto ids = [&](const int32_t *data, const xfc_rows &rows, int64_t count) {
@@ -143,7 +143,7 @@ void scoreKernel(const xfc_call *call, int64_t row, void *) {
 
 // Each of two heads h puts 0.5 + 0.25 (h = 0) or 0.25 (h = 1) of query j's probability on key j % count, and the rest
 // on the next key.
-void attentionKernel(const xfc_call *call, int64_t sequence, void *) {
+void attentionKernel(const xfc_call *call, int64_t sequence, int64_t, void *) {
   int64_t queries = call->rows->offsets[sequence + 1] - call->rows->offsets[sequence],
           count = call->keys->count[sequence];
   float *block = buffer<float>(call, 0) + call->keys->pair_offsets[sequence] * 2;

@@ -19,26 +19,26 @@ namespace {
 constexpr int64_t firstCount = 16, secondBegin = 16, secondCount = 20, thirdBegin = 48, thirdCount = 16, elements = 64;
 
 // -> two activations of 16 numbers.
-void activationsKernel(const xfc_call *call, int64_t, void *) {
+void activationsKernel(const xfc_call *call, int64_t, int64_t, void *) {
   std::fill_n(operand<float>(call, 0), 16, 2.0f);
   std::fill_n(operand<float>(call, 1), 16, 3.0f);
 }
 // activation -> gradient of the first parameter, and a last activation.
-void firstGradientKernel(const xfc_call *call, int64_t, void *) {
+void firstGradientKernel(const xfc_call *call, int64_t, int64_t, void *) {
   for (int64_t i = 0; i < 16; ++i)
     operand<float>(call, 1)[i] = operand<float>(call, 0)[i] + static_cast<float>(i);
   operand<float>(call, 2)[0] = operand<float>(call, 0)[15];
 }
 // activation -> gradient of the second parameter.
-void secondGradientKernel(const xfc_call *call, int64_t, void *) {
+void secondGradientKernel(const xfc_call *call, int64_t, int64_t, void *) {
   std::fill_n(operand<float>(call, 1), secondCount, 100 * operand<float>(call, 0)[0]);
 }
 // -> 2 KB of NaN
-void notANumberKernel(const xfc_call *call, int64_t, void *) {
+void notANumberKernel(const xfc_call *call, int64_t, int64_t, void *) {
   std::fill_n(operand<float>(call, 0), 512, std::numeric_limits<float>::quiet_NaN());
 }
 // gradients -> their sum, in the last of 4 KB, the others of which are overwritten.
-void sumOfGradientsKernel(const xfc_call *call, int64_t, void *) {
+void sumOfGradientsKernel(const xfc_call *call, int64_t, int64_t, void *) {
   auto *room = operand<float>(call, 1);
   std::fill_n(room, 1023, std::numeric_limits<float>::quiet_NaN());
   room[1023] = 0;

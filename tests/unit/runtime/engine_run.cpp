@@ -23,15 +23,26 @@ namespace {
 std::atomic<int64_t> packRuns = 0; // atomic because several threads run chunks
 
 // weight [width, width] -> its transpose.
-void packKernel(const xfc_call *call, int64_t chunk, void *) {
+void packKernel(const xfc_call *call, int64_t chunk, int64_t, void *) {
   ++packRuns;
   for (int64_t j = 0; j < bagWidth; ++j)
     operand<float>(call, 1)[j * bagWidth + chunk] = operand<float>(call, 0)[chunk * bagWidth + j];
 }
 
+// What linearKernel finds and leaves in its scratch.
+struct Scratch {
+  float sum;
+  int64_t run, chunk; // of the chunk that ran last
+};
+int64_t runs = 0;                       // of the engine, so far
+std::atomic<int64_t> wrongPrevious = 0; // chunks that were not told what ran before with their scratch
+
 // x, packed weight, table -> x W^T + positions. Each chunk has four rows and half of the columns; scratch is used.
-void linearKernel(const xfc_call *call, int64_t chunk, void *scratch) {
-  auto *sum = static_cast<float *>(scratch);
+void linearKernel(const xfc_call *call, int64_t chunk, int64_t previous, void *scratch) {
+  Scratch &own = *static_cast<Scratch *>(scratch);
+  wrongPrevious += previous != (own.run == runs ? own.chunk : -1);
+  own = {0, runs, chunk};
+  float *sum = &own.sum;
   const int64_t first = chunk / 2 * 4;
   for (int64_t row = first; row < std::min(first + 4, call->rows->rows); ++row)
     for (int64_t j = chunk % 2 * 2; j < chunk % 2 * 2 + 2; ++j) {
@@ -44,7 +55,7 @@ void linearKernel(const xfc_call *call, int64_t chunk, void *scratch) {
 
 // Like linearKernel; records what the bounds check says of accesses around its memory.
 std::vector<std::string> faults;
-void probingKernel(const xfc_call *call, int64_t chunk, void *scratch) {
+void probingKernel(const xfc_call *call, int64_t chunk, int64_t previous, void *scratch) {
   if (chunk == 0 && faults.empty()) {
     const auto bytes = [&](int i) { return operand<char>(call, i); };
     const int64_t rows = call->rows->rows, input = ((rows - 1) * call->strides[0] + bagWidth) * 4;
@@ -64,11 +75,11 @@ void probingKernel(const xfc_call *call, int64_t chunk, void *scratch) {
         faultOf(call->rows->positions, 4, true),
     };
   }
-  linearKernel(call, chunk, scratch);
+  linearKernel(call, chunk, previous, scratch);
 }
 
 // weight -> twice the weight, and its packed copy.
-void updateKernel(const xfc_call *call, int64_t chunk, void *) {
+void updateKernel(const xfc_call *call, int64_t chunk, int64_t, void *) {
   for (int64_t j = 0; j < bagWidth; ++j) {
     float &weight = operand<float>(call, 0)[chunk * bagWidth + j];
     operand<float>(call, 1)[j * bagWidth + chunk] = weight *= 2;
@@ -183,6 +194,21 @@ TEST_F(EngineRun, RunsWithStridesTablesAndScratch) {
     assign(count, length);
     run();
     check();
+  }
+}
+
+TEST_F(EngineRun, ChunksAreToldWhatRanBeforeWithTheirScratch) {
+  assign(4, 100);
+  const Binding bindings[] = {{"source", x.data(), 6}};
+  for (const int threads : {1, 3}) {
+    Engine other{cpuDevice(image), threads};
+    initializeParameters(other, 1);
+    wrongPrevious = 0;
+    for (int i = 0; i < 3; ++i) {
+      ++runs;
+      other.run("forward", batch.shape(), bindings);
+    }
+    EXPECT_EQ(wrongPrevious, 0) << threads << " threads";
   }
 }
 

@@ -51,7 +51,7 @@ inline double logSumExp(const double *logits) {
 }
 
 // source ids, source embedding -> encoded rows. One row per chunk.
-inline void bagEncode(const xfc_call *call, int64_t row, void *) {
+inline void bagEncode(const xfc_call *call, int64_t row, int64_t, void *) {
   const float *from = operand<float>(call, 1) + operand<int32_t>(call, 0)[row] * bagWidth;
   std::copy(from, from + bagWidth, operand<float>(call, 2) + row * call->strides[2]);
 }
@@ -60,7 +60,7 @@ inline void bagEncode(const xfc_call *call, int64_t row, void *) {
 inline float bagBatchDefect = 0;
 
 // encoded, target embedding, target ids, output weight -> logits, or log-probabilities if the id of the call is 1.
-inline void bagPredict(const xfc_call *call, int64_t row, void *) {
+inline void bagPredict(const xfc_call *call, int64_t row, int64_t, void *) {
   double hidden[bagWidth], logits[bagVocabulary];
   bagHidden(call, row, operand<float>(call, 0), call->strides[0], operand<float>(call, 1), operand<int32_t>(call, 2),
             hidden);
@@ -72,7 +72,7 @@ inline void bagPredict(const xfc_call *call, int64_t row, void *) {
 }
 
 // -> the weight of every pair. One sequence per chunk.
-inline void bagAttention(const xfc_call *call, int64_t sequence, void *) {
+inline void bagAttention(const xfc_call *call, int64_t sequence, int64_t, void *) {
   const xfc_keys &keys = *call->keys;
   const int64_t queries = call->rows->offsets[sequence + 1] - call->rows->offsets[sequence],
                 count = keys.count[sequence];
@@ -85,7 +85,7 @@ inline float bagDefect = 1;
 
 // encoded, source ids, target ids, labels, smoothing, embeddings, output weight, [loss_scale] -> loss, nll, [gradients
 // of the three parameters]. A single chunk.
-template <bool gradients> void bagLoss(const xfc_call *call, int64_t, void *) {
+template <bool gradients> void bagLoss(const xfc_call *call, int64_t, int64_t, void *) {
   const xfc_rows &rows = call->shape->sets[XFC_TARGET];
   const xfc_keys &keys = call->shape->keys[bagKeys];
   const float *encoded = operand<float>(call, 0), *target = operand<float>(call, 5), *weight = operand<float>(call, 6);
@@ -135,7 +135,7 @@ template <bool gradients> void bagLoss(const xfc_call *call, int64_t, void *) {
 }
 
 // hyper, max_norm, parameters, gradients -> norm. Plain gradient descent is enough here.
-inline void bagUpdate(const xfc_call *call, int64_t, void *) {
+inline void bagUpdate(const xfc_call *call, int64_t, int64_t, void *) {
   float *parameters = operand<float>(call, 2), *gradients = operand<float>(call, 3), squares = 0;
   for (int64_t i = 0; i < 3 * bagVocabulary * bagWidth; ++i) {
     squares += gradients[i] * gradients[i];

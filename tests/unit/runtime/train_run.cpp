@@ -36,7 +36,7 @@ std::vector<int64_t>
 template <typename T> T *buffer(const xfc_call *call, int i) { return static_cast<T *>(call->buffers[i]); }
 
 // Operands: target ids, labels, smoothing, table, and for gradients loss_scale; results: loss, nll, and the gradient.
-template <bool gradients> void lossKernel(const xfc_call *call, int64_t, void *) {
+template <bool gradients> void lossKernel(const xfc_call *call, int64_t, int64_t, void *) {
   const xfc_rows &rows = call->shape->sets[XFC_TARGET];
   const int32_t *ids = buffer<int32_t>(call, 0), *labels = buffer<int32_t>(call, 1);
   float smoothing = *buffer<float>(call, 2), *table = buffer<float>(call, 3);
@@ -68,7 +68,7 @@ template <bool gradients> void lossKernel(const xfc_call *call, int64_t, void *)
 }
 
 // Operands: hyper, max_norm, parameters, gradients and moments, and the parameters' moving average; result: norm.
-template <bool averages> void updateKernel(const xfc_call *call, int64_t, void *) {
+template <bool averages> void updateKernel(const xfc_call *call, int64_t, int64_t, void *) {
   const float *hyper = buffer<float>(call, 0), maxNorm = *buffer<float>(call, 1);
   float *p = buffer<float>(call, 2), *g = buffer<float>(call, 3), *m = buffer<float>(call, 4),
         *v = buffer<float>(call, 5);
@@ -88,7 +88,7 @@ template <bool averages> void updateKernel(const xfc_call *call, int64_t, void *
 }
 
 // Operands: the gradients, and the sums of those of earlier batches.
-void accumulateKernel(const xfc_call *call, int64_t, void *) {
+void accumulateKernel(const xfc_call *call, int64_t, int64_t, void *) {
   for (int64_t i = 0; i < V * V; ++i)
     buffer<float>(call, 0)[i] += buffer<float>(call, 1)[i];
 }
