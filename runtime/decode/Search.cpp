@@ -177,7 +177,9 @@ private:
     groups.push_back(std::move(group));
   }
 
-  Counts encoderCapacity() const { return encoderCounts(capacity, engine.device().traits().hostThreads); }
+  Counts encoderCapacity() const {
+    return encoderCounts(capacity, engine.device().traits().hostThreads ? engine.pool().threads() : 0);
+  }
 
   // The rows of an argument, which the programs of all groups share: each sentence has its own.
   void *keptRows(const Argument &argument) {

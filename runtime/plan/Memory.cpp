@@ -54,11 +54,11 @@ Counts decodeCounts(const Module &module, int64_t sentences, int64_t length, int
   return counts;
 }
 
-Counts encoderCounts(const Counts &decoding, bool host) {
-  static constexpr int64_t enough = 512;
+Counts encoderCounts(const Counts &decoding, int threads) {
+  static constexpr int64_t enough = 256; // for a thread
   Counts counts = decoding;
-  if (host)
-    counts.rows[XFC_SOURCE] = std::min(counts.rows[XFC_SOURCE], std::max(enough, counts.longest));
+  if (threads > 0)
+    counts.rows[XFC_SOURCE] = std::min(counts.rows[XFC_SOURCE], std::max(threads * enough, counts.longest));
   return counts;
 }
 
@@ -97,7 +97,7 @@ Memory predictMemory(const Module &module, const std::vector<std::string> &progr
       throw Error("this executable has no program '" + name + "'");
     const bool encodes = program->is(programs::encode);
     memory.arena =
-        std::max(memory.arena, plan(module, *program, encodes ? encoderCounts(counts, threads > 0) : counts).bytes);
+        std::max(memory.arena, plan(module, *program, encodes ? encoderCounts(counts, threads) : counts).bytes);
     auto isState = [](const Argument &argument) { return argument.role == Argument::Role::State; };
     const bool hasState = std::any_of(program->arguments.begin(), program->arguments.end(), isState);
     std::vector<bool> onDevice;

@@ -44,9 +44,10 @@ Counts batchCounts(int64_t tokens, int64_t length);
 // Counts of decoding: `sentences` sources of `length` tokens and `hypotheses` live hypotheses of up to `longest`
 // tokens.
 Counts decodeCounts(const Module &module, int64_t sentences, int64_t length, int64_t hypotheses, int64_t longest);
-// Of these counts of decoding, those that the encoder runs with. On the host, it takes a few hundred source tokens at a
-// time: more are no faster, and a row takes more memory while it is encoded than afterwards.
-Counts encoderCounts(const Counts &decoding, bool host);
+// Of these counts of decoding, those that the encoder runs with. With `threads` of the host (0: on a GPU), it takes a
+// few hundred source tokens for each at a time: the rows of more would leave its cache between one kernel and the next,
+// and a row takes more memory while it is encoded than afterwards.
+Counts encoderCounts(const Counts &decoding, int threads);
 // The cache rows that a hypothesis of up to `longest` tokens sees in a step, which may read those of all its tokens
 // (Module::readsHistory).
 int64_t rowsOfHypothesis(bool readsHistory, int64_t longest);
