@@ -148,8 +148,16 @@ void AttentionKernel::eachOfOneList(const HeadOfSequence &at) {
 }
 
 void AttentionKernel::copyKeys(HeadOfSequence &at, Value start, Value count) {
-  tiles.copyIn(keysCopied, keyRows(at, start), count, keyDim);
-  tiles.copyIn(values.rows, valueRows(at, start), count, valueDim);
+  auto copy = [&](const View &to, const RowAt &rows, int64_t width) {
+    auto fetching = [&](Value j) {
+      View row = rows(j);
+      HeadOfSequence::fetchNextHead(k, row, width);
+      return row;
+    };
+    tiles.copyIn(to, fetching, count, width);
+  };
+  copy(keysCopied, keyRows(at, start), keyDim);
+  copy(values.rows, valueRows(at, start), valueDim);
 }
 
 void AttentionKernel::clearState(Value count) {
@@ -262,6 +270,10 @@ void AttentionKernel::single(HeadOfSequence &at) {
       for (int64_t g = f; g < std::min(valueDim, f + together * lanes); g += lanes)
         accumulators.push_back(k.load(outputs + g, lanes));
       accumulators = k.loop(0, count, 1, accumulators, [&](Value c, Values s) {
+        if (f == 0 && !copiesKeys) {
+          HeadOfSequence::fetchNextHead(k, keyRow(c), keyDim);
+          HeadOfSequence::fetchNextHead(k, valueRow(c), valueDim);
+        }
         Value weight = tiles.rounded(k.broadcast(k.load(scores + c)));
         View from = valueRow(c) + f;
         for (size_t g = 0; g < s.size(); ++g)

@@ -166,17 +166,17 @@ RowAt HeadOfSequence::listedRows(KernelBuilder &k, BufferIndex buffer, int64_t w
 
 void HeadOfSequence::fetchNextHead(KernelBuilder &k, ArrayRef<Features> ofQueries, ArrayRef<Features> ofKeys,
                                    Value query) {
-  auto fetch = [&](const RowAt &rows, Value number, int64_t width) {
-    View row = rows(number);
-    const int64_t line = 64 / KernelBuilder::bytesOf(row.element);
-    for (int64_t f = width; f < 2 * width; f += line)
-      k.prefetch(row + f);
-  };
   for (const auto &[buffer, width] : ofQueries)
-    fetch(rows(k, buffer, width, firstQuery), query, width);
+    fetchNextHead(k, rows(k, buffer, width, firstQuery)(query), width);
   Value key = k.min(query, k.sub(keys, 1));
   for (const auto &[buffer, width] : ofKeys)
-    fetch(listedRows(k, buffer, width, k.index(0)), key, width);
+    fetchNextHead(k, listedRows(k, buffer, width, k.index(0))(key), width);
+}
+
+void HeadOfSequence::fetchNextHead(KernelBuilder &k, const View &row, int64_t width) {
+  const int64_t line = 64 / KernelBuilder::bytesOf(row.element);
+  for (int64_t f = width; f < 2 * width; f += line)
+    k.prefetch(row + f);
 }
 
 void HeadOfSequence::clearRowsThatAreNoKeys(KernelBuilder &k, BufferIndex buffer, int64_t width) {

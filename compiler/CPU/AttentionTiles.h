@@ -50,12 +50,13 @@ struct HeadOfSequence {
   RowAt listedRows(KernelBuilder &k, BufferIndex buffer, int64_t width, mlir::Value start,
                    std::optional<BufferIndex> scales = {});
   // Prefetches the features of the next head in the row of a query, and in that of the key with the same number (or of
-  // the last key). They follow this head's features in each row. The hardware does not prefetch them, since it follows
-  // lines that are adjacent, and a kernel reads only a few lines of each row. A buffer is given with the number of
-  // features of a head.
+  // the last key). A buffer is given with the number of features of a head.
   using Features = std::pair<BufferIndex, int64_t>;
   void fetchNextHead(KernelBuilder &k, llvm::ArrayRef<Features> ofQueries, llvm::ArrayRef<Features> ofKeys,
                      mlir::Value query);
+  // Prefetches the features of the next head, which follow the `width` features of this head in a row. The hardware
+  // does not prefetch them, since it follows lines that are adjacent, and a kernel reads only a few lines of each row.
+  static void fetchNextHead(KernelBuilder &k, const View &row, int64_t width);
   // Zeroes the key rows of this sequence if some of them are not in its key list. Only for sequences that have keys of
   // their own (training) and a `buffer` of rows of the key set.
   void clearRowsThatAreNoKeys(KernelBuilder &k, BufferIndex buffer, int64_t width);
