@@ -542,17 +542,25 @@ void multiplyPanels(KernelBuilder &k, const Tiling &t, const Left &a, const Righ
       tilesWithRows(tiles, 0);
     } else if (fetchNext) {
       // Prefetches one vector of the next panel per unit, or, if there are enough tiles for nearly all of the panel,
-      // one per four units, which stalls less.
-      const int64_t thinTiles = 4 * t.vectors;
-      Value begin = done, thinly = k.less(thinTiles * 3 / 4 - 1, tiles);
-      Value end = k.min(tiles, k.select(thinly, thinTiles, t.vectors));
-      k.when(
-          thinly,
-          [&] {
-            tilesWithRows(end, k.lanes() / 4);
-            done = begin;
-          },
-          [&] { tilesUpTo(end, {.panelWords = k.lanes()}); });
+      // one per two or four units, which stalls less.
+      const Value begin = done;
+      Value end = k.min(tiles, t.vectors);
+      std::function<void()> fetch = [&] { tilesUpTo(end, {.panelWords = k.lanes()}); };
+      for (int64_t units : {2, 4}) {
+        const int64_t thinTiles = units * t.vectors;
+        Value thinly = k.less(thinTiles * 3 / 4 - 1, tiles);
+        end = k.select(thinly, k.min(tiles, thinTiles), end);
+        fetch = [&, units, thinly, fetch] {
+          k.when(
+              thinly,
+              [&] {
+                units == 4 ? tilesWithRows(end, k.lanes() / units) : tilesUpTo(end, {.panelWords = k.lanes() / units});
+                done = begin;
+              },
+              fetch);
+        };
+      }
+      fetch();
       done = end;
       tilesUpTo(tiles, {});
     } else {
