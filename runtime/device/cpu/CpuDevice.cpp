@@ -179,11 +179,21 @@ public:
 
 private:
   // With fewer rows per thread, splitting a step by columns is faster: each weight is then read by one thread only.
-  static constexpr int64_t fewestOwnRows = 16;
+  // Multiplying that many rows takes about as long as reading the weights, of which those of a byte are read sooner.
+  static int64_t fewestOwnRows(const Program &program) {
+    int64_t weightBytes = 0, operations = 0;
+    for (const Step &step : program.steps) {
+      weightBytes += step.traffic.constant;
+      operations += step.flops.rows[XFC_TARGET];
+    }
+    const int64_t weights = operations / 2; // a multiplication and an addition for each
+    return 2 * weightBytes > 3 * weights ? 48 : 16;
+  }
 
   bool hasOwnRows(const ProgramRun &run) const {
     const xfc_rows &rows = run.shape->sets[XFC_TARGET];
-    if (!run.program->rowByRow || rows.rows != rows.sequences || rows.rows < fewestOwnRows * pool->threads())
+    if (!run.program->rowByRow || rows.rows != rows.sequences ||
+        rows.rows < fewestOwnRows(*run.program) * pool->threads())
       return false;
     for (int64_t i = 0; i < rows.rows; ++i)
       if (rows.offsets[i] != i)
