@@ -38,10 +38,13 @@
 // CHECK:       llvm.store {{.*}} : vector<{{8|16}}xf32>
 // CHECK-NEXT:  }
 // CHECK-NOT:   func.call
-// The values are added in registers, key by key.
+// The values are added in registers, key by key. Two cache lines of the next head's part are prefetched of each key and
+// of each value.
 // V3:          :4 = scf.for {{.*}} step %c1_i64 {{.*}} -> (vector<8xf32>,
+// V3-COUNT-4:  llvm.intr.prefetch
 // V3-COUNT-4:  vector.fma
 // V4:          :2 = scf.for {{.*}} step %c1_i64 {{.*}} -> (vector<16xf32>,
+// V4-COUNT-4:  llvm.intr.prefetch
 // V4-COUNT-2:  vector.fma
 // CHECK-NOT:   {{llvm.store|vector.fma}}
 // CHECK:       scf.yield

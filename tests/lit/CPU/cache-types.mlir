@@ -28,7 +28,7 @@ func.func @attend(%q: !queries {xfc.name = "q", xfc.role = "input"}, %k: !intege
 }
 
 // In a decoding step, hypotheses of a sentence have one list of the encoder's keys, which the first one's chunk copies
-// and widens for all.
+// and widens for all. What the next head has of a row is prefetched with it.
 // CHECK-LABEL: func.func @attention_128_2(
 // CHECK:       %[[SINGLE:.*]] = arith.cmpi eq, {{.*}}, %c1_i64
 // CHECK:       scf.if %[[SINGLE]]
@@ -39,6 +39,9 @@ func.func @attend(%q: !queries {xfc.name = "q", xfc.role = "input"}, %k: !intege
 // CHECK-NEXT:  %[[FITS:.*]] = arith.cmpi slt, {{.*}}, %c257_i64
 // CHECK-NEXT:  %[[COPIES:.*]] = arith.andi %[[FIRST]], %[[FITS]]
 // CHECK:       scf.if %[[COPIES]]
+// CHECK:       llvm.intr.prefetch
+// CHECK-COUNT-4: llvm.load {{.*}} -> vector<16xi8>
+// CHECK:       llvm.intr.prefetch
 // CHECK-COUNT-4: llvm.load {{.*}} -> vector<16xi8>
 // CHECK:       vector.fma
 // CHECK-NOT:   vector<16xi8>

@@ -15,7 +15,7 @@
 // CHECK:       %[[NONE:.*]] = arith.constant 0xFF800000 : f32
 // V3:          scf.for {{.*}} = %c0_i64 to %c200_i64 step %c8_i64
 // V4:          scf.for {{.*}} = %c0_i64 to %c192_i64 step %c16_i64
-// CHECK:       llvm.store %[[NONE]], %arg2
+// CHECK:       llvm.store %[[NONE]], %arg3
 // CHECK:       llvm.store %[[NONE]]
 // The first pass keeps the two largest numbers of each lane, in two chains, by comparisons that ignore NaN.
 // CHECK:       :4 = scf.for {{.*}} = %c0_i64 to %c256_i64 step %c64_i64

@@ -26,7 +26,15 @@
 // TILES-PLAN:  plan.kernel @linear_64x40_int8 attributes {packing = [unit, @pack_transposed_int8_64x40, unit], partition = #plan.partition<rows per 256 times 1>, scratch = 45056 : i64}
 // TILES-PLAN:  plan.pack_kernel @pack_transposed_int8_64x40 of tensor<64x40xf32> in int8 {bytes = 4608 : i64, chunks = 2 : i64, transposed}
 // CHECK-LABEL: func.func @linear_64x40_int8(
+// Rows of the same block that the chunk before has left in scratch are not rounded again, unless it had no columns.
+// CHECK:       %[[BLOCK:.*]] = arith.divui %arg1, %{{.*}} : i64
+// CHECK:       %[[BEFORE:.*]] = arith.divui %arg2, %{{.*}} : i64
+// CHECK:       %[[SAME:.*]] = arith.cmpi eq, %[[BEFORE]], %[[BLOCK]]
+// CHECK:       %[[EMPTY:.*]] = arith.cmpi sgt
+// CHECK-NEXT:  %[[HOLDS:.*]] = arith.select %[[EMPTY]], %false, %[[SAME]]
 // TILES:       llvm.x86.ldtilecfg
+// CHECK:       scf.if %[[HOLDS]] {
+// CHECK-NEXT:  } else {
 // A row's scale comes from its largest magnitude, compared as integers, and at least 2^-100: one division for the
 // factor and one for the scale. Elements are rounded by an addition.
 // CHECK:       scf.for {{.*}} step %c1_i64

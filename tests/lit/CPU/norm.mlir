@@ -92,10 +92,10 @@ func.func @add_norm(%x: !rows, %r: !rows, %w: !w) -> (!rows, !rows) {
 // CHECK-LABEL: func.func @add_norm_128(
 // CHECK:       scf.for {{.*}} = %c0_i64 to %c128_i64 step %c16_i64
 // CHECK:       %[[SUM:.*]] = arith.addf
-// CHECK-NEXT:  %[[AT:.*]] = llvm.getelementptr inbounds %arg2[
+// CHECK-NEXT:  %[[AT:.*]] = llvm.getelementptr inbounds %arg3[
 // CHECK-NEXT:  llvm.store %[[SUM]], %[[AT]]
 // CHECK:       scf.for {{.*}} = %c0_i64 to %c128_i64 step %c64_i64
-// CHECK-NEXT:  llvm.getelementptr inbounds %arg2[
+// CHECK-NEXT:  llvm.getelementptr inbounds %arg3[
 func.func @add_norm_without_sum(%x: !xfc.rows<source, 128xf32>, %w: tensor<128xf32>) -> !xfc.rows<source, 128xf32> {
   %y, %sum, %s = xfc.add_norm %x, %x, %w, %w {eps = 1.0e-5} : (!xfc.rows<source, 128xf32>, !xfc.rows<source, 128xf32>, tensor<128xf32>, tensor<128xf32>) -> (!xfc.rows<source, 128xf32>, !xfc.rows<source, 128xf32>, !stats)
   return %y : !xfc.rows<source, 128xf32>

@@ -30,7 +30,7 @@
 // V4-COUNT-16: llvm.store {{.*}} : vector<16xf32>
 // CHECK-NOT:   vector.shuffle
 // CHECK:       scf.for {{.*}} step %c48_i64
-// CHECK:       func.call @product_n({{.*}}, %c32_i64, %{{.*}}, %c272_i64, %arg2, %c272_i64, {{.*}}, %c32_i64, %false)
+// CHECK:       func.call @product_n({{.*}}, %c32_i64, %{{.*}}, %c272_i64, %arg3, %c272_i64, {{.*}}, %c32_i64, %false)
 // The next sequence's scores follow a block's last row at once.
 // CHECK-NOT:   llvm.store {{.*}} : vector<{{8|16}}xf32>
 // CHECK:       llvm.intr.masked.store
@@ -171,7 +171,7 @@ func.func @softmax_grad(%dp: !pairs, %p: !pairs) -> !pairs {
 // CHECK-LABEL: func.func @combine_64(
 // CHECK:       scf.for {{.*}} step %c48_i64
 // CHECK:       scf.for {{.*}} step %c256_i64
-// CHECK:       func.call @product_n(%{{.*}}, %[[KEYS:.*]], %arg2, %c32_i64, %{{.*}}, %c32_i64, %{{.*}}, %c{{4|2}}_i64, %{{.*}}, %true)
+// CHECK:       func.call @product_n(%{{.*}}, %[[KEYS:.*]], %arg3, %c32_i64, %{{.*}}, %c32_i64, %{{.*}}, %c{{4|2}}_i64, %{{.*}}, %true)
 func.func @combine(%p: !pairs, %v: !rows) -> !rows {
   %o = xfc.combine %p, %v : (!pairs, !rows) -> !rows
   return %o : !rows
