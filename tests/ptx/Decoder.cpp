@@ -624,6 +624,14 @@ void EntryDecoder::add(const FunctionText &text) {
   }
 }
 
+// How few bytes a lane accesses at a time, if fewer than 4. Bulk copies and wgmma access elements of 2 bytes.
+static uint32_t narrowestAccess(const Instruction &i, const std::string &kind) {
+  if (kind.starts_with("wgmma.") || kind.starts_with("cp.async.bulk"))
+    return 2;
+  const bool narrow = (kind.starts_with("ld.") || kind.starts_with("st.")) && i.at[0].space != Space::Param;
+  return narrow ? uint32_t(i.width * i.count) : 4;
+}
+
 void EntryDecoder::run(const FunctionText &entry) {
   layShared(entry);
   add(entry);
@@ -631,9 +639,9 @@ void EntryDecoder::run(const FunctionText &entry) {
   for (const Instruction &i : out.code)
     if (const std::string &kind = program.kinds[i.kind]; kind.starts_with("atom") || kind.starts_with("red."))
       out.globalAtomics |= i.at[0].space != Space::Shared;
+  out.narrowest = 4;
   for (const Instruction &i : out.code)
-    if (const std::string &kind = program.kinds[i.kind]; kind.starts_with("ld.") || kind.starts_with("st."))
-      out.byteAccess |= i.width == 1 && i.at[0].space != Space::Param;
+    out.narrowest = std::min(out.narrowest, narrowestAccess(i, program.kinds[i.kind]));
   Interpreter::Entry &d = out.description;
   d.function = &out;
   for (const Variable &v : entry.parameters) {

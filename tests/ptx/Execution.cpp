@@ -131,7 +131,7 @@ Cluster::Cluster(const Launch &launch) : launch(launch) {
     }
   }
   if (launch.options.checks)
-    shadow = std::make_unique<SharedShadow>(*this, launch.narrowest);
+    shadow = std::make_unique<SharedShadow>(*this, launch.function.narrowest);
 }
 
 Cluster::~Cluster() = default;
@@ -623,8 +623,7 @@ void Interpreter::launch(const Entry &entry, Dimensions grid, Dimensions block, 
   Launch launch{function, *memory, options, grid, block, cluster, cooperative, entry.staticShared + dynamicShared, {}};
   const auto *bytes = static_cast<const uint8_t *>(parameters);
   launch.parameters.assign(bytes, bytes + entry.parameterBytes);
-  launch.narrowest = function.byteAccess ? 1 : 2;
-  GlobalShadow shadow(launch.narrowest, !function.globalAtomics);
+  GlobalShadow shadow(function.narrowest, !function.globalAtomics);
   if (options.checks)
     launch.shadow = &shadow;
 

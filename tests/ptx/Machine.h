@@ -63,7 +63,8 @@ struct Function {
   bool entry = false;
   Frame frame;
   std::vector<Instruction> code; // followed by the code of its callees, each ending in Return
-  bool globalAtomics = false, byteAccess = false;
+  bool globalAtomics = false;
+  uint32_t narrowest = 0;        // bytes of the narrowest access, a power of two
   uint16_t productRegisters = 0; // how many registers are accumulators of a wgmma.mma_async, or fragments of its A
   Interpreter::Entry description;
 };
@@ -210,7 +211,6 @@ struct Launch {
   bool cooperative; // all blocks run together, though they form no cluster
   size_t sharedBytes;
   std::vector<uint8_t> parameters;
-  uint32_t narrowest = 1;         // bytes of the narrowest access
   GlobalShadow *shadow = nullptr; // set if checks are on
   Dimensions together() const { return cooperative ? grid : cluster; }
 };

@@ -34,15 +34,18 @@ void locate(Warp &w, const Place &place, uint32_t bytes, Access access, uint8_t 
     cluster.counters.sharedRead += reads ? total : 0;
     cluster.counters.sharedWritten += writes ? total : 0;
     // Fast path: all addresses are valid and in the block itself.
-    if (uint64_t size = cluster.launch.sharedBytes; !cluster.shadow && size >= bytes) {
+    if (uint64_t size = cluster.launch.sharedBytes; size >= bytes) {
       bool all = true;
       for (int l = 0; l < 32; ++l) {
         bool in = address[l] <= size - bytes && !(address[l] & (bytes - 1));
         all &= in || !(w.active >> l & 1);
         out[l] = w.block->shared.get() + (in ? address[l] : 0);
       }
-      if (all)
+      if (all) {
+        if (SharedShadow *shadow = cluster.shadow.get())
+          shadow->accessByLanes(w, address, bytes, access);
         return;
+      }
     }
   } else if (place.space <= Space::Const) {
     cluster.counters.globalRead += reads ? total : 0;

@@ -8,8 +8,10 @@ static std::string text(Dimensions d) {
 }
 
 SharedShadow::SharedShadow(Cluster &cluster, uint32_t granule)
-    : cluster(cluster), granule(granule), warps(uint32_t(cluster.blocks.size() * cluster.blocks[0].warps.size())),
-      blocks(cluster.blocks.size()), clocks(warps), ordered(warps), fences(warps),
+    : cluster(cluster), granule(granule), shift(uint32_t(std::countr_zero(granule))),
+      granules(uint32_t((cluster.launch.sharedBytes + granule - 1) >> shift)),
+      warps(uint32_t(cluster.blocks.size() * cluster.blocks[0].warps.size())), blocks(cluster.blocks.size()),
+      clocks(warps), ordered(warps), fences(warps),
       users(cluster.launch.cooperative ? uint32_t(cluster.blocks[0].warps.size()) : warps) {
   reset();
 }
@@ -17,10 +19,9 @@ SharedShadow::SharedShadow(Cluster &cluster, uint32_t granule)
 void SharedShadow::reset() {
   barriers.clear();
   releases.clear();
-  size_t granules = (cluster.launch.sharedBytes + granule - 1) / granule;
   for (Memory &m : blocks) {
     m.writes.assign(granules, {});
-    m.reads.assign(granules * users, 0);
+    m.reads.assign(size_t(granules) * users, 0);
   }
   for (uint32_t w = 0; w < warps; ++w) {
     clocks[w].assign(2 * size_t(warps), 0);
@@ -46,29 +47,60 @@ void SharedShadow::race(Warp &w, int lane, uint32_t byte, const char *what, uint
               (line ? " at PTX line " + std::to_string(line) : "") + ": nothing orders the two");
 }
 
+inline void SharedShadow::Reader::record(int lane, uint32_t g) const {
+  const bool several = reads[g] >> 8 >= since && (reads[g] & 255) != uint32_t(lane);
+  reads[g] = now << 8 | uint32_t(several ? EveryLane : lane);
+}
+
+// A write forgets the reads before it, so one of this epoch that is remembered was checked against the last write.
+inline bool SharedShadow::Reader::read(int lane, uint32_t begin, uint32_t end) const {
+  const uint32_t byLane = now << 8 | uint32_t(lane), byEvery = now << 8 | uint32_t(EveryLane);
+  bool fine = true;
+  for (uint32_t g = begin; g < end; ++g) {
+    if (reads[g] == byLane || reads[g] == byEvery)
+      continue;
+    const Write &last = writes[g];
+    if (last.state >= Written && (last.warp == self ? last.epoch < since : clock[last.warp] >= last.epoch))
+      record(lane, g);
+    else
+      fine = false;
+  }
+  return fine;
+}
+
+SharedShadow::Reader SharedShadow::readerOf(const Warp &w, const Block &of) {
+  const uint32_t self = id(w);
+  Memory &memory = blocks[of.rank];
+  return {memory.writes.data(), &memory.reads[size_t(self - firstUser(of)) * granules],
+          clocks[self].data(),  self,
+          clocks[self][self],   ordered[self]};
+}
+
+void SharedShadow::accessByLanes(Warp &w, const uint64_t *offsets, uint32_t bytes, Access access) {
+  uint32_t lanes = w.active;
+  if (access == Access::Read) {
+    const Reader reader = readerOf(w, *w.block);
+    forLanes(w.active, [&](int l) {
+      const auto offset = uint32_t(offsets[l]);
+      if (reader.read(l, offset >> shift, ((offset + bytes - 1) >> shift) + 1))
+        lanes &= ~(1u << l);
+    });
+  }
+  forLanes(lanes, [&](int l) { this->access(w, l, *w.block, uint32_t(offsets[l]), bytes, access); });
+}
+
 void SharedShadow::access(Warp &w, int lane, const Block &of, uint32_t offset, uint32_t bytes, Access access) {
   Memory &memory = blocks[of.rank];
-  uint32_t self = id(w), first = firstUser(of);
-  const Clock &clock = clocks[self];
-  uint32_t now = clock[self], since = ordered[self];
+  const uint32_t first = firstUser(of), begin = offset >> shift, end = ((offset + bytes - 1) >> shift) + 1;
+  const Reader reader = readerOf(w, of);
   const bool bulk = access == Access::BulkRead || access == Access::BulkWrite;
   auto unfenced = [&](const Write &last) {
     return bulk && last.state >= Written && !last.bulk && !isFenced(last, w, lane, /*ofBarrier=*/false);
   };
-  if (access == Access::Read || access == Access::BulkRead) { // fast path: written, and ordered
-    bool fine = true;
-    for (uint32_t g = offset / granule; g <= (offset + bytes - 1) / granule; ++g) {
-      const Write &last = memory.writes[g];
-      fine &= last.state >= Written && (last.warp == self ? last.epoch < since : clock[last.warp] >= last.epoch);
-      fine &= !unfenced(last);
-      uint32_t &mine = memory.reads[size_t(g) * users + self - first];
-      bool several = mine >> 8 >= since && int(mine & 255) != lane;
-      mine = now << 8 | uint32_t(several ? EveryLane : lane);
-    }
-    if (fine)
-      return;
-  }
-  for (uint32_t g = offset / granule; g <= (offset + bytes - 1) / granule; ++g) {
+  if ((access == Access::Read || access == Access::BulkRead) && reader.read(lane, begin, end) &&
+      !(bulk && std::any_of(&memory.writes[begin], &memory.writes[begin] + (end - begin), unfenced)))
+    return;
+  for (uint32_t g = begin; g < end; ++g) {
     Write &last = memory.writes[g];
     uint32_t byte = g * granule;
     if (last.state == Never && (onlyReads(access) || access == Access::Atomic || access == Access::Barrier))
@@ -90,23 +122,21 @@ void SharedShadow::access(Warp &w, int lane, const Block &of, uint32_t offset, u
                   " through the async proxy, and no fence.proxy.async comes between");
     if (access == Access::Barrier)
       continue;
-    uint32_t *reads = &memory.reads[size_t(g) * users];
     if (onlyReads(access)) {
-      uint32_t &mine = reads[self - first];
-      bool several = mine >> 8 >= since && int(mine & 255) != lane;
-      mine = now << 8 | uint32_t(several ? EveryLane : lane);
+      reader.record(lane, g);
       continue;
     }
     for (uint32_t r = 0; r < users; ++r) {
-      if (!reads[r])
+      uint32_t &read = memory.reads[size_t(r) * granules + g];
+      if (!read)
         continue;
-      uint32_t epoch = reads[r] >> 8, warp = first + r;
-      int reader = int(reads[r] & 255);
-      if (!isBefore({epoch, warp, reader}, w, lane) && !(access == Access::Atomic && last.state == Atomically))
-        race(w, lane, byte, "read", warp, reader, 0);
-      reads[r] = 0;
+      uint32_t epoch = read >> 8, warp = first + r;
+      int by = int(read & 255);
+      if (!isBefore({epoch, warp, by}, w, lane) && !(access == Access::Atomic && last.state == Atomically))
+        race(w, lane, byte, "read", warp, by, 0);
+      read = 0;
     }
-    last = {now, uint32_t(w.current->line), uint16_t(self), uint8_t(lane),
+    last = {reader.now, uint32_t(w.current->line), uint16_t(reader.self), uint8_t(lane),
             access == Access::Async || bulk ? Pending
             : access == Access::Atomic      ? Atomically
                                             : Written};
@@ -115,14 +145,14 @@ void SharedShadow::access(Warp &w, int lane, const Block &of, uint32_t offset, u
 
 void SharedShadow::copied(Warp &w, int lane, const Block &of, uint32_t offset, uint32_t bytes) {
   uint32_t self = id(w);
-  for (uint32_t g = offset / granule; g <= (offset + bytes - 1) / granule; ++g) {
+  for (uint32_t g = offset >> shift; g <= (offset + bytes - 1) >> shift; ++g) {
     Write &last = blocks[of.rank].writes[g];
     last = {clocks[self][self], last.line, uint16_t(self), uint8_t(lane), Written};
   }
 }
 
 void SharedShadow::arrived(const Block &of, uint32_t offset, uint32_t bytes) {
-  for (uint32_t g = offset / granule; g <= (offset + bytes - 1) / granule; ++g) {
+  for (uint32_t g = offset >> shift; g <= (offset + bytes - 1) >> shift; ++g) {
     Write &last = blocks[of.rank].writes[g];
     last.state = Written;
     last.bulk = true;
@@ -158,7 +188,7 @@ bool SharedShadow::isFenced(const Write &write, const Warp &w, int lane, bool of
 }
 
 void SharedShadow::barrierOfCopy(Warp &w, int lane, const Block &of, uint32_t offset) {
-  const Write &last = blocks[of.rank].writes[offset / granule];
+  const Write &last = blocks[of.rank].writes[offset >> shift];
   if (last.state == Written && !last.bulk && !isFenced(last, w, lane, /*ofBarrier=*/true))
     w.fault(lane, "a copy is to arrive at the mbarrier that " + thread(last.warp, last.lane) +
                       " has made at PTX line " + std::to_string(last.line) +
@@ -247,11 +277,18 @@ void GlobalShadow::access(Warp &w, int lane, const Allocation &a, uint64_t offse
   const SharedShadow &order = *cluster.shadow;
   const Dimensions grid = cluster.launch.grid;
   uint32_t self = cluster.first.x + grid.x * (cluster.first.y + grid.y * cluster.first.z) + 1;
-  for (uint64_t at = offset / granule * granule; at < offset + bytes; at += granule) {
+  const uint32_t warp = order.id(w), now = order.clockOf(w)[warp];
+  for (uint64_t at = offset >> shift << shift; at < offset + bytes; at += granule) {
     Page &page = (*pages)[at / pageBytes];
     if (page.empty())
-      page.resize(pageBytes / granule);
-    Last &last = page[at % pageBytes / granule];
+      page.resize(pageBytes >> shift);
+    Last &last = page[at % pageBytes >> shift];
+    if (onlyReads(access) && last.reader == self && (last.nonCoherent || access != Access::NonCoherent)) {
+      // As in shared memory: one of this epoch that is remembered was checked against the last write.
+      const uint32_t before = last.severalWarps ? reads[last.read][warp] : last.readWarp == warp ? last.read : 0;
+      if (before == (now << 8 | uint32_t(lane)) || before == (now << 8 | uint32_t(EveryLane)))
+        continue;
+    }
     auto race = [&](const char *what, const std::string &by) {
       w.fault(lane, "race on global memory: byte " + std::to_string(at) + " of an allocation of " +
                         std::to_string(a.bytes) + " bytes is " + (onlyReads(access) ? "read" : "written") +
@@ -292,8 +329,8 @@ void GlobalShadow::access(Warp &w, int lane, const Allocation &a, uint64_t offse
     }
     forget(last);
     last.writer = self;
-    last.writeEpoch = order.clockOf(w)[order.id(w)];
-    last.writeWarp = uint16_t(order.id(w));
+    last.writeEpoch = now;
+    last.writeWarp = uint16_t(warp);
     last.writeLane = uint8_t(lane);
     last.writeLine = uint32_t(w.current->line);
     last.atomically = access == Access::Atomic;

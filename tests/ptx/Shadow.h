@@ -32,11 +32,13 @@ struct Moment {
 
 class SharedShadow {
 public:
-  // granule: the number of bytes tracked together, the size of the kernel's narrowest access.
+  // granule: the number of bytes tracked together, the size of the kernel's narrowest access: a power of two.
   SharedShadow(Cluster &cluster, uint32_t granule);
   void reset();
 
   void access(Warp &w, int lane, const Block &of, uint32_t offset, uint32_t bytes, Access access);
+  // An access of each active lane to its block's own memory.
+  void accessByLanes(Warp &w, const uint64_t *offsets, uint32_t bytes, Access access);
   void copied(Warp &w, int lane, const Block &of, uint32_t offset, uint32_t bytes); // after a cp.async was waited for
   void arrived(const Block &of, uint32_t offset, uint32_t bytes); // after a bulk copy arrived at its mbarrier
   // A fence.proxy.async of some lanes, or a fence that applies to mbarrier initialization only.
@@ -78,10 +80,23 @@ private:
   };
   struct Memory { // shadow memory of one block
     std::vector<Write> writes;
-    std::vector<uint32_t> reads; // latest read, by granule and user: epoch << 8 | lane; 0: none since the last write
+    std::vector<uint32_t> reads; // latest read, by user and granule: epoch << 8 | lane; 0: none since the last write
   };
+  struct Reader { // a warp that reads the shared memory of a block
+    const Write *writes;
+    uint32_t *reads; // the warp's, by granule
+    const uint32_t *clock;
+    uint32_t self, now, since; // its number and epoch, and the epoch when its lanes were last ordered
+    void record(int lane, uint32_t granule) const;
+    // Records reads of these granules that are certainly fine: they are written, by another warp before this one, or
+    // before its lanes were ordered. Returns whether all are.
+    bool read(int lane, uint32_t begin, uint32_t end) const;
+  };
+  Reader readerOf(const Warp &w, const Block &of);
   Cluster &cluster;
-  uint32_t granule, warps;
+  uint32_t granule, shift; // granule == 1 << shift
+  uint32_t granules;       // in the shared memory of a block
+  uint32_t warps;
   std::vector<Memory> blocks;
   std::vector<Clock> clocks;
   std::vector<uint32_t> ordered; // by warp: its epoch when its lanes were last ordered
@@ -105,7 +120,8 @@ private:
 class GlobalShadow {
 public:
   // betweenClusters: whether to check accesses of different clusters against each other.
-  GlobalShadow(uint32_t granule, bool betweenClusters) : granule(granule), betweenClusters(betweenClusters) {}
+  GlobalShadow(uint32_t granule, bool betweenClusters)
+      : granule(granule), shift(uint32_t(std::countr_zero(granule))), betweenClusters(betweenClusters) {}
   void access(Warp &w, int lane, const Allocation &a, uint64_t offset, uint32_t bytes, Access access);
   std::vector<Interpreter::Accessed> accessed() const;
 
@@ -124,7 +140,7 @@ private:
     bool severalWarps = false; // several warps of one cluster read it, unordered
   };
   using Page = std::vector<Last>;
-  uint32_t granule;
+  uint32_t granule, shift; // as in SharedShadow
   bool betweenClusters;
   std::map<const Allocation *, std::vector<Page>> allocations;
   const Allocation *latest = nullptr;

@@ -65,6 +65,28 @@ TEST(Shared, LanesOfAWarp) {
                "has read", 32);
 }
 
+// What is tracked together is never more than what one access takes: neighbours of two bytes, and of one, do not race.
+TEST(Shared, Neighbours) {
+  const std::string word = "shr.u32 %x3, %t, 1; and.b32 %x4, %t, 1;", half = word + "mad.lo.u32 %x3, %x3, 4, s;",
+                    own = half + "mad.lo.u32 %x3, %x4, 2, %x3; st.shared.u16 [%x3], %t;";
+  expectClean(own + "bar.sync 0;" + half + "ld.shared.u32 %x5, [%x3];");
+  expectClean(own + "bar.sync 0;" + half + "ld.shared.v2.u16 {%x5, %x6}, [%x3];");
+  expectCaught(half + "st.shared.u16 [%x3], %t;", "thread (1,0,0): race on shared byte 0, which thread (0,0,0) has");
+  expectClean("add.u32 %x3, %t, s; st.shared.u8 [%x3], %t; bar.sync 0; ld.shared.u32 %x5, [s];");
+  expectCaught("shr.u32 %x3, %t, 1; add.u32 %x3, %x3, s; st.shared.u8 [%x3], %t;", "race on shared byte 0");
+}
+
+// A read that is in order for one lane, or for its warp, is none for another one.
+TEST(Shared, ReadsByOthers) {
+  const std::string one = "setp.eq.u32 %q, %t, 0; @%q st.shared.u32 [s], %t; @%q ld.shared.u32 %x3, [s];";
+  expectClean(one + "bar.sync 0; ld.shared.u32 %x4, [s];");
+  expectCaught(one + "ld.shared.u32 %x4, [s];", "thread (1,0,0): race on shared byte 0, which thread (0,0,0) has");
+  expectCaught(
+      "setp.lt.u32 %q, %t, 32; @%q st.shared.u32 [%x0], %t; @%q bar.warp.sync -1; @%q ld.shared.u32 %x3, [%x1]; "
+      "@!%q ld.shared.u32 %x4, [%x2];",
+      "thread (32,0,0): race on shared byte 0, which thread (0,0,0) has");
+}
+
 // Barriers between other warps do not help.
 TEST(Shared, NamedBarriers) {
   std::string produce =
