@@ -8,10 +8,10 @@
 #include "plan/Memory.h"
 #include "plan/Serialization.h"
 #include "plan/StepTable.h"
+#include "variable.h"
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <dlfcn.h>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -418,27 +418,6 @@ const std::vector<uint8_t> persistentPlan = serialize(persistentModel());
 const xfc_device_image persistentImage{
     XFC_ABI_VERSION, 9, "sm_80", ptx, sizeof ptx - 1, nullptr, 0, persistentPlan.data(), persistentPlan.size()};
 const xfc_device_image *const persistentImages[] = {&persistentImage, nullptr};
-
-// The driver reads its environment when it is loaded, and the runtime never unloads it.
-void unloadDriver() {
-  for (void *library; (library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD));) {
-    dlclose(library);
-    dlclose(library);
-  }
-}
-
-// Sets an environment variable for the lifetime of the object.
-struct Variable {
-  const char *name;
-  Variable(const char *name, const std::string &value) : name(name) {
-    unloadDriver();
-    setenv(name, value.c_str(), 1);
-  }
-  ~Variable() {
-    unsetenv(name);
-    unloadDriver();
-  }
-};
 
 template <typename Run> std::string message(Run run) {
   try {

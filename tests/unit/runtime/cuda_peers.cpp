@@ -2,6 +2,7 @@
 #include "device/cuda/CudaDevice.h"
 #include "device/cuda/Nccl.h"
 #include "support/Error.h"
+#include "variable.h"
 #include <array>
 #include <cstdio>
 #include <functional>
@@ -21,10 +22,11 @@ const xfc_device_image emptyImage{XFC_ABI_VERSION, 0, "sm_80", emptyKernel, size
 const xfc_device_image *const emptyImages[] = {&emptyImage, nullptr};
 
 // Runs the body in `size` processes, each with a device. The first one begins the group. A process of its own has a
-// driver of its own, whose errors the next test does not see.
+// driver of its own, whose errors the next test does not see, and which makes all checks, whatever was loaded before.
 using Body = std::function<void(cuda::CudaDevice &, Peers &, int rank)>;
 void runRank(int rank, const std::vector<std::array<int, 2>> &pipes, const Body &body) {
   const int size = static_cast<int>(pipes.size());
+  const Variable checks("XFC_PTX_CHECK", "1");
   cuda::CudaDevice device(emptyImages);
   std::string group(sizeof(cuda::GroupId), '\0');
   if (rank == 0)
