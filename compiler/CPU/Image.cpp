@@ -12,10 +12,6 @@ using namespace mlir;
 
 namespace xfc {
 
-namespace {
-
-// Moves every function that has a body into a nested module of its own, which declares the functions that it calls. A
-// kernel's code then depends on nothing but the kernel, and code for many kernels can be generated in parallel.
 std::vector<ModuleOp> splitFunctions(ModuleOp kernels) {
   llvm::StringMap<FunctionType> types;
   auto functions = llvm::to_vector(kernels.getOps<func::FuncOp>());
@@ -42,8 +38,6 @@ std::vector<ModuleOp> splitFunctions(ModuleOp kernels) {
   }
   return parts;
 }
-
-} // namespace
 
 CodeTarget ImageTarget::target() const {
   return {set.cpu, set.features, static_cast<int>(set.vectorBytes * 8), set.tune, options.checkBounds};

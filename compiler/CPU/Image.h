@@ -14,6 +14,10 @@ class OpPassManager;
 
 namespace xfc {
 
+// Moves every function that has a body into a nested module of its own, which declares the functions that it calls. A
+// kernel's code then depends on nothing but the kernel, and code for many kernels can be generated in parallel.
+std::vector<mlir::ModuleOp> splitFunctions(mlir::ModuleOp kernels);
+
 class ImageTarget : public Target {
 public:
   using Machine = InstructionSet;

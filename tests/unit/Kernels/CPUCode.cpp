@@ -215,13 +215,16 @@ public:
     std::string passes;
     llvm::raw_string_ostream stream(passes);
     lowering.printAsTextualPipeline(stream);
-    const ObjectFile object = keptOr(
-        *kernels, {machine->getTargetCPU(), machine->getTargetFeatureString(), foreign ? "foreign" : "", passes}, [&] {
-          runLowering(lowering, *kernels);
-          return compile(*kernels, target.set, *machine, foreign);
-        });
     jit = llvm::cantFail(llvm::orc::LLJITBuilder().create());
-    llvm::cantFail(jit->addObjectFile(llvm::MemoryBuffer::getMemBufferCopy({object.data(), object.size()}, "kernels")));
+    // One by one, as in an image: what many kernels call, such as the packing of rows, is larger than most of them.
+    for (ModuleOp part : splitFunctions(*kernels)) {
+      const ObjectFile object = keptOr(
+          part, {machine->getTargetCPU(), machine->getTargetFeatureString(), foreign ? "foreign" : "", passes}, [&] {
+            runLowering(lowering, part);
+            return compile(part, target.set, *machine, foreign);
+          });
+      llvm::cantFail(jit->addObjectFile(llvm::MemoryBuffer::getMemBufferCopy({object.data(), object.size()}, "part")));
+    }
     auto find = [&](const std::string &name) { return llvm::cantFail(jit->lookup(name)).toPtr<xfc_kernel>(); };
     kernel = find("kernel");
     for (const Packing &packing : packings)
