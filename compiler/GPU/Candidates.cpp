@@ -2,6 +2,7 @@
 //
 // A number and its token are packed into one integer key: the number's bits, mapped so that they order as the numbers
 // do, above the token's complement. So a larger key is a better candidate, no two keys are equal, and 0 means none.
+#include "Codegen/Softmax.h"
 #include "Emitters.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include <cmath>
@@ -69,7 +70,8 @@ SmallVector<Candidates::Candidate> Candidates::best(RowTeam &team, Values list) 
   SmallVector<Candidate> found;
   Value zero = k.index(0);
   for (int64_t place = 0; place < count; ++place) {
-    Value key = team.across(list[0], [&](Value x, Value y) { return k.select(above(k, x, y), x, y); });
+    Value key = team.isWarp() ? k.warpLargest(list[0])
+                              : team.across(list[0], [&](Value x, Value y) { return k.select(above(k, x, y), x, y); });
     Value none = k.equal(key, zero), mine = k.equal(key, list[0]);
     found.push_back(
         {k.select(none, -INFINITY, numberOf(k, key)), k.select(none, -1, complementOf(k, k.truncated(key)))});
@@ -116,19 +118,55 @@ static KernelInfo emitCandidates(KernelBuilder &k, CandidatesOp op) {
   })};
 }
 
+// A warp has a row. The candidates are among the `count` lists whose first ones are best: each of those precedes all of
+// any other list. So a lane reads the first number of a few lists, and then a few numbers of these.
 static KernelInfo emitMergeCandidates(KernelBuilder &k, MergeCandidatesOp op) {
-  const int64_t slabs = widthOf(op.getLse()), count = widthOf(op.getTokens());
-  RowsInMemory row(k, slabs * count);
+  const int64_t slabs = widthOf(op.getLse()), count = widthOf(op.getTokens()), lists = std::min(slabs, count);
+  RowsInMemory row = RowsInMemory::ofWarp(k, slabs);
   Candidates candidates(k, count);
-  return {row.eachRow({op.getLargestMutable()}, [&](Value number) {
-    View tokens = k.rowOf(op.getSlabTokensMutable(), number);
-    Value lse = row.another(slabs).rowSums(k.rowOf(op.getLseMutable(), number)).lse;
-    const Values none = candidates.none();
-    Values list = row.loop(k.rowOf(op.getLargestMutable(), number), none, [&](Value f, const Values &x, Values s) {
-      for (auto [j, v] : llvm::enumerate(x))
-        s = candidates.with(s, v, k.truncated(k.loadIndex(tokens + k.add(f, static_cast<int64_t>(j)))));
-      return s;
+  const Value nothing = k.scalar(-INFINITY);
+  // Calls body for each of the lane's numbers below `end`, which need not be one.
+  auto ofLane = [&](int64_t end, const std::function<void(Value, Value)> &body) {
+    for (int64_t i = 0; i < end; i += KernelBuilder::warpSize) {
+      Value own = k.add(k.lane(), i);
+      body(own, k.less(own, end));
+    }
+  };
+  auto numberIf = [&](Value isThere, const View &place) {
+    return k.select(isThere, k.loadIf(isThere, place, 1)[0], nothing);
+  };
+  return {row.eachRow({}, [&](Value number) {
+    const View tokens = k.rowOf(op.getSlabTokensMutable(), number), numbers = k.rowOf(op.getLargestMutable(), number),
+               sums = k.rowOf(op.getLseMutable(), number);
+    Values firsts, lses; // all are loaded before the first is used
+    ofLane(slabs, [&](Value slab, Value isSlab) {
+      firsts.push_back(numberIf(isSlab, numbers + k.mul(slab, count)));
+      lses.push_back(numberIf(isSlab, sums + slab));
     });
+    Value most = k.scalar(lowest), exponentials = k.scalar(0);
+    for (Value lse : lses)
+      most = k.maxf(lse, most);
+    most = k.warpMax(most);
+    for (Value lse : lses)
+      exponentials = k.addf(exponentials, k.exp(k.subf(lse, most)));
+    Value lse = k.addf(most, k.log(k.warpSum(exponentials)));
+
+    Values list = candidates.none();
+    ofLane(slabs, [&, i = 0](Value slab, Value) mutable { list = candidates.with(list, firsts[i++], slab); });
+    const SmallVector<Candidates::Candidate> bestLists = candidates.best(row, list);
+    Values all, allTokens;
+    ofLane(lists * count, [&](Value i, Value isThere) {
+      Value which = k.div(i, count), slab = bestLists[0].token;
+      for (int64_t other = 1; other < lists; ++other)
+        slab = k.select(k.equal(which, other), bestLists[other].token, slab);
+      Value at = k.add(k.mul(slab, count), k.rem(i, count));
+      isThere = k.both(isThere, k.less(-1, slab));
+      all.push_back(numberIf(isThere, numbers + at));
+      allTokens.push_back(k.loadIf(isThere, tokens + at, 1)[0]);
+    });
+    list = candidates.none();
+    for (auto [one, token] : llvm::zip_equal(all, allTokens))
+      list = candidates.with(list, one, token);
     const SmallVector<Candidates::Candidate> best = candidates.best(row, list);
     row.once([&] { store(k, op, number, best, k.load(k.rowOf(op.getWantedLogitMutable(), number)), lse); });
   })};

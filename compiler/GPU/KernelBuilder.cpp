@@ -110,6 +110,16 @@ Value KernelBuilder::warpMax(Value v, int64_t lanes) {
   return acrossLanes(v, [&](Value x, Value y) { return maxf(x, y); }, lanes);
 }
 
+// Of the upper halves, then of the lower halves of those that have the largest upper half.
+Value KernelBuilder::warpLargest(Value v) {
+  auto largest = [&](Value word) { return ptx("redux.sync.max.u32 $0, $1, 0xffffffff;", {word}, {i32})[0]; };
+  Value own = truncated(shiftRight(v, 32)), upper = largest(own);
+  Value lower = largest(select(equal(own, upper), truncated(v), 0));
+  auto wide = [&](Value word) -> Value { return arith::ExtUIOp::create(b, i64, word); };
+  Value shifted = shiftLeft(wide(upper), 32);
+  return bitOr(shifted, wide(lower));
+}
+
 Value KernelBuilder::acrossBlock(Value v, const Combine &combine) {
   assert(llvm::isPowerOf2_64(warps()));
   v = acrossLanes(v, combine);

@@ -46,6 +46,8 @@ public:
   using Combine = std::function<mlir::Value(mlir::Value, mlir::Value)>;
   mlir::Value acrossLanes(mlir::Value v, const Combine &combine, int64_t lanes = 32);
   mlir::Value warpSum(mlir::Value v, int64_t lanes = 32), warpMax(mlir::Value v, int64_t lanes = 32);
+  // The largest of the lanes' unsigned integers of 64 bits.
+  mlir::Value warpLargest(mlir::Value v);
   // Combines over all threads of the block: within each warp, then over the warps in a tree. Every thread gets the
   // result. Contains barriers.
   mlir::Value acrossBlock(mlir::Value v, const Combine &combine);

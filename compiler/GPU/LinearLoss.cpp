@@ -277,17 +277,35 @@ template <typename Op> struct LinearLossKernels : GPUKernelOpInterface::External
 
 } // namespace
 
+// The elements of a row of logits in shared memory, padded: rows of a fragment lie in different banks.
+static int64_t candidatesLine(int64_t slab) { return slab + 8; }
+
+// With few rows, the time is that of one block of threads, which waits for each block of K. So these are as deep as
+// shared memory allows beside the logits, with two blocks of threads on a multiprocessor of an H100.
+static TileShape candidatesTile(bool bf16, int64_t slab, int64_t inner) {
+  constexpr int64_t room = 99 << 10, slots = 2;
+  const int64_t least = bf16 ? 32 : 16;
+  TileShape tile = bf16 && slab % 128 == 0 ? TileShape{32, 128, least, 32, 32} : TileShape{32, 64, least, 16, 32};
+  auto bytes = [&](int64_t depth) {
+    const int64_t line = bf16 ? depth * 2 : (depth + 4) * 4; // as ProductTile pads them
+    return slots * (tile.rows + tile.columns) * line + tile.rows * candidatesLine(slab) * 4;
+  };
+  while (tile.depth < inner && bytes(2 * tile.depth) <= room)
+    tile.depth *= 2;
+  return tile;
+}
+
 // A block has 32 rows of a slab of columns. Their logits stay in shared memory, where a warp takes one row at a time.
 static KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidatesOp op) {
   RankedTensorType weight = op.getWeight().getType();
   const int64_t inner = weight.getDimSize(1), vocabulary = weight.getDimSize(0), slab = op.getSlab(),
                 slabs = op.getSlabs(), best = op.getCount();
   const bool bf16 = op.getCompute() == ComputeType::bf16;
-  const int64_t depth = bf16 ? 32 : 16;
-  const TileShape tile = bf16 && slab % 128 == 0 ? TileShape{32, 128, depth, 32, 32} : TileShape{32, 64, depth, 16, 32};
+  const TileShape tile = candidatesTile(bf16, slab, inner);
   k.threads = tile.threads();
-  k.registers = 128;                     // with fewer, to fit more blocks, ptxas spills in f32
-  const int64_t lineElements = slab + 8; // padded: rows of a fragment lie in different banks
+  // For two blocks: in bf16, shared memory has room for no more. With 168, ptxas spills in f32.
+  k.registers = 232;
+  const int64_t lineElements = candidatesLine(slab);
   Value row = k.truncated(k.mul(k.div(k.chunk, slabs), tile.rows)), rows = k.truncated(k.rowCount());
   k.when(k.less(row, rows), [&] {
     const Operand matrix = weightOperand(k, op.getWeightMutable(), weight, bf16, /*along=*/true);

@@ -429,10 +429,9 @@ void RowTeam::vectorized(ArrayRef<BufferIndex> buffers, const std::function<void
 }
 
 Partition RowTeam::eachRow(ArrayRef<BufferIndex> buffers, const std::function<void(Value)> &body) {
-  const bool byWarp = team == KernelBuilder::warpSize;
   vectorized(buffers, [&] {
     Value row = k.mul(k.chunk, teams()), count = k.rowCount();
-    if (byWarp)
+    if (isWarp())
       row = k.add(row, k.i64Of(k.warp()));
     k.when(k.less(row, count), [&] { body(row); });
   });
@@ -443,9 +442,9 @@ Values RowTeam::someRows(Value from, Value to, ValueRange state, const std::func
   return k.loop(teams() > 1 ? k.add(from, k.i64Of(k.warp())) : from, to, teams(), state, body);
 }
 
-Value RowTeam::member() { return team == KernelBuilder::warpSize ? k.lane() : k.thread(); }
+Value RowTeam::member() { return isWarp() ? k.lane() : k.thread(); }
 Value RowTeam::across(Value v, const KernelBuilder::Combine &combine) {
-  return team == KernelBuilder::warpSize ? k.acrossLanes(v, combine) : k.acrossBlock(v, combine);
+  return isWarp() ? k.acrossLanes(v, combine) : k.acrossBlock(v, combine);
 }
 Value RowTeam::sum(Value v) {
   return across(v, [&](Value x, Value y) { return k.addf(x, y); });

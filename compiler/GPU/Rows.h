@@ -26,6 +26,8 @@ public:
   Values someRows(mlir::Value from, mlir::Value to, mlir::ValueRange state,
                   const std::function<Values(mlir::Value, Values)> &body);
 
+  // Whether the threads are those of a warp.
+  bool isWarp() const { return team == KernelBuilder::warpSize; }
   // Reductions over the team's threads, in a fixed tree. Every thread gets the result.
   mlir::Value across(mlir::Value v, const KernelBuilder::Combine &combine);
   mlir::Value sum(mlir::Value v), max(mlir::Value v);
@@ -88,7 +90,7 @@ public:
   // Rows each of which one warp takes, in a block whose number of threads is already set.
   static RowsInMemory ofWarp(KernelBuilder &k, int64_t width) { return {k, width, k.threads, /*byWarp=*/true}; }
   // Rows of another width for the same threads, which take one feature at a time.
-  RowsInMemory another(int64_t other) const { return {k, other, k.threads, team == KernelBuilder::warpSize}; }
+  RowsInMemory another(int64_t other) const { return {k, other, k.threads, isWarp()}; }
   using RowTeam::width;
 
   Partition each(llvm::ArrayRef<BufferIndex> buffers, const std::function<void(mlir::Value)> &body) override {

@@ -37,6 +37,11 @@ void fuseNormGrad(OpPassManager &manager, const StageOptions &options) {
   manager.addNestedPass<func::FuncOp>(createFuseNormGrad({traitsOf(options).normGradParts}));
 }
 
+void fuseCandidates(OpPassManager &manager, const StageOptions &options) {
+  const TargetTraits target = traitsOf(options);
+  manager.addNestedPass<func::FuncOp>(createFuseCandidates({target.slabUnit, target.enoughSlabs}));
+}
+
 void recompute(OpPassManager &manager, const StageOptions &options) {
   if (options.recompute != Recomputation::none)
     manager.addNestedPass<func::FuncOp>(
@@ -82,7 +87,7 @@ const PassEntry passes[] = {
     {Stage::Fused, "fuse-attention", addToFunctions<createFuseAttention>},
     {Stage::Fused, "fuse-add-norm", addToFunctions<createFuseAddNorm>},
     {Stage::Fused, "fuse-cross-entropy", addToFunctions<createFuseCrossEntropy>},
-    {Stage::Fused, "fuse-candidates", addToFunctions<createFuseCandidates>},
+    {Stage::Fused, "fuse-candidates", fuseCandidates},
     {Stage::Fused, "merge-projections", add<createMergeProjections>},
     {Stage::Differentiated, nullptr, add<createDifferentiate>},
     {Stage::Differentiated, nullptr, buildOptimizer},

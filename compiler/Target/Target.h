@@ -33,7 +33,9 @@ const PlatformInfo &infoOf(Platform platform);
 struct TargetTraits {
   std::vector<llvm::StringRef> withoutFusions; // fusions into ops for which it has no kernels or no faster ones
   int64_t normGradParts;                       // ranges of rows over which gradients of a norm's weights are summed
-  std::vector<ComputeType> computeTypes;       // types that products can round their operands to
+  // How a vocabulary is cut when candidates are chosen: the options of xfc-fuse-candidates.
+  int64_t slabUnit = 64, enoughSlabs = 2;
+  std::vector<ComputeType> computeTypes; // types that products can round their operands to
   int64_t attentionProducts = 0; // features that a head needs for attention's products to do it, too; 0: they do not
   llvm::StringRef refusedDtype = {}; // the --dtype that it does not support, if any
   llvm::StringRef refusal = {};      // the error message for it

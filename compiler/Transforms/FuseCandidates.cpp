@@ -12,7 +12,8 @@ namespace xfc {
 namespace {
 
 struct CandidatesPattern : OpRewritePattern<CandidatesOp> {
-  CandidatesPattern(MLIRContext *context, Pass::Statistic &fused) : OpRewritePattern(context), fused(fused) {}
+  CandidatesPattern(MLIRContext *context, int64_t unit, int64_t enough, Pass::Statistic &fused)
+      : OpRewritePattern(context), unit(unit), enough(enough), fused(fused) {}
 
   LogicalResult matchAndRewrite(CandidatesOp candidates, PatternRewriter &rewriter) const override {
     auto softmax = candidates.getLogProbs().getDefiningOp<LogSoftmaxOp>();
@@ -28,8 +29,10 @@ struct CandidatesPattern : OpRewritePattern<CandidatesOp> {
     if (!linear->hasOneUse())
       return rewriter.notifyMatchFailure(candidates, "the logits have another use");
 
-    const int64_t vocabulary = linear.getWeight().getType().getDimSize(0), groups = llvm::divideCeil(vocabulary, 64);
-    const int64_t slab = 64 * std::clamp<int64_t>((groups + 1) / 2, 1, 8), slabs = llvm::divideCeil(vocabulary, slab);
+    constexpr int64_t widest = 512;
+    const int64_t vocabulary = linear.getWeight().getType().getDimSize(0);
+    const int64_t slab = std::min<int64_t>(widest, unit * llvm::divideCeil(llvm::divideCeil(vocabulary, unit), enough)),
+                  slabs = llvm::divideCeil(vocabulary, slab);
     RowsType tokens = candidates.getTokens().getType(), number = candidates.getWantedLogProb().getType();
     const int64_t count = tokens.getFeatures();
     auto rows = [&](int64_t features, Type element) {
@@ -47,13 +50,16 @@ struct CandidatesPattern : OpRewritePattern<CandidatesOp> {
     return success();
   }
 
+  const int64_t unit, enough;
   Pass::Statistic &fused;
 };
 
 struct FuseCandidates : impl::FuseCandidatesBase<FuseCandidates> {
+  using FuseCandidatesBase::FuseCandidatesBase;
+
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
-    patterns.add<CandidatesPattern>(&getContext(), fused);
+    patterns.add<CandidatesPattern>(&getContext(), unit, enough, fused);
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       signalPassFailure();
   }

@@ -80,8 +80,9 @@ def FuseCandidates : Pass<"xfc-fuse-candidates", "::mlir::func::FuncOp"> {
   let summary = "Fuses output projection, log_softmax and candidates into xfc.linear_candidates and xfc.merge_candidates";
   let description = [{
     A decoding step stores no rows as wide as the vocabulary: each slab of columns is reduced to its best tokens and its
-    log-sum-exp while it is in cache. The width of a slab depends on the vocabulary only: 512 columns, but at most about half
-    the vocabulary, so that even a single row keeps two threads busy.
+    log-sum-exp while it is in cache. The width of a slab depends on the vocabulary and the target only: the fewest `unit`s of columns
+    that make at most `enough` slabs, but at most 512 columns. So a single row keeps two threads of a CPU busy, or nearly all
+    multiprocessors of a GPU.
 
     ```mlir
     %z = xfc.linear %x, %w bias %b
@@ -92,6 +93,9 @@ def FuseCandidates : Pass<"xfc-fuse-candidates", "::mlir::func::FuncOp"> {
     %tokens, %best, %wanted_log_prob = xfc.merge_candidates %t, %l, %lse, %wanted_logit
     ```
   }];
+  let options = [Option<"unit", "unit", "int64_t", /*default=*/"64", "columns of which a slab is a multiple, a multiple of 64">,
+                 Option<"enough", "enough", "int64_t", /*default=*/"2",
+                        "number of slabs, which is how many threads (or blocks of a GPU) can share a row">];
   let statistics = [Statistic<"fused", "projections fused", "projections that choose their candidates">];
 }
 

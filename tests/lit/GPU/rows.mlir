@@ -92,6 +92,17 @@ func.func @merge(%t: !xfc.rows<target, 128xi32>, %n: !xfc.rows<target, 128xf32>,
   return %a, %b, %w : !xfc.rows<target, 8xi32>, !xfc.rows<target, 8xf32>, !xfc.rows<target, f32>
 }
 
+// A lane reads the first numbers of four of 125 lists before it compares any, then numbers of the best eight lists.
+// CHECK-LABEL: .visible .entry merge_candidates_8_2(
+// CHECK-NOT:   .local
+// CHECK:       .reqntid 256
+// CHECK-COUNT-8: ld.global.b32
+// CHECK:       redux.sync.max.u32
+func.func @merge_many(%t: !xfc.rows<target, 1000xi32>, %n: !xfc.rows<target, 1000xf32>, %lse: !xfc.rows<target, 125xf32>, %wanted: !xfc.rows<target, f32>) -> (!xfc.rows<target, 8xi32>, !xfc.rows<target, 8xf32>, !xfc.rows<target, f32>) {
+  %a, %b, %w = xfc.merge_candidates %t, %n, %lse, %wanted : (!xfc.rows<target, 1000xi32>, !xfc.rows<target, 1000xf32>, !xfc.rows<target, 125xf32>, !xfc.rows<target, f32>) -> (!xfc.rows<target, 8xi32>, !xfc.rows<target, 8xf32>, !xfc.rows<target, f32>)
+  return %a, %b, %w : !xfc.rows<target, 8xi32>, !xfc.rows<target, 8xf32>, !xfc.rows<target, f32>
+}
+
 // A thread scans one column: it reads several rows, then computes them one after the other. A decoding step takes rows 16 bytes at a time.
 // CHECK-LABEL: .visible .entry recurrence_512(
 // CHECK:       .reqntid 128

@@ -589,11 +589,12 @@ TEST_P(Rows, Candidates) {
     }
 }
 
-// The slabs' lists are sorted; equal numbers occur in several slabs, and some slabs have no candidate.
+// The slabs' lists are sorted; equal numbers occur in several slabs, and some slabs have no candidate. A warp has more
+// lanes than some rows have slabs, and fewer than others.
 TEST_P(FusedRows, MergeCandidates) {
   Batch batch(sourceLengths, targetLengths);
   for (int count : {1, 3, 8})
-    for (int slabs : {1, 2, 17}) {
+    for (int slabs : {1, 2, 17, 75}) {
       const std::string list = std::to_string(slabs * count), found = std::to_string(count);
       auto set = [&](int64_t operand, Tensor &t) {
         if (operand > 1)
