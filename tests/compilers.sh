@@ -41,7 +41,7 @@ compare() {
   cmp "$work/0.mlir" "$work/1.mlir" || { echo "$model for $target, $*: what the two make differs" >&2; different=$((different + 1)); }
 }
 fused=--xfc-fuse-pipeline after=--xfc-differentiate-pipeline
-unfused=no-fuse=fuse-loss-gradient,fuse-optimizer,fuse-packing,fuse-norm-grad,fuse-epilogue
+unfused=no-fuse=fuse-loss-gradient,fuse-optimizer,fuse-packing,fuse-norm-grad,fuse-epilogue,fuse-cache-write
 compare tiny x86-64-v3 $fused $after
 compare tiny x86-64-v4+vnni $fused $after=recompute=most
 compare tiny x86-64-v4+bf16 $fused $after=dtype=bf16

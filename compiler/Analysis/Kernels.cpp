@@ -153,20 +153,34 @@ static void add(Size &sum, const Size &size) {
     sum.pairs[i] += size.pairs[i];
 }
 
+// What is always updated in place is written row by row, but not read.
 Size trafficOf(Operation *op) {
   Size size;
+  auto kernel = dyn_cast<KernelOpInterface>(op);
+  const bool inPlace = kernel && kernel.isAlwaysInPlace();
+  llvm::SmallDenseSet<int64_t> replaced;
+  for (unsigned i = 0; inPlace && i < op->getNumResults(); ++i)
+    replaced.insert(kernel.getInPlaceOperand(i));
   auto product = dyn_cast<ProductOpInterface>(op);
   std::optional<unsigned> weight = product ? product.getWeightOperand() : std::nullopt;
   for (OpOperand &operand : op->getOpOperands()) {
+    if (replaced.contains(operand.getOperandNumber()))
+      continue;
     Size read = sizeOf(operand.get().getType());
     // A weight is packed in its product's compute type.
     if (weight == operand.getOperandNumber() && product.getCompute())
       read.constant = bytesOfWeight(read.constant, *product.getCompute());
     add(size, read);
   }
-  for (Value result : op->getResults())
-    if (!result.use_empty())
-      add(size, sizeOf(result.getType()));
+  for (OpResult result : op->getResults()) {
+    if (result.use_empty())
+      continue;
+    auto rows = dyn_cast<RowsType>(result.getType());
+    const bool isPart = inPlace && rows && kernel.getInPlaceOperand(result.getResultNumber()) >= 0;
+    add(size, sizeOf(isPart ? RowsType::get(op->getContext(), kernel.getLaunchDomain().rows, rows.getShape(),
+                                            rows.getElementType())
+                            : result.getType()));
+  }
   return size;
 }
 

@@ -78,10 +78,42 @@ struct Dropout {
 // With as many chunks, up to eight threads have similar shares of the work.
 constexpr int64_t enoughChunks = 16;
 
-// The last `extras` operands are the extras of the epilogue.
+// Stores vectors of y in the part of the columns that they belong to: the rows of the result, or the rows of the caches
+// that the hypothesis writes.
+struct ColumnParts {
+  struct Part {
+    OpResult result;
+    int64_t begin, width;
+  };
+  KernelBuilder &k;
+  SmallVector<Part> parts;
+
+  ColumnParts(KernelBuilder &k, LinearToCacheOp op) : k(k) {
+    int64_t begin = 0;
+    for (OpResult result : op->getResults()) {
+      if (!result.use_empty())
+        parts.push_back({result, begin, widthOf(result)});
+      begin += widthOf(result);
+    }
+  }
+  // The places of a row, one for each part.
+  SmallVector<View> placesOf(Value row) const {
+    Value slot = k.loadIndex(k.numbers(k.shape(), offsetof(xfc_shape, slots)) + row);
+    return llvm::map_to_vector(parts, [&](const Part &part) { return k.rowOf(part.result, part.begin ? slot : row); });
+  }
+  // `feature` is a multiple of the vector's length, which divides columnsTogether.
+  void store(Value y, ArrayRef<View> places, Value feature, int64_t used) const {
+    for (auto [part, place] : llvm::zip_equal(parts, places)) {
+      Value own = k.sub(feature, part.begin);
+      k.when(k.within(own, k.index(part.width)), [&] { k.storePart(y, place + own, used); });
+    }
+  }
+};
+
+// The last `extras` operands are the extras of the epilogue, if there is one.
 KernelInfo emitProduct(KernelBuilder &k, Operation *op, BufferIndex rows, BufferIndex weight,
                        std::optional<BufferIndex> biases, int64_t extras, int64_t inner, int64_t columns,
-                       Region &epilogue) {
+                       Region *epilogue) {
   const int64_t all = (columns + Tiling::group - 1) / Tiling::group;
   // At least two chunks per block of rows if there are enough columns, so that a few rows keep two threads busy.
   const int64_t groups = std::clamp<int64_t>((all + 1) / 2, 1, 4), slabs = (all + groups - 1) / groups;
@@ -124,7 +156,11 @@ KernelInfo emitProduct(KernelBuilder &k, Operation *op, BufferIndex rows, Buffer
   std::optional<Dropout> dropout;
   const bool inHalves = isTiled(t.products);
   int64_t scratch = product.scratchBytes();
-  if (DropoutOp drops = dropoutOf(epilogue)) {
+  const bool hasEpilogue = epilogue && !epilogue->empty();
+  std::optional<ColumnParts> parts;
+  if (auto intoCaches = dyn_cast<LinearToCacheOp>(op))
+    parts.emplace(k, intoCaches);
+  if (DropoutOp drops = hasEpilogue ? dropoutOf(*epilogue) : DropoutOp()) {
     dropout.emplace(k, drops, k.scratch + scratch / k.bytes());
     if (inHalves && !dropout->kept)
       scratch += t.block * 2 * k.bytes();
@@ -135,18 +171,21 @@ KernelInfo emitProduct(KernelBuilder &k, Operation *op, BufferIndex rows, Buffer
   for (int64_t e = 0; e < extras; ++e)
     touched.push_back({k.rowsOf(op->getOpOperand(firstExtra + e)), false});
   for (OpResult result : op->getResults())
-    if (!result.use_empty())
+    if (!result.use_empty() && cast<RowsType>(result.getType()).getSet() != RowSet::cache)
       touched.push_back({k.rowsOf(result), true});
   Product::Begin begin = [&](Value at) -> Product::Finish {
     SmallVector<View> inputs, outputs;
     for (int64_t e = 0; e < extras; ++e)
       inputs.push_back(k.rowOf(op->getOpOperand(firstExtra + e), at));
-    for (OpResult result : op->getResults())
-      outputs.push_back(result.use_empty() ? View() : k.rowOf(result, at));
+    if (parts)
+      outputs = parts->placesOf(at);
+    else
+      for (OpResult result : op->getResults())
+        outputs.push_back(result.use_empty() ? View() : k.rowOf(result, at));
     KernelBuilder::DropoutRow key;
     if (dropout && !inHalves)
       key = dropout->key(at);
-    return [=, &k, &epilogue, &dropout](Value feature, const Product::Vector &products, int64_t used, int64_t) {
+    return [=, &k, &parts, &dropout](Value feature, const Product::Vector &products, int64_t used, int64_t) {
       SmallVector<Value> factors;
       if (dropout)
         factors =
@@ -155,12 +194,16 @@ KernelInfo emitProduct(KernelBuilder &k, Operation *op, BufferIndex rows, Buffer
         Value y = products(i);
         if (bias)
           y = k.addf(y, k.load(bias + feature + i, k.lanes()));
+        if (parts) {
+          parts->store(y, outputs, k.add(feature, i), std::min(k.lanes(), used - i));
+          continue;
+        }
         SmallVector<Value> results = {y};
-        if (!epilogue.empty()) {
+        if (hasEpilogue) {
           SmallVector<Value> arguments = {y};
           for (const View &input : inputs)
             arguments.push_back(k.load(input + feature + i, k.lanes()));
-          results = evaluateEpilogue(k, epilogue, arguments, dropout ? factors[i / k.lanes()] : Value());
+          results = evaluateEpilogue(k, *epilogue, arguments, dropout ? factors[i / k.lanes()] : Value());
         }
         for (auto [output, result] : llvm::zip_equal(outputs, results))
           if (output)
@@ -187,15 +230,24 @@ static KernelInfo emitLinear(KernelBuilder &k, LinearOp op) {
   RankedTensorType weight = op.getWeight().getType();
   return emitProduct(k, op, op.getXMutable(), op.getWeightMutable(),
                      op.getBias() ? std::optional<BufferIndex>(op.getBiasMutable()) : std::nullopt,
-                     op.getExtras().size(), weight.getDimSize(1), weight.getDimSize(0), op.getEpilogue());
+                     op.getExtras().size(), weight.getDimSize(1), weight.getDimSize(0), &op.getEpilogue());
+}
+
+static KernelInfo emitLinearToCache(KernelBuilder &k, LinearToCacheOp op) {
+  RankedTensorType weight = op.getWeight().getType();
+  return emitProduct(k, op, op.getXMutable(), op.getWeightMutable(),
+                     op.getBias() ? std::optional<BufferIndex>(op.getBiasMutable()) : std::nullopt, /*extras=*/0,
+                     weight.getDimSize(1), weight.getDimSize(0), /*epilogue=*/nullptr);
 }
 
 static KernelInfo emitLinearInputGrad(KernelBuilder &k, LinearInputGradOp op) {
   RankedTensorType weight = op.getWeight().getType();
   return emitProduct(k, op, op.getDyMutable(), op.getWeightMutable(), std::nullopt, op.getExtras().size(),
-                     weight.getDimSize(0), weight.getDimSize(1), op.getEpilogue());
+                     weight.getDimSize(0), weight.getDimSize(1), &op.getEpilogue());
 }
 
-void attachLinearKernels(MLIRContext &context) { attachKernels<emitLinear, emitLinearInputGrad>(context); }
+void attachLinearKernels(MLIRContext &context) {
+  attachKernels<emitLinear, emitLinearToCache, emitLinearInputGrad>(context);
+}
 
 } // namespace xfc

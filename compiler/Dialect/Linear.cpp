@@ -87,6 +87,37 @@ LogicalResult LinearOp::differentiate(OpBuilder &builder, Gradients &gradients) 
   return success();
 }
 
+//===--------------------------------------------------------------------------------------------------------===//
+// linear_to_cache
+//===--------------------------------------------------------------------------------------------------------===//
+
+LogicalResult LinearToCacheOp::verify() {
+  RowsType x = getX().getType(), result = getResult().getType();
+  RankedTensorType weight = getWeight().getType();
+  if (weight.getRank() != 2 || weight.getDimSize(1) != x.getFeatures())
+    return emitOpError("weight must be [columns, ") << x.getFeatures() << "], found " << weight;
+  if (getBias() && getBias().getType().getShape() != weight.getShape().take_front())
+    return emitOpError("bias must have ") << weight.getDimSize(0) << " elements, found " << getBias().getType();
+  if (x.getSet() != RowSet::target || result.getSet() != RowSet::target)
+    return emitOpError("rows must be rows of the target, found ") << x << " and " << result;
+  if (getCaches().empty() || getCaches().getTypes() != getWritten().getTypes())
+    return emitOpError("needs caches, and a result of the same type for each of them");
+  int64_t columns = result.getFeatures();
+  for (Type type : getCaches().getTypes()) {
+    auto cache = cast<RowsType>(type);
+    if (cache.getSet() != RowSet::cache)
+      return emitOpError("operand and result must be rows of the cache, found ") << cache;
+    columns += cache.getFeatures();
+  }
+  if (columns != weight.getDimSize(0))
+    return emitOpError("rows and caches have ")
+           << columns << " features in total, the weight " << weight.getDimSize(0) << " columns";
+  for (Type type : getResultTypes())
+    if (cast<RowsType>(type).getFeatures() % columnsTogether)
+      return emitOpError("features must be a multiple of ") << columnsTogether << ", found " << type;
+  return verifyOneElementType(*this);
+}
+
 LogicalResult LinearInputGradOp::verify() {
   return verifyProduct(*this, getDy().getType(), getWeight().getType(), 0, getExtras(), getEpilogue());
 }

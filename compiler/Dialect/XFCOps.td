@@ -198,6 +198,27 @@ def XFC_LinearOp : XFC_Op<"linear", [AttrSizedOperandSegments, Differentiable, K
   let extraClassDeclaration = ReadsWeight;
 }
 
+def XFC_LinearToCacheOp : XFC_Op<"linear_to_cache", [AttrSizedOperandSegments, NoGradient, Kernel, Fused, ProductOpInterface]> {
+  let summary = "y = x W^T + b, of which the first columns are rows and the others go to caches";
+  let description = [{
+    x [N, in], W [out, in], b [out]. The result [N, F] has the first F columns of y. Each cache takes as many of the next ones as it has
+    features, in order, in place of its row `slots[h]`, as with xfc.cache_write. F and the features of caches are multiples of 16.
+  }];
+  let arguments = (ins XFC_FloatRows:$x, XFC_Tensor:$weight, Optional<XFC_Tensor>:$bias, Variadic<XFC_FloatRows>:$caches,
+                       OptionalAttr<XFC_ComputeType>:$compute);
+  let results = (outs XFC_FloatRows:$result, Variadic<XFC_FloatRows>:$written);
+  let assemblyFormat = "$x `,` $weight (`bias` $bias^)? `into` $caches (`in` $compute^)? attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+  let extraClassDeclaration = !strconcat(StaysWide, ReadsWeight, [{
+    // Parts of the columns begin and end at multiples of it, so that a kernel decides for several columns at once where they go.
+    static constexpr int64_t columnsTogether = 16;
+    bool isAlwaysInPlace() { return true; }
+    int64_t getInPlaceOperand(unsigned result) {
+      return result == 0 ? -1 : static_cast<int64_t>(getCaches().getBeginOperandIndex() + result - 1);
+    }
+  }]);
+}
+
 def XFC_LinearInputGradOp : XFC_Op<"linear_input_grad", [NoGradient, Kernel, ProductOpInterface]> {
   let summary = "dx = dy W, followed by an optional epilogue as in xfc.linear; `in bf16` rounds dy and W";
   let arguments = (ins XFC_FloatRows:$dy, XFC_Tensor:$weight, Variadic<XFC_FloatRows>:$extras, OptionalAttr<XFC_ComputeType>:$compute);

@@ -72,28 +72,104 @@ struct Dropout {
 struct Terms {
   explicit Terms(LinearOp op)
       : op(op), rows(op.getXMutable()), weight(op.getWeightMutable()), type(op.getWeight().getType()), along(true),
-        extras(op.getExtras().size()), epilogue(op.getEpilogue()) {
+        extras(op.getExtras().size()), epilogue(&op.getEpilogue()) {
+    if (op.getBias())
+      bias = op.getBiasMutable();
+  }
+  explicit Terms(LinearToCacheOp op)
+      : op(op), rows(op.getXMutable()), weight(op.getWeightMutable()), type(op.getWeight().getType()), along(true),
+        caches(op.getWritten()) {
     if (op.getBias())
       bias = op.getBiasMutable();
   }
   explicit Terms(LinearInputGradOp op)
       : op(op), rows(op.getDyMutable()), weight(op.getWeightMutable()), type(op.getWeight().getType()), along(false),
-        extras(op.getExtras().size()), epilogue(op.getEpilogue()) {}
+        extras(op.getExtras().size()), epilogue(&op.getEpilogue()) {}
 
   Operation *op;
   BufferIndex rows, weight;
   RankedTensorType type; // of the weight, [out, in]
   bool along;            // the sum runs along `in`
   std::optional<BufferIndex> bias;
-  int64_t extras; // the number of the epilogue's operands, which are the op's last
-  Region &epilogue;
+  int64_t extras = 0;         // the number of the epilogue's operands, which are the op's last
+  Region *epilogue = nullptr; // null, or empty, if there is none
+  ValueRange caches = {};     // that take the columns after those of the only other result
 
+  ResultRange results() const { return op->getResults().drop_back(caches.size()); }
+  bool hasEpilogue() const { return epilogue && !epilogue->empty(); }
+
+  bool inBF16() const { return cast<ProductOpInterface>(op).getCompute() == ComputeType::bf16; }
   int64_t inner() const { return type.getDimSize(along ? 1 : 0); }
   int64_t columns() const { return type.getDimSize(along ? 0 : 1); }
 };
 
 // The most registers of a thread for an epilogue's operands that have been loaded ahead of their use.
 constexpr int64_t registersAhead = 32;
+
+// The parts of the columns of xfc.linear_to_cache: those of the result's rows, then those of each cache.
+class ColumnParts {
+public:
+  ColumnParts(KernelBuilder &k, const Terms &terms)
+      : k(k), slots(k.numbers(k.shape(), offsetof(xfc_shape, slots))), columns(terms.columns()), access(k, columns) {
+    int64_t begin = 0;
+    for (OpResult result : terms.op->getResults()) {
+      const int64_t end = begin + widthOf(result);
+      if (!result.use_empty()) {
+        access.include(result);
+        parts[BufferIndex(result).element().isBF16()].push_back({result, begin, end});
+      }
+      begin = end;
+    }
+  }
+  // The caches' row (i64) for a row (i64) that exists if `isRow`.
+  Value slotOf(Value row, Value isRow) const {
+    const View place = slots + row;
+    return k.i64Of(k.loadIf(isRow, place, 1)[0]);
+  }
+  // Stores two numbers of each pair of adjacent columns, 8 apart, the first of which is at `column` (i32). Parts of one
+  // type differ only in the address.
+  void store(ArrayRef<Value> numbers, Value row, Value slot, Value isRow, Value column) const {
+    for (const SmallVector<Part> &ofType : parts) {
+      if (ofType.empty())
+        continue;
+      SmallVector<View> lines; // where column 0 would be
+      int64_t all = 0;
+      for (const auto &[result, begin, end] : ofType) {
+        lines.push_back(k.rowOf(result, begin ? slot : row) + -begin);
+        all += end - begin;
+      }
+      for (size_t i = 0; i < numbers.size(); i += 2) {
+        Value own = k.add(column, static_cast<int64_t>(4 * i)), element = k.i64Of(own), isOwn = k.boolean(false);
+        View line = lines.front();
+        for (auto [part, other] : llvm::zip_equal(ofType, lines)) {
+          Value begins = k.less(part.begin - 1, own), ends = k.less(own, part.end);
+          line.data = k.select(begins, other.data, line.data);
+          isOwn = k.either(isOwn, k.both(begins, ends));
+        }
+        Value isThere = all == columns ? isRow : k.both(isRow, isOwn);
+        if (!line.element.isBF16()) {
+          access.store(numbers.slice(i, 2), line, isThere, own);
+          continue;
+        }
+        // Rows of bf16 have a multiple of 8 columns. A warp may have too few columns to store 16 bytes of them at once.
+        Value pair = k.pairOfBF16(numbers[i], numbers[i + 1]);
+        const View place = (line + element).as(k.i32);
+        k.storeIf(k.both(isThere, k.less(own, columns)), {pair}, place);
+      }
+    }
+  }
+
+private:
+  struct Part {
+    OpResult result;
+    int64_t begin, end;
+  };
+  KernelBuilder &k;
+  View slots;
+  const int64_t columns;
+  PairAccess access;
+  std::array<SmallVector<Part>, 2> parts; // stored in f32, and in bf16
+};
 
 // Adds the bias to the sums of the tile at (row, column) of a product, applies the epilogue, and stores the results.
 void finish(KernelBuilder &k, const ThreadSums &product, ArrayRef<Value> sums, Value row, Value column,
@@ -105,26 +181,30 @@ void finish(KernelBuilder &k, const ThreadSums &product, ArrayRef<Value> sums, V
   PairAccess access(k, terms.columns());
   for (BufferIndex extra : extras)
     access.include(extra);
-  for (OpResult result : op->getResults())
+  for (OpResult result : terms.results())
     if (!result.use_empty())
       access.include(result);
   if (terms.bias)
     access.include(k.buffer(*terms.bias).inRows(0));
+  std::optional<ColumnParts> columnParts;
+  if (!terms.caches.empty())
+    columnParts.emplace(k, terms);
 
   Value rows = k.truncated(k.rowCount()), firstColumn = k.add(column, product.firstColumn());
-  Dropout dropout{k, dropoutOf(terms.epilogue)};
+  Dropout dropout{k, terms.hasEpilogue() ? dropoutOf(*terms.epilogue) : DropoutOp()};
   // 64 columns of a row at a time, so that what is computed of them fits into registers beside the sums.
   const int64_t together = std::min<int64_t>(8, product.pairsOfThread());
   struct Part {
     int64_t row, begin;
     Value f, number, isRow, at;
     SmallVector<Values> fetched; // for each extra
+    Value slot;                  // of caches
   };
   SmallVector<Part> parts;
   for (int64_t begin = 0; begin < product.pairsOfThread(); begin += together)
     for (int64_t r = 0; r < product.rowsOfThread(); ++r) {
       Value number = k.add(k.add(row, product.firstRow()), 8 * r), isRow = k.less(number, rows);
-      parts.push_back({r, begin, k.add(firstColumn, 8 * begin), number, isRow, k.i64Of(number), {}});
+      parts.push_back({r, begin, k.add(firstColumn, 8 * begin), number, isRow, k.i64Of(number), {}, {}});
     }
   // ptxas lets no load pass a store before it. So as many parts as fit into registers are loaded before the results of
   // the first are stored, and wait for memory together.
@@ -132,13 +212,16 @@ void finish(KernelBuilder &k, const ThreadSums &product, ArrayRef<Value> sums, V
   for (BufferIndex extra : extras)
     words += together * (extra.element().isBF16() ? 1 : 2);
   Values bias; // of the part's columns: two numbers of each pair, as of each extra and each result
-  const size_t ahead = words ? std::max<int64_t>(1, registersAhead / words) : 1;
+  const size_t ahead = words ? std::max<int64_t>(1, registersAhead / words) : columnParts ? parts.size() : 1;
   for (size_t first = 0; first < parts.size(); first += ahead) {
     const MutableArrayRef<Part> batch =
         MutableArrayRef<Part>(parts).slice(first, std::min(ahead, parts.size() - first));
-    for (Part &part : batch)
+    for (Part &part : batch) {
       for (BufferIndex extra : extras)
         part.fetched.push_back(access.fetch(k.rowOf(extra, part.at), part.isRow, part.f, together));
+      if (columnParts)
+        part.slot = columnParts->slotOf(part.at, part.isRow);
+    }
     for (const Part &part : batch) {
       if (terms.bias && part.row == 0) {
         const View all = k.buffer(*terms.bias);
@@ -150,7 +233,7 @@ void finish(KernelBuilder &k, const ThreadSums &product, ArrayRef<Value> sums, V
       SmallVector<Values> loaded;
       for (auto [extra, fetched] : llvm::zip_equal(extras, part.fetched))
         loaded.push_back(access.numbersOf(k.rowOf(extra, part.at), fetched));
-      SmallVector<Values> computed(op->getNumResults());
+      SmallVector<Values> computed(terms.results().size());
       for (int64_t i = 0; i < 2 * together; ++i) {
         Value y = product.sum(sums, part.row, part.begin + i / 2, i % 2);
         if (terms.bias)
@@ -158,12 +241,16 @@ void finish(KernelBuilder &k, const ThreadSums &product, ArrayRef<Value> sums, V
         SmallVector<Value> values = {y};
         for (const Values &numbers : loaded)
           values.push_back(numbers[i]);
-        if (!terms.epilogue.empty())
-          values = evaluateEpilogue(k, terms.epilogue, values, dropout.op ? factors[i] : Value());
+        if (terms.hasEpilogue())
+          values = evaluateEpilogue(k, *terms.epilogue, values, dropout.op ? factors[i] : Value());
         for (auto [numbers, value] : llvm::zip(computed, values))
           numbers.push_back(value);
       }
-      for (auto [result, numbers] : llvm::zip(op->getResults(), computed))
+      if (columnParts) {
+        columnParts->store(computed[0], part.at, part.slot, part.isRow, part.f);
+        continue;
+      }
+      for (auto [result, numbers] : llvm::zip_equal(terms.results(), computed))
         if (!result.use_empty())
           access.store(numbers, k.rowOf(result, part.at), part.isRow, part.f);
     }
@@ -231,16 +318,17 @@ struct SmallTile {
 // Narrower ones read more still, so they are used only while each has a multiprocessor of its own, whose tile is then
 // the smaller one: an H100 or an H200 has so many. All give the same bits. A warp that has fewer than 32 columns does
 // not access whole pieces of bf16 rows (PairAccess), which no result of a decoding step has.
-SmallVector<SmallTile> smallTilesOf(LinearOp op) {
+SmallVector<SmallTile> smallTilesOf(const Terms &terms) {
   constexpr int64_t multiprocessors = 132;
-  const bool bf16 = inBF16(op.getCompute());
-  const int64_t columns = op.getWeight().getType().getDimSize(0), inner = op.getWeight().getType().getDimSize(1);
+  const bool bf16 = terms.inBF16();
+  const int64_t columns = terms.columns(), inner = terms.inner();
   const TileShape large = tileFor(columns, bf16);
   SmallVector<SmallTile> tiles = {{smallTile(64, inner, bf16), 32 / upTo(columns, large.columns) * large.rows}};
   if (tiles[0].rows == 0)
     return {};
   auto isNarrow = [](Value value) { return elementOf(value.getType()).isBF16(); };
-  if (llvm::any_of(op.getExtras(), isNarrow) || llvm::any_of(op->getResults(), isNarrow))
+  if (llvm::any_of(terms.op->getOperands().take_back(terms.extras), isNarrow) ||
+      llvm::any_of(terms.results(), isNarrow))
     return tiles;
   for (int64_t width : {32, 16}) {
     const TileShape tile = smallTile(width, inner, bf16);
@@ -249,6 +337,13 @@ SmallVector<SmallTile> smallTilesOf(LinearOp op) {
       tiles.push_back({tile, rows});
   }
   return tiles;
+}
+
+SmallVector<int64_t> rowsOfSmallTiles(const Terms &terms) {
+  return llvm::map_to_vector(smallTilesOf(terms), [](const SmallTile &small) { return small.rows; });
+}
+KernelInfo emitSmallProduct(KernelBuilder &k, const Terms &terms, size_t variant) {
+  return emitProduct(k, terms, smallTilesOf(terms)[variant].tile, terms.inBF16());
 }
 
 // Whether the op gets the warpgroup kernel, which reads its weight in blocks (WarpgroupTile.h). The products of a
@@ -272,15 +367,23 @@ struct LinearKernels : GPUKernelOpInterface::ExternalModel<LinearKernels, Linear
     return byWarpgroups(architecture, cast<LinearOp>(op));
   }
   SmallVector<int64_t> getSmallRows(Operation *op, const Architecture &architecture) const {
-    SmallVector<int64_t> rows;
-    if (!readsBlocks(op, architecture))
-      for (const SmallTile &small : smallTilesOf(cast<LinearOp>(op)))
-        rows.push_back(small.rows);
-    return rows;
+    return readsBlocks(op, architecture) ? SmallVector<int64_t>() : rowsOfSmallTiles(Terms(cast<LinearOp>(op)));
   }
   KernelInfo emitSmall(Operation *op, KernelBuilder &k, size_t variant) const {
-    auto linear = cast<LinearOp>(op);
-    return emitProduct(k, Terms(linear), smallTilesOf(linear)[variant].tile, inBF16(linear.getCompute()));
+    return emitSmallProduct(k, Terms(cast<LinearOp>(op)), variant);
+  }
+};
+
+struct LinearToCacheKernels : GPUKernelOpInterface::ExternalModel<LinearToCacheKernels, LinearToCacheOp> {
+  std::optional<KernelInfo> emitKernel(Operation *op, KernelBuilder &k) const {
+    const Terms terms(cast<LinearToCacheOp>(op));
+    return emitProduct(k, terms, tileFor(terms.columns(), terms.inBF16()), terms.inBF16());
+  }
+  SmallVector<int64_t> getSmallRows(Operation *op, const Architecture &) const {
+    return rowsOfSmallTiles(Terms(cast<LinearToCacheOp>(op)));
+  }
+  KernelInfo emitSmall(Operation *op, KernelBuilder &k, size_t variant) const {
+    return emitSmallProduct(k, Terms(cast<LinearToCacheOp>(op)), variant);
   }
 };
 
@@ -489,6 +592,7 @@ struct LinearWeightGradKernels : GPUKernelOpInterface::ExternalModel<LinearWeigh
 
 void attachMatrixKernels(MLIRContext &context) {
   LinearOp::attachInterface<LinearKernels>(context);
+  LinearToCacheOp::attachInterface<LinearToCacheKernels>(context);
   LinearInputGradOp::attachInterface<LinearInputGradKernels>(context);
   LinearWeightGradOp::attachInterface<LinearWeightGradKernels>(context);
 }

@@ -46,6 +46,24 @@ static LogicalResult evaluateOp(LinearOp op, const xfc_shape &shape, ArrayRef<Te
   return finish(shape, std::move(y), operands.drop_front(op.getBias() ? 3 : 2), op.getEpilogue(), results);
 }
 
+static LogicalResult evaluateOp(LinearToCacheOp op, const xfc_shape &shape, ArrayRef<Tensor> operands,
+                                SmallVectorImpl<Tensor> &results) {
+  const Tensor y = linear(rounded(operands[0], op.getCompute()), roundedWeight(operands[1], op.getCompute()),
+                          op.getBias() ? &operands[2] : nullptr);
+  Tensor rows = zeros(shape, op.getResult().getType());
+  for (int64_t i = 0; i < y.shape[0]; ++i)
+    std::copy_n(y.row(i), rows.features(), rows.row(i));
+  int64_t column = rows.features();
+  results.push_back(std::move(rows));
+  for (Tensor cache : operands.take_back(op.getCaches().size())) {
+    for (int64_t i = 0; i < y.shape[0]; ++i)
+      std::copy_n(y.row(i) + column, cache.features(), cache.row(shape.slots[i]));
+    column += cache.features();
+    results.push_back(std::move(cache));
+  }
+  return success();
+}
+
 static LogicalResult evaluateOp(LinearInputGradOp op, const xfc_shape &shape, ArrayRef<Tensor> operands,
                                 SmallVectorImpl<Tensor> &results) {
   const Tensor dy = rounded(operands[0], op.getCompute()), weight = rounded(operands[1], op.getCompute());
@@ -192,7 +210,7 @@ static LogicalResult evaluateOp(LinearCandidatesOp op, const xfc_shape &shape, A
 }
 
 void attachLinearEvaluators(MLIRContext &context) {
-  attachEvaluators<LinearOp, LinearInputGradOp, LinearWeightGradOp, SplitOp, JoinOp, ConcatOp, SliceOp,
+  attachEvaluators<LinearOp, LinearToCacheOp, LinearInputGradOp, LinearWeightGradOp, SplitOp, JoinOp, ConcatOp, SliceOp,
                    LinearCrossEntropyOp, LinearCrossEntropyWithGradOp, LinearCandidatesOp>(context);
 }
 

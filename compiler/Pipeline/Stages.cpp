@@ -103,6 +103,8 @@ const PassEntry passes[] = {
     {Stage::Differentiated, nullptr, recompute},
     {Stage::Differentiated, nullptr, setComputeTypes},
     {Stage::Differentiated, nullptr, setCacheType},
+    // Only keys and values that are kept as they are computed go to the cache without a kernel in between.
+    {Stage::Differentiated, "fuse-cache-write", addToFunctions<createFuseCacheWrite>},
     // Weights are packed in the types that products compute in.
     {Stage::Differentiated, "fuse-packing", add<createFusePacking>},
 };

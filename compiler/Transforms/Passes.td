@@ -99,6 +99,25 @@ def FuseCandidates : Pass<"xfc-fuse-candidates", "::mlir::func::FuncOp"> {
   let statistics = [Statistic<"fused", "projections fused", "projections that choose their candidates">];
 }
 
+def FuseCacheWrite : Pass<"xfc-fuse-cache-write", "::mlir::func::FuncOp"> {
+  let summary = "Has the product that makes keys and values write them to the cache: xfc.linear_to_cache";
+  let description = [{
+    A decoding step has fewer launches then, and attention waits for the product alone. The last columns of a merged projection
+    (xfc-merge-projections) go to caches if these keep them as they are. Keys and values that are kept in i8 are quantized before they are
+    written, and keys that are rotated are rotated, so their writes stay.
+
+    ```mlir
+    %y = xfc.linear %x, %w
+    %q, %k, %v = xfc.split %y
+    %keys = xfc.cache_write %old_keys, %k
+    %values = xfc.cache_write %old_values, %v
+    // becomes
+    %q, %keys, %values = xfc.linear_to_cache %x, %w into %old_keys, %old_values
+    ```
+  }];
+  let statistics = [Statistic<"fused", "writes fused", "writes to the cache that a product does">];
+}
+
 def MergeProjections : Pass<"xfc-merge-projections", "::mlir::ModuleOp"> {
   let summary = "Merges projections of one attention or recurrence that read the same rows into one linear";
   let description = [{

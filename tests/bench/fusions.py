@@ -11,7 +11,7 @@ import statistics
 import subprocess
 import tempfile
 
-FUSIONS = ["fuse-attention", "fuse-add-norm", "fuse-cross-entropy", "fuse-candidates", "merge-projections", "fuse-loss-gradient", "fuse-optimizer", "fuse-packing", "fuse-norm-grad", "fuse-epilogue"]
+FUSIONS = ["fuse-attention", "fuse-add-norm", "fuse-cross-entropy", "fuse-candidates", "merge-projections", "fuse-loss-gradient", "fuse-optimizer", "fuse-packing", "fuse-norm-grad", "fuse-epilogue", "fuse-cache-write"]
 BATCH = ["--batch-tokens", "2048", "--length", "32", "--threads", "2"]
 
 

@@ -81,7 +81,7 @@ def step_of(line, kernels, counts):
     weight = re.search(r"weight = \d+ of (\d+) bytes", rest)
     after = re.search(r"after = \[([\d, ]*)\]", rest)
     step = Step(name, blocks, int(weight[1]) if weight else 0, 0, 2, 0, [int(i) for i in after[1].split(",")] if after else [])
-    if product := re.match(r"linear_(?:candidates_)?(\d+)x(\d+)", original):
+    if product := re.match(r"linear_(?:candidates_|to_cache_)?(\d+)x(\d+)", original):
         out, inner = map(int, product.groups())
         columns = math.ceil(out / times)
         # Two slots of rows and columns, in bf16. Candidates have the logits of a slab beside them, in f32.

@@ -935,6 +935,76 @@ func.func @f(%t: !t, %c: !c) {
 
 // -----
 
+!t = !xfc.rows<target, 16xf32>
+!c = !xfc.rows<cache, 16xf32>
+func.func @f(%x: !t, %w: tensor<32x8xf32>, %c: !c) {
+  // expected-error @+1 {{weight must be [columns, 16], found 'tensor<32x8xf32>'}}
+  %q, %k = xfc.linear_to_cache %x, %w into %c : (!t, tensor<32x8xf32>, !c) -> (!t, !c)
+  return
+}
+
+// -----
+
+!t = !xfc.rows<target, 16xf32>
+!c = !xfc.rows<cache, 16xf32>
+func.func @f(%x: !t, %w: tensor<32x16xf32>, %b: tensor<16xf32>, %c: !c) {
+  // expected-error @+1 {{bias must have 32 elements, found 'tensor<16xf32>'}}
+  %q, %k = xfc.linear_to_cache %x, %w bias %b into %c : (!t, tensor<32x16xf32>, tensor<16xf32>, !c) -> (!t, !c)
+  return
+}
+
+// -----
+
+!t = !xfc.rows<target, 16xf32>
+!c = !xfc.rows<cache, 16xf32>
+func.func @f(%x: !xfc.rows<source, 16xf32>, %w: tensor<32x16xf32>, %c: !c) {
+  // expected-error @+1 {{rows must be rows of the target, found '!xfc.rows<source, 16xf32>' and}}
+  %q, %k = xfc.linear_to_cache %x, %w into %c : (!xfc.rows<source, 16xf32>, tensor<32x16xf32>, !c) -> (!t, !c)
+  return
+}
+
+// -----
+
+!t = !xfc.rows<target, 16xf32>
+!c = !xfc.rows<cache, 16xf32>
+func.func @f(%x: !t, %w: tensor<32x16xf32>, %c: !c) {
+  // expected-error @+1 {{needs caches, and a result of the same type for each of them}}
+  %q = xfc.linear_to_cache %x, %w into %c : (!t, tensor<32x16xf32>, !c) -> !t
+  return
+}
+
+// -----
+
+!t = !xfc.rows<target, 16xf32>
+!c = !xfc.rows<cache, 16xf32>
+func.func @f(%x: !t, %w: tensor<32x16xf32>) {
+  // expected-error @+1 {{operand and result must be rows of the cache, found '!xfc.rows<target, 16xf32>'}}
+  %q, %k = xfc.linear_to_cache %x, %w into %x : (!t, tensor<32x16xf32>, !t) -> (!t, !t)
+  return
+}
+
+// -----
+
+!t = !xfc.rows<target, 16xf32>
+!c = !xfc.rows<cache, 16xf32>
+func.func @f(%x: !t, %w: tensor<48x16xf32>, %c: !c) {
+  // expected-error @+1 {{rows and caches have 32 features in total, the weight 48 columns}}
+  %q, %k = xfc.linear_to_cache %x, %w into %c : (!t, tensor<48x16xf32>, !c) -> (!t, !c)
+  return
+}
+
+// -----
+
+!t = !xfc.rows<target, 16xf32>
+!c = !xfc.rows<cache, 16xf32>
+func.func @f(%x: !t, %w: tensor<24x16xf32>, %c: !c) {
+  // expected-error @+1 {{features must be a multiple of 16, found '!xfc.rows<target, 8xf32>'}}
+  %q, %k = xfc.linear_to_cache %x, %w into %c : (!t, tensor<24x16xf32>, !c) -> (!xfc.rows<target, 8xf32>, !c)
+  return
+}
+
+// -----
+
 !t = !xfc.rows<target, 6xf32>
 func.func @f(%t: !t) {
   // expected-error @+1 {{the result must have the rows of x in a narrower type, found '!xfc.rows<target, 6xf32>' and '!xfc.rows<target, 6xf32>'}}

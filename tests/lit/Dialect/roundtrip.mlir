@@ -173,6 +173,13 @@ func.func @attention(%q: !x, %k: !x, %v: !y) -> (!y, !y, !pairs, !x, !x, !y) {
   return %a, %c, %w, %dq, %dk, %dv : !y, !y, !pairs, !x, !x, !y
 }
 
+// CHECK-LABEL: func.func @linear_to_cache(
+func.func @linear_to_cache(%x: !xfc.rows<target, 6xf32>, %w: tensor<48x6xf32>, %b: tensor<48xf32>, %k: !xfc.rows<cache, 16xf32>, %v: !xfc.rows<cache, 16xbf16>) -> !xfc.rows<target, 16xf32> {
+  // CHECK: xfc.linear_to_cache %{{.*}}, %{{.*}} bias %{{.*}} into %{{.*}}, %{{.*}} in bf16 :
+  %q, %now:2 = xfc.linear_to_cache %x, %w bias %b into %k, %v in bf16 : (!xfc.rows<target, 6xf32>, tensor<48x6xf32>, tensor<48xf32>, !xfc.rows<cache, 16xf32>, !xfc.rows<cache, 16xbf16>) -> (!xfc.rows<target, 16xf32>, !xfc.rows<cache, 16xf32>, !xfc.rows<cache, 16xbf16>)
+  return %q : !xfc.rows<target, 16xf32>
+}
+
 // CHECK-LABEL: func.func @cache(
 func.func @cache(%cache: !xfc.rows<cache, 6xf32>, %rows: !xfc.rows<target, 6xf32>) -> !xfc.rows<cache, 6xf32> {
   // CHECK: xfc.cache_write %{{.*}}, %{{.*}} : (!xfc.rows<cache, 6xf32>, !xfc.rows<target, 6xf32>) -> !xfc.rows<cache, 6xf32>

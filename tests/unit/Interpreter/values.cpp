@@ -688,6 +688,36 @@ TEST(Cache, writesAndAttends) {
   expectRow((*results)[1], 1, {6.5, 12}, 1e-12);
 }
 
+// The first 16 columns are rows, and the next ones the rows of a cache that hypotheses write.
+TEST(Cache, takesColumnsOfAProduct) {
+  Shape shape({{{1, 2}, 0}}, {{{5}, 0}, {{6}, 0}}, 0);
+  shape.setCache(4, {{0, 3}, {0, 1}});
+  Program program(R"(
+    !c = !xfc.rows<cache, 16xf64>
+    func.func @f(%x: !t1, %w: tensor<32x1xf64>, %b: tensor<32xf64>, %old: !c) -> (!xfc.rows<target, 16xf64>, !c) {
+      %y, %new = xfc.linear_to_cache %x, %w bias %b into %old
+        : (!t1, tensor<32x1xf64>, tensor<32xf64>, !c) -> (!xfc.rows<target, 16xf64>, !c)
+      return %y, %new : !xfc.rows<target, 16xf64>, !c
+    })",
+                  "f");
+  Tensor weight{{32, 1}, {}}, bias{{32}, {}};
+  for (int column = 0; column < 32; ++column) {
+    weight.data.push_back(column);
+    bias.data.push_back(0.5);
+  }
+  auto results = xfc::evaluate(program.function(), shape.shape(),
+                               {Tensor{{2, 1}, {2, 10}}, weight, bias, Tensor{{4, 16}, std::vector<double>(64, -1)}});
+  ASSERT_TRUE(succeeded(results));
+  for (int column = 0; column < 16; ++column) {
+    EXPECT_EQ((*results)[0].row(0)[column], 2 * column + 0.5);
+    EXPECT_EQ((*results)[0].row(1)[column], 10 * column + 0.5);
+    EXPECT_EQ((*results)[1].row(3)[column], 2 * (16 + column) + 0.5);
+    EXPECT_EQ((*results)[1].row(1)[column], 10 * (16 + column) + 0.5);
+    EXPECT_EQ((*results)[1].row(0)[column], -1);
+    EXPECT_EQ((*results)[1].row(2)[column], -1);
+  }
+}
+
 // Integers are the nearest, ties to even, to the numbers times 127 / largest of a part, and attention multiplies them
 // by the scale of their row and head.
 TEST(Cache, scalesIntegers) {

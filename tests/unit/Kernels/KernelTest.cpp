@@ -415,7 +415,10 @@ Outcome CompiledOp::run(const Batch &batch) {
       const int64_t replaced = cast<KernelOpInterface>(op).getInPlaceOperand(i - n);
       return replaced < 0 ? i : replaced;
     }
-    return i >= n && ((options.inPlace && i == n) || isa<CacheWriteOp>(op)) ? 0 : i;
+    auto kernel = dyn_cast<KernelOpInterface>(op);
+    if (kernel && kernel.isAlwaysInPlace() && i >= n && kernel.getInPlaceOperand(i - n) >= 0)
+      return kernel.getInPlaceOperand(i - n);
+    return i >= n && options.inPlace && i == n ? 0 : i;
   };
   for (size_t i = 0; i < memory.size(); ++i) {
     blocks.push_back(memory[placeOf(i)].block());

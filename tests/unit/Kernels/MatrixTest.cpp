@@ -415,6 +415,46 @@ TEST_P(FusedMatrix, LinearCandidates) {
   }
 }
 
+// Columns that begin and end within tiles, and within the vectors of a group, go to rows of caches, which may be
+// narrower. The small-M variants give the same bits.
+TEST_P(FusedMatrix, LinearToCache) {
+  auto rowsOf = [&](const std::string &set, int64_t features, const std::string &type) {
+    return "!xfc.rows<" + set + ", " + std::to_string(features) + "x" + type + ">";
+  };
+  struct Case {
+    int64_t in, first;
+    std::vector<int64_t> caches;
+    std::vector<int> targets; // rows of each sequence
+  };
+  const double rounding =
+      GetParam().f64 ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
+  for (const auto &[in, first, caches, targets] : {Case{30, 16, {16, 16}, {1}},
+                                                   {70, 48, {32, 80}, {3, 40}},
+                                                   {160, 128, {128, 128}, {9, 31}},
+                                                   {600, 112, {16}, {5}}})
+    for (const bool narrow : {false, true}) {
+      if (narrow && GetParam().f64)
+        continue;
+      int64_t columns = first;
+      std::vector<std::string> stored;
+      std::string names, results = rowsOf("target", first, element());
+      for (size_t i = 0; i < caches.size(); ++i) {
+        stored.push_back(rowsOf("cache", caches[i], narrow ? "bf16" : element()));
+        names += (i ? ", %a" : "%a") + std::to_string(3 + i);
+        results += ", " + stored.back();
+        columns += caches[i];
+      }
+      std::vector<std::string> types = {rowsOf("target", in, element()), tensor(columns, in), tensor(columns)};
+      types.insert(types.end(), stored.begin(), stored.end());
+      const std::string text = textOf("xfc.linear_to_cache %a0, %a1 bias %a2 into " + names, types, results);
+      SCOPED_TRACE(text);
+      CompiledOp kernel(
+          text, types, {.device = GetParam().device, .extraStride = 3, .cpu = GetParam().cpu, .arch = GetParam().arch});
+      expectClose(kernel.run(Batch({1}, targets, 400)),
+                  rounding * (4 + std::sqrt(static_cast<double>(in))) + (narrow ? 0x1p-8 : 0), text);
+    }
+}
+
 // A slab may consist of an excluded token alone.
 TEST_P(FusedMatrix, CandidatesOfASlabWithoutAny) {
   for (const std::string last : {"", ", renormalize"})
