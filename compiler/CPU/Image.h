@@ -14,10 +14,6 @@ class OpPassManager;
 
 namespace xfc {
 
-// Moves every function that has a body into a nested module of its own, which declares the functions that it calls. A
-// kernel's code then depends on nothing but the kernel, and code for many kernels can be generated in parallel.
-std::vector<mlir::ModuleOp> splitFunctions(mlir::ModuleOp kernels);
-
 class ImageTarget : public Target {
 public:
   using Machine = InstructionSet;
@@ -27,8 +23,7 @@ public:
 
   // The code as optimized LLVM IR.
   std::string text(mlir::ModuleOp code) const override;
-  // The objects are generated in parallel if the context is multithreaded; their bytes depend neither on the number of
-  // threads nor on the cache.
+  // One for each function, and that of the image.
   std::vector<ObjectFile> objects(mlir::ModuleOp code, const Module &plan, const std::string &image,
                                   const ObjectCache &cache, Timed timed) const override;
   // Adds the passes that lower what emit() builds to the LLVM dialect.

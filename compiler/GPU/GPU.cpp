@@ -1,6 +1,8 @@
 // Emits kernels for a GPU, and makes an object of their PTX.
 #include "GPU.h"
 #include "Emitters.h"
+#include "MachineCode/Functions.h"
+#include "MachineCode/MachineCode.h"
 #include "Persistent.h"
 #include "Target/Images.h"
 #include "WarpgroupTile.h"
@@ -104,21 +106,21 @@ PackInfo GPUTarget::emitPack(RankedTensorType weight, Packing packing, StringRef
   return info;
 }
 
-std::string GPUTarget::text(ModuleOp code) const { return gpu::emitPTX(code, architecture); }
+std::string GPUTarget::compile(ModuleOp code, const ObjectCache &cache) const {
+  return gpu::joinPTX(compileFunctions(code, cache,
+                                       {.machine = {"PTX", architecture.name, architecture.features},
+                                        .addLowering = addLoweringToLLVM,
+                                        .emit = [&](ModuleOp part) { return gpu::emitPTX(part, architecture); }}));
+}
+
+std::string GPUTarget::text(ModuleOp code) const { return compile(code, ObjectCache("")); }
 
 std::vector<ObjectFile> GPUTarget::objects(ModuleOp code, const Module &plan, const std::string &image,
                                            const ObjectCache &cache, Timed timed) const {
   DeviceCode device{name, {}, {}};
   {
     TimingScope timing = timed("PTX for " + name);
-    std::string text;
-    if (cache)
-      llvm::raw_string_ostream(text) << code;
-    const ObjectFile ptx = cache.findOr({"PTX", name, text}, [&] {
-      const std::string made = gpu::emitPTX(code, architecture);
-      return ObjectFile(made.begin(), made.end());
-    });
-    device.ptx.assign(ptx.begin(), ptx.end());
+    device.ptx = compile(code, cache);
   }
   if (const std::optional<std::string> ptxas = gpu::findPtxas()) {
     TimingScope timing = timed("cubin for " + name);

@@ -36,6 +36,8 @@ public:
                                   const ObjectCache &cache, Timed timed) const override;
 
 private:
+  // The kernels as PTX, from the cache where it has them.
+  std::string compile(mlir::ModuleOp code, const ObjectCache &cache) const;
   const gpu::Architecture architecture;
 };
 

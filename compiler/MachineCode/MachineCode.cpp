@@ -41,12 +41,6 @@ void runLowering(PassManager &manager, ModuleOp kernels) {
     throw Error("compile: the kernels could not be lowered to LLVM; see the message above");
 }
 
-void lowerToLLVM(ModuleOp kernels) {
-  PassManager manager(kernels.getContext());
-  addLoweringToLLVM(manager);
-  runLowering(manager, kernels);
-}
-
 void registerTranslations(MLIRContext &context) {
   registerBuiltinDialectTranslation(context);
   registerLLVMDialectTranslation(context);

@@ -23,8 +23,6 @@ namespace xfc {
 void addLoweringToLLVM(mlir::OpPassManager &manager);
 // Throws Error if a pass fails, which is a bug in the compiler.
 void runLowering(mlir::PassManager &manager, mlir::ModuleOp kernels);
-// Adds these passes and runs them, for one module.
-void lowerToLLVM(mlir::ModuleOp kernels);
 
 // Must be called before translate(), which may then run on several threads.
 void registerTranslations(mlir::MLIRContext &context);

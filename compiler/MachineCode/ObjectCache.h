@@ -14,9 +14,9 @@ namespace xfc {
 // An object's key covers everything that determines its bytes: the kernel's code as the backend emits it, the passes
 // that lower it, the target machine, and the code generator. Models that share a kernel's shape therefore share its
 // object, whatever else their executables contain, a change of a model costs only the kernels that it changes, and a
-// change of the compiler only those that it emits or compiles differently. PTX and cubins, which hold all kernels of a
-// model for a GPU, are kept in the same way. Several processes may use a folder at the same time, and its files may be
-// removed at any time.
+// change of the compiler only those that it emits or compiles differently. A GPU's kernels are kept as PTX in the same
+// way, and so are cubins, each of which holds all kernels of a model. Several processes may use a folder at the same
+// time, and its files may be removed at any time.
 class ObjectCache {
 public:
   // Creates the folder if necessary; throws Error with the system's reason. With an empty name, nothing is cached.

@@ -8,6 +8,7 @@
 #include "support/MappedFile.h"
 #include "support/TemporaryFolder.h"
 #include "llvm/ADT/SmallString.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/IR/InlineAsm.h"
 #include "llvm/IR/Instructions.h"
 #include "llvm/IR/Module.h"
@@ -43,15 +44,13 @@ static std::unique_ptr<llvm::TargetMachine> machineFor(const Architecture &archi
                                  std::nullopt, llvm::CodeGenOptLevel::Aggressive));
 }
 
-std::string emitPTX(ModuleOp kernels, const Architecture &architecture) {
+ObjectFile emitPTX(ModuleOp kernels, const Architecture &architecture) {
   llvm::LLVMContext context;
   std::unique_ptr<llvm::TargetMachine> machine = machineFor(architecture);
   // Set before translation, which derives the alignment of every load from it: otherwise a load of 8 bytes becomes two
   // of 4.
   kernels->setAttr(LLVM::LLVMDialect::getDataLayoutAttrName(),
                    StringAttr::get(kernels.getContext(), machine->createDataLayout().getStringRepresentation()));
-  lowerToLLVM(kernels);
-  registerTranslations(*kernels.getContext());
   std::unique_ptr<llvm::Module> module = translate(kernels, context, *machine);
   for (llvm::Function &function : *module) {
     function.addFnAttr(llvm::Attribute::NoUnwind);
@@ -70,6 +69,24 @@ std::string emitPTX(ModuleOp kernels, const Architecture &architecture) {
   optimize(*module, *machine, "default<O3>");
   llvm::SmallVector<char, 0> text = emit(*module, *machine, llvm::CodeGenFileType::AssemblyFile);
   return {text.begin(), text.end()};
+}
+
+std::string joinPTX(llvm::ArrayRef<ObjectFile> modules) {
+  constexpr llvm::StringLiteral endOfHead = ".address_size 64\n", declaration = ".extern ";
+  std::string joined;
+  llvm::StringSet<> declared; // what several modules share, of which one has to have one declaration
+  for (const ObjectFile &module : modules) {
+    auto [head, rest] = llvm::StringRef(module.data(), module.size()).split(endOfHead);
+    if (joined.empty())
+      joined = (head + endOfHead).str();
+    while (!rest.empty()) {
+      auto [line, others] = rest.split('\n');
+      if (!line.starts_with(declaration) || declared.insert(line).second)
+        (joined += line) += '\n';
+      rest = others;
+    }
+  }
+  return joined;
 }
 
 std::optional<std::string> findPtxas() {

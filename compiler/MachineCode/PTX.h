@@ -1,6 +1,7 @@
 // Turns kernels for a GPU into PTX text, and PTX into cubins if ptxas is available.
 #pragma once
 
+#include "ObjectFile.h"
 #include "mlir/IR/BuiltinOps.h"
 #include <cstdint>
 #include <optional>
@@ -19,9 +20,10 @@ struct Architecture {
   std::string core = "m16n8k16"; // what multiplies fragments of bf16 for a warp, of the cores in GPU/TensorCore.cpp
 };
 
-// The kernels of a KernelBuilder as PTX. Lowers them to the LLVM dialect in place. Throws Error on failure, which is a
-// bug in the compiler.
-std::string emitPTX(mlir::ModuleOp kernels, const Architecture &architecture);
+// Lowered kernels of a KernelBuilder as a module of PTX. Throws Error on failure, which is a bug in the compiler.
+ObjectFile emitPTX(mlir::ModuleOp kernels, const Architecture &architecture);
+// The kernels of several modules for the same architecture, in this order, as one module.
+std::string joinPTX(llvm::ArrayRef<ObjectFile> modules);
 
 // The path of ptxas, found on PATH or in bin/ of $CUDA_HOME. Empty if it is in neither.
 std::optional<std::string> findPtxas();

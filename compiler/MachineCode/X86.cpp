@@ -2,7 +2,6 @@
 #include "X86.h"
 #include "CheckBounds.h"
 #include "MachineCode.h"
-#include "mlir/IR/Threading.h"
 #include "support/Error.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/TargetRegistry.h"
@@ -10,7 +9,6 @@
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/Target/TargetOptions.h"
 #include <algorithm>
-#include <exception>
 #include <mutex>
 
 using namespace mlir;
@@ -66,35 +64,19 @@ static std::unique_ptr<llvm::Module> optimized(ModuleOp kernels, llvm::LLVMConte
   return module;
 }
 
-std::vector<ObjectFile> emitKernels(llvm::ArrayRef<ModuleOp> parts, const llvm::StringSet<> &kernels,
-                                    const CodeTarget &target, llvm::StringRef instructionSet) {
-  std::vector<ObjectFile> objects(parts.size());
-  if (parts.empty())
-    return objects;
-  MLIRContext &mlir = *parts.front()->getContext();
-  registerTranslations(mlir);
-  std::vector<std::exception_ptr> errors(parts.size());
-  parallelFor(&mlir, 0, parts.size(), [&](size_t i) {
-    try {
-      llvm::LLVMContext context;
-      std::unique_ptr<llvm::TargetMachine> machine = machineFor(target);
-      std::unique_ptr<llvm::Module> module = optimized(parts[i], context, *machine, target);
-      // Hidden, so that an executable exports none of them.
-      for (llvm::Function &function : *module)
-        if (kernels.contains(function.getName())) {
-          function.setName(symbolOf(instructionSet, function.getName()));
-          function.setVisibility(llvm::GlobalValue::HiddenVisibility);
-        }
-      llvm::SmallVector<char, 0> bytes = emit(*module, *machine, llvm::CodeGenFileType::ObjectFile);
-      objects[i].assign(bytes.begin(), bytes.end());
-    } catch (...) {
-      errors[i] = std::current_exception();
+ObjectFile emitKernels(ModuleOp part, const llvm::StringSet<> &kernels, const CodeTarget &target,
+                       llvm::StringRef instructionSet) {
+  llvm::LLVMContext context;
+  std::unique_ptr<llvm::TargetMachine> machine = machineFor(target);
+  std::unique_ptr<llvm::Module> module = optimized(part, context, *machine, target);
+  // Hidden, so that an executable exports none of them.
+  for (llvm::Function &function : *module)
+    if (kernels.contains(function.getName())) {
+      function.setName(symbolOf(instructionSet, function.getName()));
+      function.setVisibility(llvm::GlobalValue::HiddenVisibility);
     }
-  });
-  for (const std::exception_ptr &error : errors)
-    if (error)
-      std::rethrow_exception(error);
-  return objects;
+  llvm::SmallVector<char, 0> bytes = emit(*module, *machine, llvm::CodeGenFileType::ObjectFile);
+  return {bytes.begin(), bytes.end()};
 }
 
 std::string printKernels(ModuleOp kernels, const CodeTarget &target) {

@@ -6,7 +6,6 @@
 #include "llvm/ADT/StringSet.h"
 #include <memory>
 #include <string>
-#include <vector>
 
 namespace llvm {
 class Module;
@@ -32,10 +31,10 @@ std::string symbolOf(llvm::StringRef instructionSet, llvm::StringRef kernel);
 
 // Runs the passes of LLVM that kernels take.
 void optimizeKernels(llvm::Module &module, llvm::TargetMachine &machine);
-// Compiles each of these lowered modules into an object, in parallel if the context is multithreaded. Those of their
-// functions that are in `kernels` become hidden symbols. Throws Error if LLVM fails, which is a bug in the compiler.
-std::vector<ObjectFile> emitKernels(llvm::ArrayRef<mlir::ModuleOp> parts, const llvm::StringSet<> &kernels,
-                                    const CodeTarget &target, llvm::StringRef instructionSet);
+// Compiles a lowered module into an object. Those of its functions that are in `kernels` become hidden symbols. Throws
+// Error if LLVM fails, which is a bug in the compiler.
+ObjectFile emitKernels(mlir::ModuleOp part, const llvm::StringSet<> &kernels, const CodeTarget &target,
+                       llvm::StringRef instructionSet);
 // Lowered kernels as optimized LLVM IR.
 std::string printKernels(mlir::ModuleOp kernels, const CodeTarget &target);
 

@@ -1,6 +1,7 @@
 // Compiles kernels of CPU/ and plain ones for this machine and calls them.
 #include "CPU/Image.h"
 #include "Code.h"
+#include "MachineCode/Functions.h"
 #include "MachineCode/MachineCode.h"
 #include "MachineCode/X86.h"
 #include "Pipeline/Targets.h"
