@@ -250,7 +250,9 @@ void addInspect(Command app) {
                  "how a GPU runs decoding steps: graph, or persistent, which keeps tables of their launches")
       .oneOf({"graph", "persistent"})
       .showDefault();
-  command.addOption("--threads", options->threads, "threads that need scratch memory").showDefault().within(1, 4096);
+  command.addOption("--threads", options->threads, "threads, which need scratch memory and encode as many rows each")
+      .showDefault()
+      .within(1, 4096);
   command.addFlag("--json", options->json, "print one JSON object").subject("Options");
   command.addFlag("--plan", options->plan, "print the plan instead: its kernels, and the launches of each program")
       .subject("Options");

@@ -39,12 +39,18 @@ int64_t parameterCount(const Module &module) {
   return total;
 }
 
-// Workers have one copy of what depends on the weights, and each has what depends on the batch.
+// Workers have one copy of what depends on the weights, and each has what depends on the batch and on its threads.
 Json memoryOf(const Module &module, const std::vector<std::string> &programs, const Counts &counts, int threads,
-              int64_t workers = 1) {
+              int workers = 1) {
   Memory memory = predictMemory(module, programs, counts, threads);
-  memory.arena = product({workers, memory.arena});
-  memory.held = product({workers, memory.held});
+  if (workers > 1) {
+    memory.arena = memory.held = 0;
+    for (const int each : threadsOfWorkers(threads, workers)) {
+      const Memory own = predictMemory(module, programs, counts, each);
+      memory.arena += own.arena;
+      memory.held += own.held;
+    }
+  }
   Json json;
   for (const MemoryPart &part : memoryParts)
     json[part.key] = memory.*part.bytes;

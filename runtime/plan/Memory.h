@@ -63,8 +63,8 @@ int64_t tableRows(const Table &table, int64_t longest);
 // The larger of each part: for one engine that runs both.
 Memory larger(const Memory &a, const Memory &b);
 
-// Returns what the host needs with this many threads; with a GPU's plan and 0 threads, what the GPU holds, if it runs
-// `persistent` kernels (--cuda-step) or not.
+// Returns what the host needs with this many threads, which each have scratch memory and their rows of the encoder;
+// with a GPU's plan and 0 threads, what the GPU holds, if it runs `persistent` kernels (--cuda-step) or not.
 Memory predictMemory(const Module &module, const std::vector<std::string> &programs, const Counts &counts, int threads,
                      bool persistent = false);
 

@@ -143,8 +143,8 @@ public:
   // step go to all threads.
   void run(const ProgramRun &run) override {
     if (pool->threads() > 1 && !timings && hasOwnRows(run)) {
-      const int64_t launches = pool->threads() * static_cast<int64_t>(run.program->steps.size());
-      Share share{this, &run, trace ? trace->newLaunches(launches) : 0};
+      const int64_t ofAll = pool->threads() * static_cast<int64_t>(run.program->steps.size());
+      Share share{this, &run, trace ? trace->newLaunches(ofAll) : 0};
       pool->run(runShare, &share, pool->threads());
       return;
     }
@@ -180,14 +180,16 @@ public:
 private:
   // With fewer rows per thread, splitting a step by columns is faster: each weight is then read by one thread only.
   // Multiplying that many rows takes about as long as reading the weights, of which those of a byte are read sooner.
-  static int64_t fewestOwnRows(const Program &program) {
-    int64_t weightBytes = 0, operations = 0;
-    for (const Step &step : program.steps) {
-      weightBytes += step.traffic.constant;
-      operations += step.flops.rows[XFC_TARGET];
-    }
+  int64_t fewestOwnRows(const Program &program) const {
+    int64_t bytes = 0, operations = 0; // of packed weights; of a row with them
+    for (const Step &step : program.steps)
+      for (const Place &place : step.buffers)
+        if (place.kind == Place::Kind::Packed) {
+          bytes += module->packed[place.index].bytes;
+          operations += step.flops.rows[XFC_TARGET];
+        }
     const int64_t weights = operations / 2; // a multiplication and an addition for each
-    return 2 * weightBytes > 3 * weights ? 48 : 16;
+    return 2 * bytes > 3 * weights ? 48 : 16;
   }
 
   bool hasOwnRows(const ProgramRun &run) const {
