@@ -47,8 +47,8 @@ compare tiny x86-64-v4+vnni $fused $after=recompute=most
 compare tiny x86-64-v4+bf16 $fused $after=dtype=bf16
 compare tiny x86-64-v4+amx $fused $after="target=x86-64-v4+amx dtype=bf16"
 compare tiny plain --canonicalize --cse $after="target=plain $unfused"
-compare tiny sm_80 $fused $after=target=sm_80
-compare tiny sm_90a $fused $after="target=sm_90a dtype=bf16"
+compare tiny sm_80 $fused=target=sm_80 $after=target=sm_80
+compare tiny sm_90a $fused=target=sm_90a $after="target=sm_90a dtype=bf16"
 # The others have few ops that these have not, so each is compared for one target.
 at=0
 for model in "$root"/models/*.json; do
@@ -56,7 +56,7 @@ for model in "$root"/models/*.json; do
   case "$model" in schema | tiny | small | original) continue ;; esac
   case $((at++ % 2)) in
     0) compare "$model" x86-64-v4 $fused $after ;;
-    1) compare "$model" sm_80 $fused $after="target=sm_80 dtype=bf16" ;;
+    1) compare "$model" sm_80 $fused=target=sm_80 $after="target=sm_80 dtype=bf16" ;;
   esac
 done
 echo "$compared modules compared, $different differ"

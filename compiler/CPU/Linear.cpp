@@ -125,8 +125,8 @@ KernelInfo emitProduct(KernelBuilder &k, Operation *op, BufferIndex rows, Buffer
 
   Value row, group, end, isLast, holds;
   if (t.whole) {
-    // Each thread converts the rows of its slabs again, so there are only as many slabs as it takes to make enough
-    // chunks. The chunks after them are empty.
+    // Each thread that takes slabs of a block converts its rows, so there are only as many slabs as it takes to make
+    // enough chunks. The chunks after them are empty.
     Value blocks = k.div(k.add(k.rowCount(), t.block - 1), t.block);
     Value used = k.min(slabs, k.div(k.add(blocks, enoughChunks - 1), blocks));
     Value ofSlab = k.div(k.add(used, all - 1), used);

@@ -30,7 +30,7 @@ KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value result, bool kept,
     logits = inScratch.inRows(vocabulary);
   }
   const bool narrow = logits.element != k.element;
-  const bool copied = !t.byGroup && product.tiles() == 1;
+  const bool copied = !t.byGroup && product.copies && product.copiesAtOnce();
   if (copied)
     product.copyRows(row, 0, count, 0, inner);
   Product::Begin store = [&](Value at) -> Product::Finish {
@@ -91,7 +91,7 @@ static KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidatesOp op) 
   Product product(k, t, op.getXMutable(), op.getWeightMutable(), inner, vocabulary, op.getSlab() / Tiling::group);
   const bool counted = !op.getRenormalize(); // whether excluded logits count for the log-sum-exp
   const int64_t stride = op.getSlab() + (counted ? excludedRoom(k, op.getExcluded()) : 0);
-  Value slab = k.rem(k.chunk, slabs), row = k.mul(k.div(k.chunk, slabs), block);
+  Value slab = k.rem(k.chunk, slabs), blockNumber = k.div(k.chunk, slabs), row = k.mul(blockNumber, block);
   Value count = k.min(block, k.sub(k.rowCount(), row));
   Value group = k.mul(slab, product.groups), end = k.min(all, k.add(group, product.groups)),
         first = k.mul(group, Tiling::group);
@@ -117,7 +117,7 @@ static KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidatesOp op) 
   };
   // The next slab has the same rows. Logits stay in scratch, so there is nothing to prefetch for them.
   Value nextBlock = k.add(row, block), next = k.select(k.equal(slab, slabs - 1), nextBlock, row);
-  Value holds = k.equal(k.div(k.previous, slabs), k.div(k.chunk, slabs));
+  Value holds = k.equal(k.div(k.previous, slabs), blockNumber);
   product.compute(row, count, group, end, next, store, {}, holds);
   const int64_t best = op.getCount();
   Value width = k.mul(k.sub(end, group), Tiling::group);

@@ -102,6 +102,8 @@ LogicalResult LinearToCacheOp::verify() {
     return emitOpError("rows must be rows of the target, found ") << x << " and " << result;
   if (getCaches().empty() || getCaches().getTypes() != getWritten().getTypes())
     return emitOpError("needs caches, and a result of the same type for each of them");
+  if (llvm::SmallPtrSet<Value, 4>(getCaches().begin(), getCaches().end()).size() != getCaches().size())
+    return emitOpError("writes each cache once, but one is given twice");
   int64_t columns = result.getFeatures();
   for (Type type : getCaches().getTypes()) {
     auto cache = cast<RowsType>(type);

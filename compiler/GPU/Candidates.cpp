@@ -159,7 +159,7 @@ static KernelInfo emitMergeCandidates(KernelBuilder &k, MergeCandidatesOp op) {
       Value which = k.div(i, count), slab = bestLists[0].token;
       for (int64_t other = 1; other < lists; ++other)
         slab = k.select(k.equal(which, other), bestLists[other].token, slab);
-      Value at = k.add(k.mul(slab, count), k.rem(i, count));
+      Value first = k.mul(slab, count), at = k.add(first, k.rem(i, count));
       isThere = k.both(isThere, k.less(-1, slab));
       all.push_back(numberIf(isThere, numbers + at));
       allTokens.push_back(k.loadIf(isThere, tokens + at, 1)[0]);

@@ -114,7 +114,7 @@ Value KernelBuilder::warpMax(Value v, int64_t lanes) {
 Value KernelBuilder::warpLargest(Value v) {
   auto largest = [&](Value word) { return ptx("redux.sync.max.u32 $0, $1, 0xffffffff;", {word}, {i32})[0]; };
   Value own = truncated(shiftRight(v, 32)), upper = largest(own);
-  Value lower = largest(select(equal(own, upper), truncated(v), 0));
+  Value isLargest = equal(own, upper), lower = largest(select(isLargest, truncated(v), 0));
   auto wide = [&](Value word) -> Value { return arith::ExtUIOp::create(b, i64, word); };
   Value shifted = shiftLeft(wide(upper), 32);
   return bitOr(shifted, wide(lower));

@@ -55,7 +55,7 @@ const std::vector<Row> &table() {
       .withoutFusions = {"fuse-packing"},
       // This many blocks nearly fill two waves on 132 multiprocessors; their sums are 1 % of the size of 65,536 rows.
       .normGradParts = 512,
-      // A slab is a tile of linear_candidates, or a few of a large vocabulary, so that each multiprocessor has one.
+      // A slab is a tile of linear_candidates, or a few of a large vocabulary, so that none waits for another.
       .slabUnit = 128,
       .enoughSlabs = 132,
       .computeTypes = {ComputeType::bf16},

@@ -81,8 +81,8 @@ def FuseCandidates : Pass<"xfc-fuse-candidates", "::mlir::func::FuncOp"> {
   let description = [{
     A decoding step stores no rows as wide as the vocabulary: each slab of columns is reduced to its best tokens and its
     log-sum-exp while it is in cache. The width of a slab depends on the vocabulary and the target only: the fewest `unit`s of columns
-    that make at most `enough` slabs, but at most 512 columns. So a single row keeps two threads of a CPU busy, or nearly all
-    multiprocessors of a GPU.
+    that make at most `enough` slabs, but at most 512 columns. So a single row keeps two threads of a CPU busy, or at least
+    half of a GPU's multiprocessors, if the vocabulary has as many tiles.
 
     ```mlir
     %z = xfc.linear %x, %w bias %b

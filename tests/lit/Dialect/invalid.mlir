@@ -988,6 +988,16 @@ func.func @f(%x: !t, %w: tensor<32x16xf32>) {
 !t = !xfc.rows<target, 16xf32>
 !c = !xfc.rows<cache, 16xf32>
 func.func @f(%x: !t, %w: tensor<48x16xf32>, %c: !c) {
+  // expected-error @+1 {{writes each cache once, but one is given twice}}
+  %q, %k, %v = xfc.linear_to_cache %x, %w into %c, %c : (!t, tensor<48x16xf32>, !c, !c) -> (!t, !c, !c)
+  return
+}
+
+// -----
+
+!t = !xfc.rows<target, 16xf32>
+!c = !xfc.rows<cache, 16xf32>
+func.func @f(%x: !t, %w: tensor<48x16xf32>, %c: !c) {
   // expected-error @+1 {{rows and caches have 32 features in total, the weight 48 columns}}
   %q, %k = xfc.linear_to_cache %x, %w into %c : (!t, tensor<48x16xf32>, !c) -> (!t, !c)
   return

@@ -59,6 +59,15 @@ func.func @read(%x: !x, %w: tensor<32x8xf32>, %cache: !c) -> (!t, !c) {
   return %o, %now : !t, !c
 }
 
+// The cache is what another write has made of it, which may depend on this linear.
+func.func @again(%x: !x, %w: tensor<32x8xf32>, %cache: !c, %first: !t) -> (!t, !c) {
+  %y = xfc.linear %x, %w : (!x, tensor<32x8xf32>) -> !y
+  %q, %k = xfc.split %y : (!y) -> (!t, !t)
+  %before = xfc.cache_write %cache, %first : (!c, !t) -> !c
+  %now = xfc.cache_write %before, %k : (!c, !t) -> !c
+  return %q, %now : !t, !c
+}
+
 // Rows of the cache are not a multiple of 16 features.
 func.func @features(%x: !x, %w: tensor<24x8xf32>, %cache: !xfc.rows<cache, 8xf32>) -> (!t, !xfc.rows<cache, 8xf32>) {
   %y = xfc.linear %x, %w : (!x, tensor<24x8xf32>) -> !xfc.rows<target, 24xf32>

@@ -241,12 +241,16 @@ public:
   }
 
   void run(const Batch &, const xfc_call &call, ArrayRef<Block>, size_t) override {
-    GuardedBytes scratch(info.scratch);
-    // In reverse: the order of chunks must not matter.
-    int64_t previous = -1;
-    for (int64_t chunk = chunksOf(info.partition, call); chunk-- > 0; previous = chunk)
-      runChunk(call, chunk, previous, scratch.data());
-    EXPECT_TRUE(scratch.guarded()) << "wrote past its scratch";
+    // In reverse, and one in three by another thread: the order of chunks must not matter.
+    GuardedBytes scratch[] = {GuardedBytes(info.scratch), GuardedBytes(info.scratch)};
+    int64_t previous[] = {-1, -1};
+    for (int64_t chunk = chunksOf(info.partition, call); chunk-- > 0;) {
+      const int thread = chunk % 3 == 1;
+      runChunk(call, chunk, previous[thread], scratch[thread].data());
+      previous[thread] = chunk;
+    }
+    for (GuardedBytes &each : scratch)
+      EXPECT_TRUE(each.guarded()) << "wrote past its scratch";
   }
 
 private:
