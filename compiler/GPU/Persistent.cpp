@@ -16,7 +16,10 @@
 //   finished, the first waits for none, and no block that has chunks of it is held up before it.
 //
 // Before a block waits, it has the L2 cache fetch its part of a weight that a later instruction reads: a step reads
-// all weights once, and the few blocks of a product would wait for each part of its weight that comes from memory.
+// all weights once, and the few blocks of a product would wait for each part of its weight that comes from memory. In
+// the same way, the blocks that have no chunk of an instruction have it fetch the keys and values that the next one
+// attends to. Those of the step's own tokens may be fetched before they are written: all blocks write to the L2 cache
+// and, once they have acquired, read from it, so that what it has fetched early is never stale.
 //
 // One thread adds to the counters for its block, and a few poll them; barriers order the block's other threads with
 // these. The block's writes come before the barrier, and that before the addition, which releases. In another block,
@@ -49,6 +52,8 @@ private:
 
   void run(Value i);
   void fetchAhead(Value instruction);
+  void fetchListed(Value i, Value chunks);
+  void fetchListed(Value call, ArrayRef<ListedRows> listed, Value chunks);
   void wait(Value instruction);
   Value runChunks(Value instruction, Value chunks);
   void runBody(const KernelBody &body, Value call, Value chunk);
@@ -94,11 +99,14 @@ View Persistent::counter(Value i) { return k.at(finished, k.i32) + i; }
 void Persistent::run(Value i) {
   Value own = instruction(i), chunks = chunksOf(own);
   fetchAhead(own);
-  k.when(k.less(block, chunks), [&] {
-    wait(own);
-    Value done = runChunks(own, chunks);
-    k.when(leads(), [&] { k.ptx("red.release.gpu.global.add.u32 [$0], $1;", {counter(i).data, done}, {}); });
-  });
+  k.when(
+      k.less(block, chunks),
+      [&] {
+        wait(own);
+        Value done = runChunks(own, chunks);
+        k.when(leads(), [&] { k.ptx("red.release.gpu.global.add.u32 [$0], $1;", {counter(i).data, done}, {}); });
+      },
+      [&] { fetchListed(i, chunks); });
 }
 
 // Has the L2 cache fetch the weight that the instruction names, of which each thread takes every n-th line.
@@ -114,6 +122,55 @@ void Persistent::fetchAhead(Value instruction) {
     OpBuilder::InsertionGuard guard(k.b);
     k.b.setInsertionPointToStart(loop.getBody());
     k.ptx("prefetch.global.L2 [$0];", {(weight + loop.getInductionVar()).data}, {});
+  });
+}
+
+// Has the L2 cache fetch the rows that the instruction after i reads by its lists of keys, where the block has none of
+// the `chunks` of i: the others have more urgent work, and many do not yet come to i.
+void Persistent::fetchListed(Value i, Value chunks) {
+  Value next = k.add(i, 1);
+  k.when(k.less(next, count), [&] {
+    Value own = instruction(next), body = bodyOf(own), call = k.field(own, offsetof(xfc_instruction, call), k.ptr);
+    for (auto [number, candidate] : llvm::enumerate(bodies))
+      if (!candidate.listed.empty())
+        k.when(k.equal(body, static_cast<int64_t>(number)), [&] { fetchListed(call, candidate.listed, chunks); });
+  });
+}
+
+// A block without a chunk takes every n-th sequence, a warp every n-th key of its list, and a lane every n-th line of
+// the key's rows. The last blocks come first: of most instructions they have no chunk, so that they come here early. If
+// there are more keys than `most` bytes have room for, others of the cache would be displaced before they are read.
+void Persistent::fetchListed(Value call, ArrayRef<ListedRows> listed, Value chunks) {
+  constexpr int64_t line = 128, most = 16 << 20; // of 40 MB of an A100's cache, or 50 of an H100's
+  Value sequences = k.field(k.field(call, offsetof(xfc_call, rows), k.ptr), offsetof(xfc_rows, sequences), k.i64),
+        keys = k.field(call, offsetof(xfc_call, keys), k.ptr),
+        buffers = k.field(call, offsetof(xfc_call, buffers), k.ptr),
+        strides = k.field(call, offsetof(xfc_call, strides), k.ptr);
+  const View list = k.numbers(keys, offsetof(xfc_keys, keys)), begins = k.numbers(keys, offsetof(xfc_keys, begin)),
+             counts = k.numbers(keys, offsetof(xfc_keys, count));
+  int64_t together = 0; // bytes of a key and its value
+  SmallVector<View> rows;
+  for (const ListedRows &own : listed) {
+    together += own.bytes;
+    Value apart = k.field(strides, own.operand * sizeof(int64_t), k.i64);
+    const View all = k.at(k.field(buffers, own.operand * sizeof(void *), k.ptr), k.b.getI8Type());
+    rows.push_back(all.inRows(k.mul(apart, own.elementBytes)));
+  }
+  Value thread = k.ptx("mov.u32 $0, %tid.x;", {}, {k.i32})[0], lane = k.bitAnd(thread, KernelBuilder::warpSize - 1),
+        warp = k.i64Of(k.shiftRight(thread, 5)), offset = k.i64Of(k.mul(lane, line)), some = k.max(sequences, 1),
+        room = k.div(k.index(most / together), some), first = k.i64Of(k.sub(k.sub(blocks, 1), block)),
+        idle = k.i64Of(k.sub(blocks, chunks));
+  auto each = scf::ForOp::create(k.b, first, sequences, idle);
+  OpBuilder::InsertionGuard guard(k.b);
+  k.b.setInsertionPointToStart(each.getBody());
+  Value sequence = each.getInductionVar(), begin = k.loadIndex(begins + sequence);
+  k.loop(warp, k.min(k.loadIndex(counts + sequence), room), k.warps(), [&](Value key) {
+    Value row = k.loadIndex(list + k.add(begin, key));
+    for (auto [own, all] : llvm::zip_equal(listed, rows))
+      for (int64_t at = 0; at < own.bytes; at += KernelBuilder::warpSize * line) {
+        Value byte = k.add(offset, at), isThere = k.less(byte, own.bytes);
+        k.ptx("@$0 prefetch.global.L2 [$1];", {isThere, (all.row(row) + byte).data}, {});
+      }
   });
 }
 

@@ -1,6 +1,7 @@
 // Turns the kernels of decoding steps into one that can run a whole step.
 #include "Analysis/Kernels.h"
 #include "Dependencies.h"
+#include "Dialect/Values.h"
 #include "Passes.h"
 #include "TargetPass.h"
 #include "support/Error.h"
@@ -37,8 +38,8 @@ struct MakePersistent : TargetPass<impl::MakePersistentBase<MakePersistent>> {
     SmallVector<KernelBody> parts;
     SmallVector<Attribute> names;
     for (KernelOp body : bodies) {
-      parts.push_back(
-          {body.getSymName(), static_cast<int64_t>(body.getScratch()), static_cast<int64_t>(body.getThreads())});
+      parts.push_back({body.getSymName(), static_cast<int64_t>(body.getScratch()),
+                       static_cast<int64_t>(body.getThreads()), listedRowsOf(body.getOp())});
       names.push_back(FlatSymbolRefAttr::get(body));
     }
     try {
@@ -63,6 +64,18 @@ struct MakePersistent : TargetPass<impl::MakePersistentBase<MakePersistent>> {
   }
 
 private:
+  // The keys and values of an attention. One with a reach may read few of those that are listed.
+  static SmallVector<ListedRows, 2> listedRowsOf(Operation *op) {
+    SmallVector<ListedRows, 2> listed;
+    if (auto attention = dyn_cast_or_null<AttentionOp>(op); attention && !attention.getReach())
+      for (OpOperand *rows : {&attention.getKMutable(), &attention.getVMutable()}) {
+        auto type = cast<RowsType>(rows->get().getType());
+        const int64_t bytes = elementBytes(type);
+        listed.push_back({rows->getOperandNumber(), bytes, type.getFeatures() * bytes});
+      }
+    return listed;
+  }
+
   // The kernels that a decoding step of few rows runs, whichever variants for few rows that takes; none if it is no
   // decoding step, or if one of them cannot be a body.
   llvm::SetVector<KernelOp> bodiesOf(ProgramOp program, const SymbolTable &symbols) {

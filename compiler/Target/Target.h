@@ -64,10 +64,17 @@ struct SmallKernel {
   int64_t rows; // the most rows for which it is used
 };
 
+// Rows of the key set that a kernel reads by its lists of keys.
+struct ListedRows {
+  unsigned operand;
+  int64_t elementBytes, bytes; // of a row
+};
+
 // A kernel that another one runs, as it was emitted.
 struct KernelBody {
   llvm::StringRef kernel; // its name
   int64_t scratch, threads;
+  llvm::SmallVector<ListedRows, 2> listed = {}; // which may be fetched into a cache before it runs
 };
 
 // The form of a packed weight: W^T (transposed) or W, rounded to a compute type if one is given, in the target's

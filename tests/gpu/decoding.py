@@ -6,10 +6,11 @@ K by block of K. A launch takes, after its gap or its wait, the longest of
   store), or two of any other kernel (load, store), each a trip to memory;
 - memory: its weight and its keys and values, at the speed of a copy;
 - L2: what a block reads, at the bytes per clock that a processor gets from the L2 cache, once for each block that it takes.
-In a graph, weights come from memory. In a persistent step they have been fetched: the memory's time is that of all weights in parallel to
-everything else, and a trip is one to the L2 cache. An instruction begins when those that it waits for have ended; what is counted is the longest
-such chain. Blocks that share a processor (a graph) take as long as one; those of a persistent kernel run one after the other."""
+In a graph, weights come from memory. In a persistent step they have been fetched, and so have keys and values if the instruction before leaves
+processors for it: the memory's time is that of all of them in parallel to everything else, and a trip is one to the L2 cache. An instruction
+begins when those that it waits for have ended; what is counted is the longest such chain. Blocks that share a processor (a graph) take as long as one; those of a persistent kernel run one after the other."""
 import dataclasses
+import itertools
 import math
 import re
 import subprocess
@@ -26,6 +27,7 @@ L2_BYTES = 64  # a clock and processor
 # tiles of 64 columns alone, and candidates 32 slabs.
 MEASURED = {1: (0.653, 0.575), 64: (0.819, 0.581)}
 CANDIDATES_TILE = 128  # columns of linear_candidates in bf16 (gpu.md)
+FETCHED_KEYS = 16 << 20  # bytes of an attention's keys and values that are fetched at most (Persistent.cpp)
 
 
 @dataclasses.dataclass
@@ -38,15 +40,17 @@ class Step:
     trips: int  # of a block, one after the other
     block: float  # bytes that a block reads
     after: list
+    fetched: bool = False  # the keys and values, before they are read in a persistent step
 
     def in_graph(self):
         """The time without the gap."""
         return max(self.trips * TRIP, (self.weight + self.keys) / MEMORY, self.block / L2_BYTES / CLOCK)
 
     def persistent(self):
-        """The time without the wait. Keys and values have not been fetched before."""
-        each = max(self.trips * (TRIP if self.keys else L2_TRIP), self.block / L2_BYTES / CLOCK)
-        return max(math.ceil(self.blocks / PROCESSORS) * each, self.keys / MEMORY)
+        """The time without the wait."""
+        from_memory = 0 if self.fetched else self.keys
+        each = max(self.trips * (TRIP if from_memory else L2_TRIP), self.block / L2_BYTES / CLOCK)
+        return max(math.ceil(self.blocks / PROCESSORS) * each, from_memory / MEMORY)
 
 
 def evaluate(size, counts):
@@ -110,7 +114,10 @@ def steps_of(options, arch, sentences):
         sys.exit(f"estimate.py: {done.stderr.strip()}")
     kernels = kernels_of(done.stdout)
     program = re.search(r"^program @decode_candidates .*?^\}", done.stdout, re.M | re.S)[0]
-    return [step_of(line, kernels, counts) for line in program.splitlines() if line.startswith("  launch ")]
+    steps = [step_of(line, kernels, counts) for line in program.splitlines() if line.startswith("  launch ")]
+    for before, step in itertools.pairwise(steps):
+        step.fetched = before.blocks < PROCESSORS and step.keys <= FETCHED_KEYS
+    return steps
 
 
 def chain(steps, wait):

@@ -1,5 +1,7 @@
 // Compiles kernels of GPU/ to PTX and executes them in the interpreter of tests/ptx with all its checks.
+#include "Analysis/Kernels.h"
 #include "Code.h"
+#include "Dialect/Values.h"
 #include "Interpreter.h"
 #include "Pipeline/Targets.h"
 #include <map>
@@ -78,6 +80,13 @@ public:
         EXPECT_TRUE(target->canBeBody(body.kernel, *code));
       persistent = target->emitPersistent(bodies, "persistent", *code);
     }
+    if (auto attention = dyn_cast<AttentionOp>(op); attention && isDecodingStep(op)) {
+      for (OpOperand *rows : {&attention.getKMutable(), &attention.getVMutable()}) {
+        auto type = cast<RowsType>(rows->get().getType());
+        listed.push_back({rows->getOperandNumber(), elementBytes(type), type.getFeatures() * elementBytes(type)});
+      }
+      persistent = target->emitPersistent({{"kernel", info.scratch, info.threads, listed}}, "persistent", *code);
+    }
     for (unsigned i = 0; i < op->getNumOperands(); ++i)
       if (std::optional<xfc::Packing> packing = target->packs(op, i)) {
         packs.push_back(target->emitPack(cast<RankedTensorType>(op->getOperand(i).getType()), *packing,
@@ -131,6 +140,8 @@ public:
     }
     if (!small.empty())
       runPersistent(batch, call, all, strides, tensors, startAgain, after);
+    if (!listed.empty())
+      runAfterFetch(batch, call, all, strides, startAgain, after);
   }
 
 private:
@@ -177,6 +188,61 @@ private:
       fault = found.what();
     }
     EXPECT_NE(fault.find("race on global memory"), std::string::npos) << "found: " << fault;
+    for (size_t i = 0; i < expected.size(); ++i)
+      std::copy(expected[i].begin(), expected[i].end(), blocks[i].data);
+  }
+
+  // Runs an attention by the persistent kernel after one of its chunks, for which the second of two blocks has no work:
+  // it has the keys and values fetched that the lists name, each once.
+  template <typename Restart>
+  void runAfterFetch(const Batch &batch, const xfc_call &call, ArrayRef<Block> blocks, ArrayRef<int64_t> strides,
+                     Restart startAgain, ArrayRef<std::string> expected) {
+    constexpr const char *fetch = "prefetch.global.L2";
+    constexpr int64_t line = 128, ofWarp = 32 * line;
+    const auto chunks = static_cast<int32_t>(chunksOf(info.partition, call, /*surplus=*/3));
+    const SmallVector<xfc_instruction> instructions = {
+        {.call = nullptr, .body = 0, .chunks = 1, .waits = nullptr, .wait_count = 0},
+        {.call = nullptr, .body = 0, .chunks = chunks, .waits = nullptr, .wait_count = 1}};
+    auto launchBoth = [&](ArrayRef<Block> blocks, const xfc_shape &shape) {
+      xfc_call own = call;
+      own.shape = &shape;
+      own.rows = &shape.sets[call.rows - batch.shape.sets];
+      own.key_rows = &shape.sets[call.key_rows - batch.shape.sets];
+      own.keys = &shape.keys[call.keys - batch.shape.keys];
+      launch("persistent", 2, persistent.threads, persistent.scratch, blocks, strides, 0, own, &shape, instructions);
+    };
+    uint64_t fetched = 0;
+    int64_t last = -1; // the last row that is listed
+    for (int64_t b = 0; b < call.rows->sequences; ++b)
+      for (int32_t key = 0; key < call.keys->count[b]; ++key) {
+        last = std::max<int64_t>(last, call.keys->keys[call.keys->begin[b] + key]);
+        for (const ListedRows &rows : listed)
+          fetched += (rows.bytes + ofWarp - 1) / ofWarp;
+      }
+    startAgain();
+    device.resetCounters();
+    launchBoth(blocks, batch.shape);
+    EXPECT_TRUE(ArrayRef(contentsOf(blocks)) == expected) << "a persistent kernel gives other bits";
+    const auto executed = device.counters().executed.find(fetch);
+    EXPECT_EQ(executed == device.counters().executed.end() ? 0 : executed->second, fetched) << "times, by a warp";
+    if (last < 1)
+      return;
+    // If memory ends before the last line of the last row that is listed, nothing but fetching it notices where queries
+    // see no keys.
+    xfc_shape blind = batch.shape;
+    const std::vector<int32_t> none(call.rows->rows, 0);
+    blind.keys[call.keys - batch.shape.keys].limit = none.data();
+    for (const ListedRows &rows : listed) {
+      SmallVector<Block> shorter(blocks);
+      shorter[rows.operand].bytes = last * strides[rows.operand] * rows.elementBytes + (rows.bytes - 1) / line * line;
+      std::string fault;
+      try {
+        launchBoth(shorter, blind);
+      } catch (const ptx::Fault &found) {
+        fault = found.what();
+      }
+      EXPECT_NE(fault.find("prefetch of global memory out of bounds"), std::string::npos) << "found: " << fault;
+    }
     for (size_t i = 0; i < expected.size(); ++i)
       std::copy(expected[i].begin(), expected[i].end(), blocks[i].data);
   }
@@ -246,7 +312,8 @@ private:
   const ptx::Program *program = nullptr;
   KernelInfo info, reduction, persistent;
   std::vector<SmallKernel> small;
-  bool triedRace = false; // where an instruction did not wait
+  SmallVector<ListedRows, 2> listed; // by an attention in a decoding step
+  bool triedRace = false;            // where an instruction did not wait
   std::vector<PackInfo> packs;
 };
 
