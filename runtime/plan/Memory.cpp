@@ -55,7 +55,7 @@ Counts decodeCounts(const Module &module, int64_t sentences, int64_t length, int
 }
 
 Counts encoderCounts(const Counts &decoding, int threads) {
-  static constexpr int64_t enough = 256; // for a thread
+  static constexpr int64_t enough = 256; // source rows per thread
   Counts counts = decoding;
   if (threads > 0)
     counts.rows[XFC_SOURCE] = std::min(counts.rows[XFC_SOURCE], std::max(threads * enough, counts.longest));

@@ -44,9 +44,9 @@ Counts batchCounts(int64_t tokens, int64_t length);
 // Counts of decoding: `sentences` sources of `length` tokens and `hypotheses` live hypotheses of up to `longest`
 // tokens.
 Counts decodeCounts(const Module &module, int64_t sentences, int64_t length, int64_t hypotheses, int64_t longest);
-// Of these counts of decoding, those that the encoder runs with. With `threads` of the host (0: on a GPU), it takes a
-// few hundred source tokens for each at a time: the rows of more would leave its cache between one kernel and the next,
-// and a row takes more memory while it is encoded than afterwards.
+// The counts that the encoder runs with when decoding has these. On a GPU (`threads` is 0) they are the same. On the
+// host, the encoder takes a few hundred source tokens per thread at a time: with more, their rows would leave a
+// thread's cache between one kernel and the next, and a row takes more memory while it is encoded than afterwards.
 Counts encoderCounts(const Counts &decoding, int threads);
 // The cache rows that a hypothesis of up to `longest` tokens sees in a step, which may read those of all its tokens
 // (Module::readsHistory).
