@@ -153,7 +153,7 @@ static void add(Size &sum, const Size &size) {
     sum.pairs[i] += size.pairs[i];
 }
 
-// What is always updated in place is written row by row, but not read.
+// An operand that the op always updates in place counts for the rows that are written to it, and is not read.
 Size trafficOf(Operation *op) {
   Size size;
   auto kernel = dyn_cast<KernelOpInterface>(op);

@@ -110,7 +110,7 @@ Value KernelBuilder::warpMax(Value v, int64_t lanes) {
   return acrossLanes(v, [&](Value x, Value y) { return maxf(x, y); }, lanes);
 }
 
-// Of the upper halves, then of the lower halves of those that have the largest upper half.
+// Finds the largest upper half, and then the largest lower half among the lanes that have this upper half.
 Value KernelBuilder::warpLargest(Value v) {
   auto largest = [&](Value word) { return ptx("redux.sync.max.u32 $0, $1, 0xffffffff;", {word}, {i32})[0]; };
   Value own = truncated(shiftRight(v, 32)), upper = largest(own);
