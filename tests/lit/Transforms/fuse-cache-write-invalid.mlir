@@ -6,7 +6,7 @@
 !y = !xfc.rows<target, 32xf32>
 !c = !xfc.rows<cache, 16xf32>
 
-// What is split is no linear.
+// The rows that are split do not come from a linear.
 func.func @rows(%y: !y, %cache: !c) -> (!t, !c) {
   %q, %k = xfc.split %y : (!y) -> (!t, !t)
   %now = xfc.cache_write %cache, %k : (!c, !t) -> !c

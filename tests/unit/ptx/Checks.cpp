@@ -65,7 +65,8 @@ TEST(Shared, LanesOfAWarp) {
                "has read", 32);
 }
 
-// What is tracked together is never more than what one access takes: neighbours of two bytes, and of one, do not race.
+// Accesses of different threads to neighbouring pieces of 2 bytes, or of 1 byte, are no race: bytes are tracked
+// together only if every access of the kernel covers them together.
 TEST(Shared, Neighbours) {
   const std::string word = "shr.u32 %x3, %t, 1; and.b32 %x4, %t, 1;", half = word + "mad.lo.u32 %x3, %x3, 4, s;",
                     own = half + "mad.lo.u32 %x3, %x4, 2, %x3; st.shared.u16 [%x3], %t;";

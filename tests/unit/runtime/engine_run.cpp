@@ -29,7 +29,7 @@ void packKernel(const xfc_call *call, int64_t chunk, int64_t, void *) {
     operand<float>(call, 1)[j * bagWidth + chunk] = operand<float>(call, 0)[chunk * bagWidth + j];
 }
 
-// What linearKernel finds and leaves in its scratch.
+// The scratch of linearKernel, in which each chunk finds the numbers that the chunk before it left.
 struct Scratch {
   float sum;
   int64_t run, chunk; // of the chunk that ran last
