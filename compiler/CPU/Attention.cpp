@@ -83,7 +83,7 @@ KernelInfo AttentionKernel::emit() {
   factors = area(keyBlock);
   if (op.getBias())
     line = area(Distances::size(distances()));
-  HeadOfSequence at = HeadOfSequence::ofChunk(k, heads, op.getK().getType().getSet() == RowSet::cache);
+  HeadOfSequence at = HeadOfSequence::ofChunk(k, heads);
   if (!copiesKeys)
     begin(at);
   k.when(
@@ -101,7 +101,7 @@ KernelInfo AttentionKernel::emit() {
 // everything else that is emitted for the head.
 void AttentionKernel::begin(HeadOfSequence &at) {
   at.shareKeys(k, heads / op.getKeyHeads());
-  at.setReach(k, op.getReach());
+  at.setReach(k, op.getReach(), op.getK().getType().getSet() == RowSet::cache);
   if (!line)
     return;
   bias.emplace(k, at, line, distances());
@@ -343,8 +343,7 @@ void AttentionKernel::softmaxRow(HeadOfSequence &at, Value firstQuery, Value r, 
 }
 
 void AttentionKernel::saveScores(HeadOfSequence &at, Value query, const View &row, Value start, Value count) {
-  Value pair = k.add(k.mul(query, at.keys), start);
-  View block = at.pairs(k, op.getWeights(), heads) + pair;
+  View block = at.pairsRow(k, op.getWeights(), heads, query) + start;
   k.loop(0, count, k.lanes(), [&](Value j) {
     Value used = k.lanesBelow(j, count);
     View place = block + j;
@@ -372,8 +371,7 @@ void AttentionKernel::finish(HeadOfSequence &at, Value firstQuery, Value count) 
       k.store(logSum, at.rows(k, op.getLse(), 1, k.add(at.firstQuery, query))(zero));
     if (!wantsWeights)
       return;
-    Value pair = k.mul(query, at.keys);
-    View block = at.pairs(k, op.getWeights(), heads) + pair;
+    View block = at.pairsRow(k, op.getWeights(), heads, query);
     Value reference = k.broadcast(logSum), hidden = k.splat(0);
     Value first = at.first(k, query, zero), limit = at.limit(k, query, zero);
     k.loop(0, at.keys, k.lanes(), [&](Value j) {

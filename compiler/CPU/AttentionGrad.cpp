@@ -71,7 +71,7 @@ private:
 
 KernelInfo AttentionGradKernel::emit() {
   HeadOfSequence at = HeadOfSequence::ofChunk(k, s.keyHeads);
-  at.setReach(k, op.getReach());
+  at.setReach(k, op.getReach(), /*cached=*/false);
   scratch.probabilities = area(gradQueryBlock * s.pairStride).inRows(s.pairStride);
   scratch.gradients = area(gradQueryBlock * s.pairStride).inRows(s.pairStride);
   auto elements = [&](int64_t count) { return area(count); };

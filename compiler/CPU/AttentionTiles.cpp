@@ -59,78 +59,24 @@ Value AttentionTiles::vectorsOf(Value count) { return k.div(k.add(count, k.lanes
 // Sequences and heads
 //===--------------------------------------------------------------------------------------------------------===//
 
-HeadOfSequence::HeadOfSequence(KernelBuilder &k, Value sequence, Value head, bool cached)
-    : sequence(sequence), head(head), keyHead(head), cached(cached) {
-  Value offsets = k.field(k.rows(), offsetof(xfc_rows, offsets), k.ptr);
-  firstQuery = k.loadI32(offsets, sequence);
-  queries = k.sub(k.loadI32(offsets, k.add(sequence, 1)), firstQuery);
-  Value structure = k.keys();
-  listStart = k.loadI32(k.field(structure, offsetof(xfc_keys, begin), k.ptr), sequence);
-  keyList = k.at(k.field(structure, offsetof(xfc_keys, keys), k.ptr), k.i32) + listStart;
-  keys = k.loadI32(k.field(structure, offsetof(xfc_keys, count), k.ptr), sequence);
-  limits = k.at(k.field(structure, offsetof(xfc_keys, limit), k.ptr), k.i32) + firstQuery;
-}
-
-HeadOfSequence HeadOfSequence::ofChunk(KernelBuilder &k, int64_t heads, bool cached) {
+HeadOfSequence HeadOfSequence::ofChunk(KernelBuilder &k, int64_t heads) {
   Value sequence = k.div(k.chunk, heads), head = k.rem(k.chunk, heads);
-  return {k, sequence, head, cached};
-}
-
-void HeadOfSequence::shareKeys(KernelBuilder &k, int64_t sharing) {
-  if (sharing > 1)
-    keyHead = k.div(head, sharing);
+  return {k, sequence, head};
 }
 
 void HeadOfSequence::eachSharing(KernelBuilder &k, int64_t sharing, const std::function<void()> &body) {
-  if (sharing == 1)
-    return body();
-  k.loop(0, sharing, 1, [&](Value i) {
-    head = k.add(k.mul(keyHead, sharing), i);
+  eachSharing(k, sharing, {}, [&](const Values &) -> Values {
     body();
+    return {};
   });
-  head = keyHead;
 }
 
-void HeadOfSequence::setReach(KernelBuilder &k, std::optional<uint64_t> distance) {
-  if (!distance)
-    return;
-  reach = static_cast<int64_t>(*distance);
-  positions =
-      cached ? KeyPositions::numbered(keys) : KeyPositions(k, keys, [&](Value key) { return keyPosition(k, key); });
+Value HeadOfSequence::first(KernelBuilder &k, Value query, Value from) {
+  return reach ? k.max(k.sub(AttentionHead::first(k, query), from), 0) : k.index(0);
 }
 
-Value HeadOfSequence::queryPosition(KernelBuilder &k, Value query) {
-  Value row = k.add(firstQuery, query);
-  return k.loadI32(k.field(k.rows(), offsetof(xfc_rows, positions), k.ptr), row);
-}
-
-Value HeadOfSequence::keyPosition(KernelBuilder &k, Value key) {
-  if (cached)
-    return key;
-  Value row = k.loadIndex(keyList + key);
-  return k.loadI32(k.field(k.keyRows(), offsetof(xfc_rows, positions), k.ptr), row);
-}
-
-std::pair<Value, Value> HeadOfSequence::distanceOf(KernelBuilder &k, Value query, Value key) {
-  Value position = queryPosition(k, query), distance = k.sub(keyPosition(k, key), position);
-  return {k.max(distance, k.sub(0, distance)), k.select(k.less(0, distance), 1, 0)};
-}
-
-Value HeadOfSequence::keysBefore(KernelBuilder &k, Value position) {
-  return positions.before(k, position, [&](Value key) { return keyPosition(k, key); });
-}
-
-Value HeadOfSequence::first(KernelBuilder &k, Value i, Value from) {
-  if (!reach)
-    return k.index(0);
-  return k.max(k.sub(keysBefore(k, k.sub(queryPosition(k, i), *reach)), from), 0);
-}
-
-Value HeadOfSequence::limit(KernelBuilder &k, Value i, Value from) {
-  Value limit = k.min(k.loadIndex(limits + i), keys);
-  if (reach)
-    limit = k.min(limit, keysBefore(k, k.add(queryPosition(k, i), *reach + 1)));
-  return k.max(k.sub(limit, from), 0);
+Value HeadOfSequence::limit(KernelBuilder &k, Value query, Value from) {
+  return k.max(k.sub(AttentionHead::limit(k, query), from), 0);
 }
 
 Value HeadOfSequence::seen(KernelBuilder &k, Value j, Value first, Value limit, Value x, Value hidden) {
@@ -185,12 +131,6 @@ void HeadOfSequence::clearRowsThatAreNoKeys(KernelBuilder &k, BufferIndex buffer
   View data = ofHead(k, buffer, keyHead, width);
   RowAt row = [&](Value j) { return data.row(k.add(first, j)); };
   k.when(k.less(keys, count), [&] { AttentionTiles(k).zeroOut(row, count, width); });
-}
-
-View HeadOfSequence::pairs(KernelBuilder &k, BufferIndex buffer, int64_t heads) {
-  Value before = k.loadI64(k.field(k.keys(), offsetof(xfc_keys, pair_offsets), k.ptr), sequence);
-  Value ofHeads = k.mul(head, k.mul(queries, keys)), first = k.add(k.mul(before, heads), ofHeads);
-  return k.buffer(buffer) + first;
 }
 
 //===--------------------------------------------------------------------------------------------------------===//

@@ -3,7 +3,7 @@
 
 #include "CPU/Builder/KernelBuilder.h"
 #include "CPU/Products/MicroKernel.h"
-#include "Codegen/KeyPositions.h"
+#include "Codegen/AttentionHead.h"
 #include <functional>
 
 namespace xfc {
@@ -12,32 +12,18 @@ namespace xfc {
 using RowAt = std::function<View(mlir::Value)>;
 using RowFactor = std::function<mlir::Value(mlir::Value)>;
 
-// One head of a sequence of queries and of their keys.
-struct HeadOfSequence {
-  // `cached`: the keys are the tokens of a hypothesis, whose positions are their indices in the list.
-  HeadOfSequence(KernelBuilder &k, mlir::Value sequence, mlir::Value head, bool cached = false);
-  // Those of a chunk of attention, with chunk = sequence * heads + head.
-  static HeadOfSequence ofChunk(KernelBuilder &k, int64_t heads, bool cached = false);
-  mlir::Value sequence, head;
-  mlir::Value keyHead;             // head of keys and values; equals `head` unless several query heads share it
-  mlir::Value firstQuery, queries; // first row and number of rows in the query set
-  mlir::Value listStart;           // where its key list begins; several sequences may have the same list
-  View keyList;                    // row numbers in the key set (i32)
-  mlir::Value keys;                // and their count
-  View limits;                     // key limits (i32) of the queries from `firstQuery` on
+// The head of a sequence that a chunk or a part of it has. Its numbers are i64.
+struct HeadOfSequence : AttentionHead {
+  HeadOfSequence(KernelBuilder &k, mlir::Value sequence, mlir::Value head) : AttentionHead(k, k.i64, sequence, head) {}
+  // That of a chunk of attention, with chunk = sequence * heads + head.
+  static HeadOfSequence ofChunk(KernelBuilder &k, int64_t heads);
 
-  // Sets `keyHead` from the query head `head`: every `sharing` consecutive query heads share a key head.
-  void shareKeys(KernelBuilder &k, int64_t sharing);
-  // Takes the chunk's head as a key head, and runs `body` for each of the `sharing` query heads that share it, in
-  // ascending order.
+  using AttentionHead::eachSharing;
   void eachSharing(KernelBuilder &k, int64_t sharing, const std::function<void()> &body);
-  // From here on, queries see only keys at most `distance` positions away, if it is given.
-  void setReach(KernelBuilder &k, std::optional<uint64_t> distance);
 
-  // Query i sees the keys first(i) .. limit(i) - 1 of the list. Both are returned relative to `from`, and are at least
-  // 0.
-  mlir::Value first(KernelBuilder &k, mlir::Value i, mlir::Value from);
-  mlir::Value limit(KernelBuilder &k, mlir::Value i, mlir::Value from);
+  // first() and limit() relative to the key `from`, at least 0.
+  mlir::Value first(KernelBuilder &k, mlir::Value query, mlir::Value from);
+  mlir::Value limit(KernelBuilder &k, mlir::Value query, mlir::Value from);
   // x in the lanes whose keys are seen, `hidden` in the others. j is the first lane's key, counted from the same `from`
   // as `first` and `limit`.
   mlir::Value seen(KernelBuilder &k, mlir::Value j, mlir::Value first, mlir::Value limit, mlir::Value x,
@@ -60,20 +46,6 @@ struct HeadOfSequence {
   // Zeroes the key rows of this sequence if some of them are not in its key list. Only for sequences that have keys of
   // their own (training) and a `buffer` of rows of the key set.
   void clearRowsThatAreNoKeys(KernelBuilder &k, BufferIndex buffer, int64_t width);
-  // The block of a pairs tensor for this sequence and head.
-  View pairs(KernelBuilder &k, BufferIndex buffer, int64_t heads);
-  // The distance between a key and a query, and 1 if the key is after the query, otherwise 0.
-  std::pair<mlir::Value, mlir::Value> distanceOf(KernelBuilder &k, mlir::Value query, mlir::Value key);
-  // Positions of a query and of a key in their sequence.
-  mlir::Value queryPosition(KernelBuilder &k, mlir::Value query), keyPosition(KernelBuilder &k, mlir::Value key);
-
-  const bool cached;
-  std::optional<int64_t> reach;
-
-private:
-  // The number of keys at positions before `position`.
-  mlir::Value keysBefore(KernelBuilder &k, mlir::Value position);
-  KeyPositions positions; // set only with a reach
 };
 
 // Numbers of one head by the distance between a key and a query (xfc.distance_bias, xfc.sum_distances): a line in

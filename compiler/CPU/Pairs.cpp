@@ -37,8 +37,7 @@ static KernelInfo emitScores(KernelBuilder &k, ScoresOp op) {
       Value rows = k.min(queryBlock, k.sub(at.queries, i));
       tiles.copyIn(queries, at.rows(k, op.getQMutable(), dim, k.add(at.firstQuery, i)), rows, dim);
       tiles.product(queries, false, {keys}, scores, rows, tiles.vectorsOf(count), dim, false);
-      View place = block + k.add(k.mul(i, at.keys), j);
-      copyPairs(k, place.inRows(at.keys), scores, rows, count);
+      copyPairs(k, block(i, j), scores, rows, count);
     });
   });
   return {{perSequence, 1, heads}, (queryBlock * (pairStride + queryStride) + dim * pairStride) * k.bytes()};
@@ -55,7 +54,7 @@ static KernelInfo emitSumDistances(KernelBuilder &k, SumDistancesOp op) {
     k.loop(0, at.keys, 1, [&](Value key) {
       auto [distance, after] = at.distanceOf(k, query, key);
       View sum = row(distance) + after;
-      Value x = k.load(from + k.add(k.mul(query, at.keys), key));
+      Value x = k.load(from(query, key));
       k.store(k.addf(k.load(sum), x), sum);
     });
   });
@@ -69,15 +68,14 @@ static KernelInfo emitCombine(KernelBuilder &k, CombineOp op) {
   HeadOfSequence at = HeadOfSequence::ofChunk(k, heads);
   at.shareKeys(k, heads * dim / op.getV().getType().getFeatures());
   View values = k.scratch.inRows(stride), outputs = values + keyBlock * stride,
-       block = at.pairs(k, op.getPMutable(), heads).inRows(at.keys);
+       block = at.pairs(k, op.getPMutable(), heads);
   k.loop(0, at.queries, queryBlock, [&](Value i) {
     Value rows = k.min(queryBlock, k.sub(at.queries, i));
     k.loop(0, k.mul(rows, stride), k.lanes(), [&](Value e) { k.storePart(0, outputs + e, k.lanes()); });
     k.loop(0, at.keys, keyBlock, [&](Value j) {
       Value count = k.min(keyBlock, k.sub(at.keys, j));
       tiles.copyIn(values, at.listedRows(k, op.getVMutable(), dim, j), count, dim);
-      tiles.product(block + k.add(k.mul(i, at.keys), j), false, {values}, outputs, rows, stride / k.lanes(), count,
-                    true);
+      tiles.product(block(i, j), false, {values}, outputs, rows, stride / k.lanes(), count, true);
     });
     tiles.copyOut(at.rows(k, op.getResult(), dim, k.add(at.firstQuery, i)), outputs, rows, dim);
   });
@@ -96,7 +94,7 @@ static KernelInfo emitCombineTransposed(KernelBuilder &k, CombineTransposedOp op
     Value count = k.min(keyBlock, k.sub(at.keys, j));
     k.loop(0, k.mul(count, stride), k.lanes(), [&](Value e) { k.storePart(0, sums + e, k.lanes()); });
     at.eachSharing(k, heads / keyHeads, [&] {
-      View block = at.pairs(k, op.getPMutable(), heads).inRows(at.keys) + j;
+      View block = at.pairs(k, op.getPMutable(), heads) + j;
       k.loop(0, at.queries, queryBlock, [&](Value i) {
         Value rows = k.min(queryBlock, k.sub(at.queries, i));
         tiles.copyIn(inputs, at.rows(k, op.getXMutable(), dim, k.add(at.firstQuery, i)), rows, dim);

@@ -205,10 +205,7 @@ public:
     perHead = k.mul(at.queries, at.keys);
   }
 
-  View in(BufferIndex buffer, int64_t heads) override {
-    Value before = k.mul(number, keys);
-    return at.pairs(k, buffer, heads) + before;
-  }
+  View in(BufferIndex buffer, int64_t heads) override { return at.pairsRow(k, buffer, heads, number); }
   void store(ArrayRef<View> operands, const View &to, const ComputeOne &compute) override {
     eachVector(operands, {}, [&](Value j, Value used, ArrayRef<Value> xs, const Values &) -> Values {
       Value x = k.spread(compute(xs));
@@ -295,8 +292,8 @@ private:
 Partition CPUMachine::eachPairsRow(int64_t heads, bool cached, const std::function<void(PairsRow &)> &body,
                                    std::optional<uint64_t> reach) {
   SumLanes lanesOfSums(*this);
-  HeadOfSequence at = HeadOfSequence::ofChunk(*this, heads, cached);
-  at.setReach(*this, reach);
+  HeadOfSequence at = HeadOfSequence::ofChunk(*this, heads);
+  at.setReach(*this, reach, cached);
   loop(0, at.queries, 1, [&](Value query) {
     PairsInVectors row(*this, at, query);
     body(row);

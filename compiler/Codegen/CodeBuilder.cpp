@@ -150,6 +150,7 @@ Value CodeBuilder::within(Value i, const Term &count) {
 Value CodeBuilder::both(Value x, Value y) { return arith::AndIOp::create(b, x, y); }
 Value CodeBuilder::either(Value x, Value y) { return arith::OrIOp::create(b, x, y); }
 Value CodeBuilder::truncated(Value x) { return arith::TruncIOp::create(b, i32, x); }
+Value CodeBuilder::i64Of(Value x) { return x.getType() == i64 ? x : arith::ExtUIOp::create(b, i64, x).getResult(); }
 Value CodeBuilder::select(Value condition, const Term &x, const Term &y) {
   auto [then, otherwise] = alike({&x, &y});
   if (auto mask = dyn_cast<VectorType>(condition.getType()); mask && !isa<VectorType>(then.getType())) {

@@ -158,6 +158,7 @@ public:
   mlir::Value boolean(bool value);
   mlir::Value i32Of(int32_t value);
   mlir::Value truncated(mlir::Value a); // i64 to i32
+  mlir::Value i64Of(mlir::Value a);     // of an i32 that is not negative, or of an i64
   mlir::Value select(mlir::Value condition, const Term &a, const Term &b);
 
   // Floats, scalars and vectors alike. constant() makes integers, too.

@@ -15,20 +15,7 @@ namespace xfc::gpu {
 // Work
 //===--------------------------------------------------------------------------------------------------------===//
 
-static Value i32At(KernelBuilder &k, const View &list, Value i) { return k.truncated(k.loadIndex(list + i)); }
 static Value i32(KernelBuilder &k, int64_t value) { return k.i32Of(static_cast<int32_t>(value)); }
-
-HeadOfSequence::HeadOfSequence(KernelBuilder &k, Value sequence, Value head)
-    : sequence(sequence), head(head), keyHead(head) {
-  const View offsets = k.numbers(k.rows(), offsetof(xfc_rows, offsets));
-  Value structure = k.keys();
-  firstQuery = k.loadIndex(offsets + sequence);
-  queries = k.truncated(k.sub(k.loadIndex(offsets + k.add(sequence, 1)), firstQuery));
-  Value begin = k.loadIndex(k.numbers(structure, offsetof(xfc_keys, begin)) + sequence);
-  keyList = k.numbers(structure, offsetof(xfc_keys, keys)) + begin;
-  keys = i32At(k, k.numbers(structure, offsetof(xfc_keys, count)), sequence);
-  limits = k.numbers(structure, offsetof(xfc_keys, limit)) + firstQuery;
-}
 
 // Row numbers and strides fit in 32 bits, so that their product is one instruction.
 static Value strideOf(KernelBuilder &k, BufferIndex buffer) { return k.i64Of(k.truncated(k.stride(buffer))); }
@@ -50,73 +37,13 @@ RowAt HeadOfSequence::listedRows(KernelBuilder &k, BufferIndex buffer, int64_t w
     factors = (k.buffer(*scales) + keyHead).inRows(apart);
   }
   return [&k, rows, list, factors](Value j) {
-    Value row = k.i64Of(i32At(k, list, j));
+    Value row = k.i64Of(k.truncated(k.loadIndex(list + j)));
     return factors ? rows.row(row).times(k.CodeBuilder::load(factors.row(row))) : rows.row(row);
   };
 }
 
-void HeadOfSequence::shareKeys(KernelBuilder &k, int64_t sharing) {
-  if (sharing > 1)
-    keyHead = k.div(head, sharing);
-}
-
-Values HeadOfSequence::eachSharing(KernelBuilder &k, int64_t sharing, const Values &state,
-                                   const std::function<Values(Values)> &body) {
-  if (sharing == 1)
-    return body(state);
-  Values results = k.loop(0, sharing, 1, state, [&](Value i, Values s) {
-    head = k.add(k.mul(keyHead, sharing), i);
-    return body(std::move(s));
-  });
-  head = keyHead;
-  return results;
-}
-
-void HeadOfSequence::setReach(KernelBuilder &k, std::optional<uint64_t> distance, bool ofCache) {
-  cached = ofCache;
-  if (!distance)
-    return;
-  reach = static_cast<int32_t>(*distance);
-  locateKeys(k);
-}
-
-void HeadOfSequence::locateKeys(KernelBuilder &k) {
-  positions =
-      cached ? KeyPositions::numbered(keys) : KeyPositions(k, keys, [&](Value key) { return keyPosition(k, key); });
-}
-
-Value HeadOfSequence::queryPosition(KernelBuilder &k, Value query) const {
-  Value row = k.add(firstQuery, k.i64Of(query));
-  return i32At(k, k.numbers(k.rows(), offsetof(xfc_rows, positions)), row);
-}
-
-Value HeadOfSequence::keyPosition(KernelBuilder &k, Value key) const {
-  if (cached)
-    return key;
-  Value row = k.loadIndex(keyList + key);
-  return i32At(k, k.numbers(k.keyRows(), offsetof(xfc_rows, positions)), row);
-}
-
-std::pair<Value, Value> HeadOfSequence::distanceOf(KernelBuilder &k, Value query, Value key) const {
-  Value ofQuery = queryPosition(k, query), distance = k.sub(keyPosition(k, key), ofQuery);
-  return {k.i64Of(k.max(distance, k.sub(0, distance))), k.select(k.less(0, distance), 1, 0)};
-}
-
-Value HeadOfSequence::keysBefore(KernelBuilder &k, Value position) {
-  return positions.before(k, position, [&](Value key) { return keyPosition(k, key); });
-}
-
-Value HeadOfSequence::first(KernelBuilder &k, Value query) {
-  return reach ? keysBefore(k, k.sub(queryPosition(k, query), *reach)) : i32(k, 0);
-}
-
 Value HeadOfSequence::firstBlock(KernelBuilder &k, Value query, int64_t size) {
   return reach ? k.mul(k.div(first(k, query), size), size) : i32(k, 0);
-}
-
-Value HeadOfSequence::limit(KernelBuilder &k, Value query) {
-  Value limit = k.min(i32At(k, limits, query), keys);
-  return reach ? k.min(limit, keysBefore(k, k.add(queryPosition(k, query), *reach + 1))) : limit;
 }
 
 Value HeadOfSequence::largestLimit(KernelBuilder &k, Value from, Value count, int64_t most) {
@@ -126,17 +53,6 @@ Value HeadOfSequence::largestLimit(KernelBuilder &k, Value from, Value count, in
     largest = largest ? k.max(largest, one) : one;
   }
   return k.acrossLanes(largest, [&](Value x, Value y) { return k.max(x, y); });
-}
-
-View HeadOfSequence::pairs(KernelBuilder &k, BufferIndex buffer, int64_t heads) {
-  Value before = k.loadIndex(k.at(k.field(k.keys(), offsetof(xfc_keys, pair_offsets), k.ptr), k.i64) + sequence);
-  Value keyCount = k.i64Of(keys), inHeads = k.mul(head, k.mul(k.i64Of(queries), keyCount));
-  Value first = k.add(k.mul(before, heads), inHeads);
-  return (k.buffer(buffer) + first).inRows(keyCount);
-}
-
-View HeadOfSequence::pairsRow(KernelBuilder &k, BufferIndex buffer, int64_t heads, Value query) {
-  return pairs(k, buffer, heads).row(k.i64Of(query));
 }
 
 void HeadOfSequence::clearRowsThatAreNoKeys(KernelBuilder &k, Value start, Value count,

@@ -1,7 +1,7 @@
 // Building blocks of the attention kernels: the work of a block of threads, tiles in shared memory, and their products.
 #pragma once
 
-#include "Codegen/KeyPositions.h"
+#include "Codegen/AttentionHead.h"
 #include "Codegen/Softmax.h"
 #include "KernelBuilder.h"
 #include "Warpgroup.h"
@@ -14,34 +14,15 @@ namespace xfc::gpu {
 // Row j (i32) of a matrix, whose rows may be anywhere.
 using RowAt = std::function<View(mlir::Value)>;
 
-// One head of a sequence of queries and of their keys.
-struct HeadOfSequence {
-  HeadOfSequence(KernelBuilder &k, mlir::Value sequence, mlir::Value head);
-  mlir::Value sequence, head;      // i64
-  mlir::Value keyHead;             // of keys and values (i64); `head` unless several heads of queries share one
-  mlir::Value firstQuery, queries; // the first row in the query set, and the number of rows (i32)
-  View keyList;                    // row numbers in the key set
-  mlir::Value keys;                // how many (i32)
-  View limits;                     // those of `firstQuery` on
+// The head of a sequence that a block, or a part of it, has. Its small numbers are i32.
+struct HeadOfSequence : AttentionHead {
+  HeadOfSequence(KernelBuilder &k, mlir::Value sequence, mlir::Value head) : AttentionHead(k, k.i32, sequence, head) {}
 
   // The head's features in consecutive rows from query `from` on, and in the rows of the key list from key `from` on,
   // each times its row's scale of the head, if there are scales.
   RowAt rows(KernelBuilder &k, BufferIndex buffer, int64_t width, mlir::Value from);
   RowAt listedRows(KernelBuilder &k, BufferIndex buffer, int64_t width, mlir::Value from,
                    std::optional<BufferIndex> scales = {});
-  // Sets keyHead for a `head` of the queries, if each `sharing` consecutive heads share a head of the keys.
-  void shareKeys(KernelBuilder &k, int64_t sharing);
-  // Runs `body` for each of the `sharing` query heads that share `head`, a head of the keys, in ascending order.
-  Values eachSharing(KernelBuilder &k, int64_t sharing, const Values &state, const std::function<Values(Values)> &body);
-  // From here on, queries see only keys at most `distance` positions away, if it is given. If `cached`, the keys are
-  // the tokens of a hypothesis, and a key's position is its index in the list, wherever in the cache it is.
-  void setReach(KernelBuilder &k, std::optional<uint64_t> distance, bool cached);
-  // Computes what keysBefore() needs. To be called once before it, unless setReach() was called with a distance.
-  void locateKeys(KernelBuilder &k);
-
-  // A query sees the keys from first() to limit() - 1 of the list (i32).
-  mlir::Value first(KernelBuilder &k, mlir::Value query);
-  mlir::Value limit(KernelBuilder &k, mlir::Value query);
   // The start of the first block of `size` keys of which any query from `query` on sees a key.
   mlir::Value firstBlock(KernelBuilder &k, mlir::Value query, int64_t size);
   // The largest limit of queries from .. from + count - 1, of which there are at most `most`. Every lane gets it.
@@ -51,22 +32,6 @@ struct HeadOfSequence {
   // features per head. Only if each sequence has its own keys (training).
   void clearRowsThatAreNoKeys(KernelBuilder &k, mlir::Value start, mlir::Value count,
                               llvm::ArrayRef<std::pair<BufferIndex, int64_t>> buffers);
-  // The head's block of a pairs value, of one row for each query.
-  View pairs(KernelBuilder &k, BufferIndex buffer, int64_t heads);
-  View pairsRow(KernelBuilder &k, BufferIndex buffer, int64_t heads, mlir::Value query); // one of them
-  // The distance between a key and a query, and 1 if the key is after the query, else 0 (i64).
-  std::pair<mlir::Value, mlir::Value> distanceOf(KernelBuilder &k, mlir::Value query, mlir::Value key) const;
-  // Positions of a query and of a key in their sequence (i32).
-  mlir::Value queryPosition(KernelBuilder &k, mlir::Value query) const;
-  mlir::Value keyPosition(KernelBuilder &k, mlir::Value key) const;
-  // The number of keys at positions before this one.
-  mlir::Value keysBefore(KernelBuilder &k, mlir::Value position);
-
-  bool cached = false;
-  std::optional<int32_t> reach;
-
-private:
-  KeyPositions positions; // set by locateKeys()
 };
 
 // A chunk is one head of a sequence: runs body(head), or body(head, query) with one warp for each of its queries (i32).

@@ -143,7 +143,6 @@ Value KernelBuilder::blockSum(Value v) {
 // Integers
 //===--------------------------------------------------------------------------------------------------------===//
 
-Value KernelBuilder::i64Of(Value x) { return arith::ExtUIOp::create(b, i64, x); }
 Value KernelBuilder::bitAnd(Value x, int64_t y) { return arith::AndIOp::create(b, x, integer(y, x.getType())); }
 Value KernelBuilder::bitOr(Value x, Value y) { return arith::OrIOp::create(b, x, y); }
 Value KernelBuilder::bitXor(Value x, Value y) { return arith::XOrIOp::create(b, x, y); }

@@ -54,7 +54,6 @@ public:
   mlir::Value blockSum(mlir::Value v);
 
   // Integers.
-  mlir::Value i64Of(mlir::Value a); // of an i32 that is not negative
   mlir::Value bitAnd(mlir::Value a, int64_t b), bitOr(mlir::Value a, mlir::Value b),
       bitXor(mlir::Value a, mlir::Value b);
   mlir::Value shiftLeft(mlir::Value a, int64_t b), shiftRight(mlir::Value a, int64_t b);
