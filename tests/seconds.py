@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Collects how long each test took, from the reports of ctest and lit, and prints the slowest, and those that wait for their turn.
+"""Collects how long each test took, from the reports of ctest and lit, and prints the slowest, and those that did not run.
 
 usage: seconds.py BUILD    (reads BUILD/tests/seconds/*, writes BUILD/tests/seconds.tsv: seconds, CPU seconds, suite, test; the costliest first)
 
@@ -12,6 +12,7 @@ import sys
 import xml.etree.ElementTree as tree
 
 SHOWN = 20
+UNCHANGED = "unchanged:"  # what unchanged.py prints in place of a test's output
 
 
 def times_of_ctest(report):
@@ -32,24 +33,26 @@ def waiting(tests):
 
 
 def read(report):
-    """(suite, test) and (seconds, CPU seconds or None) of every test of a report that ran, and the names of those that wait for their turn.
-    An unreadable report has none: its suite was ended."""
+    """(suite, test) and (seconds, CPU seconds or None) of every test of a report that ran, the names of those that wait for their turn, and
+    the number of those of whose inputs nothing has changed (unchanged.py). An unreadable report has none: its suite was ended."""
     try:
         if report.suffix == ".xml":
-            return list(times_of_ctest(report)), []
+            outputs = [output.text or "" for output in tree.parse(report).iter("system-out")]
+            return list(times_of_ctest(report)), [], sum(output.startswith(UNCHANGED) for output in outputs)
         tests = {test["name"].split(" :: ", 1)[1]: test for test in json.loads(report.read_text(encoding="utf-8"))["tests"]}
-        return list(times_of_lit(report.stem, tests)), waiting(tests)
+        return list(times_of_lit(report.stem, tests)), waiting(tests), sum(test["output"].startswith(UNCHANGED) for test in tests.values())
     except (tree.ParseError, json.JSONDecodeError):
         print(f"{report}: cannot be read; the tests in it are left out", file=sys.stderr)
-        return [], []
+        return [], [], 0
 
 
 def main():
     build = pathlib.Path(sys.argv[1])
-    longest, later = {}, []
+    longest, later, unchanged = {}, [], 0
     for report in sorted((build / "tests/seconds").iterdir()):
-        times, waits = read(report)
+        times, waits, kept = read(report)
         later += waits
+        unchanged += kept
         for test, (seconds, cpu) in times:
             longest[test] = max((seconds, cpu), longest.get(test, (0, None)), key=lambda pair: pair[0])
     rows = sorted(((*pair, *test) for test, pair in longest.items()), key=lambda row: -(row[0] if row[1] is None else row[1]))
@@ -59,6 +62,8 @@ def main():
     print(f"The costliest of {len(rows)} tests, in seconds and CPU seconds; {table} lists all:")
     for seconds, cpu, suite, test in rows[:SHOWN]:
         print(f"{seconds:>9} s {cpu:>9}  {suite}  {test}")
+    if unchanged:
+        print(f"{unchanged} tests did not run, since nothing that they depend on has changed since they passed (XFC_UNCHANGED=run runs them).")
     if later:
         print("These run in every third commit, of which this is none (XFC_TURNS=all runs them): " + ", ".join(sorted(later)))
 

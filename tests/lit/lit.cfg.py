@@ -6,10 +6,9 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.dirname(__file__))
-from measured import MeasuredTest
+from measured import MeasuredTest, unchanged
 
 config.name = "xfc"
-config.test_format = MeasuredTest(execute_external=False)
 config.suffixes = [".mlir", ".test", ".json"]
 config.excludes = ["Inputs"]
 config.test_source_root = os.path.dirname(__file__)
@@ -116,3 +115,18 @@ if shutil.which("ptxas", path=config.environment["PATH"]):
     config.available_features.add("ptxas")
     if shutil.which("nvdisasm", path=config.environment["PATH"]):
         config.available_features.add("nvdisasm")
+
+# What tests depend on besides themselves: what is built, what they call, and what they call it with. Those that mention the documentation
+# read it, too. What is instrumented is linked from elsewhere (tests/sanitizers/run.sh), so those tests always run.
+source = lambda *names: [os.path.join(config.xfc_source_dir, *name.split("/")) for name in names]
+built = [tools, os.path.join(config.xfc_binary_dir, "tests", "libtiles.so"), *glob.glob(os.path.join(config.xfc_binary_dir, "tests", "ptx", "lib*"))]
+called = [os.path.join(config.llvm_tools_dir, "FileCheck"), *filter(None, launchers.values())]
+records = os.path.join(config.test_exec_root, "passed")
+config.test_format = MeasuredTest(
+    inputs=unchanged.sum_of(
+        unchanged.sum_of_paths(built + called, os.path.join(records, "sums")),
+        unchanged.sum_of_paths(source("models", "python", "tests/bench", "tests/faults", "tests/fuzz/corpus", "tests/gpu", "tests/promises")),
+        unchanged.sum_of_paths(glob.glob(os.path.join(config.test_source_root, "*", "Inputs")) + glob.glob(os.path.join(config.test_source_root, "*.py"))),
+        config.substitutions, sorted(os.path.basename(name) for name in glob.glob(packages + "*.dist-info"))),
+    documentation=unchanged.sum_of_paths(source("docs", "README.md", "compiler/README.md", "compiler/Dialect/XFCOps.td")),
+    records=None if "sanitized" in lit_config.params else records)
