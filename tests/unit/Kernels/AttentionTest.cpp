@@ -129,6 +129,8 @@ protected:
 
 // Keys and values as decoding keeps them.
 class AttentionToCache : public Attention {};
+// Attention as a body of the persistent kernel of a GPU (GPUCode.cpp).
+class PersistentAttention : public Attention {};
 
 // Rows that are a multiple of 16 bytes and rows that are not; full and partial blocks of keys and of queries; a
 // sequence whose keys are all pads.
@@ -360,6 +362,18 @@ TEST_P(Attention, DecodingWithWeights) {
   }
 }
 
+// A persistent kernel has up to 16 MB of keys and values fetched early: 2048 keys of these rows, which are as many as
+// the lists name, or fewer. What a list does not take of its share, others do not get. No query sees a key, so that
+// little is computed.
+TEST_P(PersistentAttention, FetchesWhatHasRoomInTheCache) {
+  const Case c{"target", "cache", "causal", 16, 64, 64};
+  for (const std::vector<int> &lists : {std::vector(32, 64), std::vector(32, 65), {2047, 1}, {1100, 3}}) {
+    const Batch batch({1}, std::vector<int>(lists.size(), 1), 401, /*training=*/false, 0, lists);
+    const Options options = on({.unused = {1}, .decodingStep = true});
+    ASSERT_NO_THROW(expectClose(runKernel(batch, c.forward(in), c.operands(), options), tolerance(), c.forward(in)));
+  }
+}
+
 // A hypothesis alone has the same bits as among others that see more or fewer keys.
 TEST_P(Attention, BitsOfAHypothesis) {
   const Case c{"target", "cache", "", 2, 20, 20, false, false, 230};
@@ -470,6 +484,7 @@ const Target vectors[] = {{.cpu = "x86-64-v3"}, {.cpu = "x86-64-v4"}};
 INSTANTIATE_TEST_SUITE_P(CPU, AttentionToCache, testing::ValuesIn(vectors), nameOf);
 INSTANTIATE_TEST_SUITE_P(GPU, AttentionToCache, testing::ValuesIn(gpuTargets), nameOf);
 INSTANTIATE_TEST_SUITE_P(GPU, Attention, testing::ValuesIn(gpuTargets), nameOf);
+INSTANTIATE_TEST_SUITE_P(GPU, PersistentAttention, testing::ValuesIn(gpuTargets), nameOf);
 INSTANTIATE_TEST_SUITE_P(Warpgroups, Attention, testing::ValuesIn(warpgroups), nameOf);
 const Target tiles[] = {{.cpu = "x86-64-v4+amx", .compute = "bf16"}};
 INSTANTIATE_TEST_SUITE_P(Tiles, Attention, testing::ValuesIn(tiles), nameOf);

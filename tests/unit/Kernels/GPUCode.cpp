@@ -193,7 +193,7 @@ private:
   }
 
   // Runs an attention by the persistent kernel after one of its chunks, for which the second of two blocks has no work:
-  // it has the keys and values fetched that the lists name, each once.
+  // it has the keys and values fetched that the lists name, each once, as far as they have room in the cache.
   template <typename Restart>
   void runAfterFetch(const Batch &batch, const xfc_call &call, ArrayRef<Block> blocks, ArrayRef<int64_t> strides,
                      Restart startAgain, ArrayRef<std::string> expected) {
@@ -211,10 +211,15 @@ private:
       own.keys = &shape.keys[call.keys - batch.shape.keys];
       launch("persistent", 2, persistent.threads, persistent.scratch, blocks, strides, 0, own, &shape, instructions);
     };
+    // Of each list, as many keys as have an equal share of 16 MB.
+    int64_t together = 0;
+    for (const ListedRows &rows : listed)
+      together += rows.bytes;
+    const int64_t room = (16 << 20) / together / std::max<int64_t>(call.rows->sequences, 1);
     uint64_t fetched = 0;
-    int64_t last = -1; // the last row that is listed
+    int64_t last = -1; // the last row that is fetched
     for (int64_t b = 0; b < call.rows->sequences; ++b)
-      for (int32_t key = 0; key < call.keys->count[b]; ++key) {
+      for (int64_t key = 0; key < std::min<int64_t>(call.keys->count[b], room); ++key) {
         last = std::max<int64_t>(last, call.keys->keys[call.keys->begin[b] + key]);
         for (const ListedRows &rows : listed)
           fetched += (rows.bytes + ofWarp - 1) / ofWarp;
@@ -227,7 +232,7 @@ private:
     EXPECT_EQ(executed == device.counters().executed.end() ? 0 : executed->second, fetched) << "times, by a warp";
     if (last < 1)
       return;
-    // If memory ends before the last line of the last row that is listed, nothing but fetching it notices where queries
+    // If memory ends before the last line of the last row that is fetched, nothing but that notices where queries
     // see no keys.
     xfc_shape blind = batch.shape;
     const std::vector<int32_t> none(call.rows->rows, 0);
