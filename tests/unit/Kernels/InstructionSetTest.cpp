@@ -1,8 +1,10 @@
 // Checks that a kernel's results have the same bits for AVX2 and for AVX-512: sums use the same number of lanes in both
 // (KernelBuilder::SumLanes), and nothing is approximated by an instruction that only one of them has. On a machine
 // without AVX-512 its vectors are split in two, which does not change the results. Products in int8 have the same bits
-// with AMX, too, whose tiles are emulated on a machine without them.
+// with AMX, too, whose tiles are emulated on a machine without them. Ops that have no other test with AVX-512 are also
+// compared with the interpreter.
 #include "KernelTest.h"
+#include <array>
 #include <bit>
 
 using namespace xfc;
@@ -23,8 +25,7 @@ std::string tensor(const std::vector<int> &shape) {
 }
 
 // `results` is empty for an op whose operands and result all have one type, which is printed only once.
-void expectSameBits(const Batch &batch, const std::string &op, const std::vector<std::string> &types,
-                    const std::string &results, Options options = {}, const std::string &wide = "x86-64-v4") {
+std::string textOf(const std::string &op, const std::vector<std::string> &types, const std::string &results) {
   std::string text = op + " : ";
   if (results.empty()) {
     text += types.front();
@@ -33,17 +34,26 @@ void expectSameBits(const Batch &batch, const std::string &op, const std::vector
       text += (i ? ", " : "(") + types[i];
     text += ") -> (" + results + ")";
   }
-  SCOPED_TRACE(text);
-  options.evaluate = false;
-  std::vector<Tensor> found[2];
+  return text;
+}
+
+// What a kernel computes with AVX2, and with the instruction set `wide`.
+using Outcomes = std::array<Outcome, 2>;
+Outcomes runOnBoth(const Batch &batch, const std::string &text, const std::vector<std::string> &types, Options options,
+                   const std::string &wide = "x86-64-v4") {
+  Outcomes found;
   for (int form = 0; form < 2; ++form) {
     options.cpu = form ? wide : "x86-64-v3";
-    ASSERT_NO_THROW(found[form] = runKernel(batch, text, types, options).kernel);
+    found[form] = runKernel(batch, text, types, options);
   }
-  ASSERT_EQ(found[0].size(), found[1].size());
-  ASSERT_FALSE(found[0].empty());
-  for (size_t i = 0; i < found[0].size(); ++i) {
-    const std::vector<double> &one = found[0][i].data, &other = found[1][i].data;
+  return found;
+}
+
+void compareBits(const Outcomes &found) {
+  ASSERT_EQ(found[0].kernel.size(), found[1].kernel.size());
+  ASSERT_FALSE(found[0].kernel.empty());
+  for (size_t i = 0; i < found[0].kernel.size(); ++i) {
+    const std::vector<double> &one = found[0].kernel[i].data, &other = found[1].kernel[i].data;
     ASSERT_EQ(one.size(), other.size());
     size_t differing = 0, first = 0;
     for (size_t at = one.size(); at-- > 0;)
@@ -54,6 +64,29 @@ void expectSameBits(const Batch &batch, const std::string &op, const std::vector
     EXPECT_EQ(differing, 0u) << "of " << one.size() << " numbers of result " << i << "; number " << first << " is "
                              << one[first] << " and " << other[first];
   }
+}
+
+void expectSameBits(const Batch &batch, const std::string &op, const std::vector<std::string> &types,
+                    const std::string &results, Options options = {}, const std::string &wide = "x86-64-v4") {
+  const std::string text = textOf(op, types, results);
+  SCOPED_TRACE(text);
+  options.evaluate = false;
+  Outcomes found;
+  ASSERT_NO_THROW(found = runOnBoth(batch, text, types, options, wide));
+  compareBits(found);
+}
+
+// Expects the same bits that are also, to the tolerance, what the interpreter computes in f64: both instruction sets
+// could be wrong alike.
+void expectSameValues(const Batch &batch, const std::string &op, const std::vector<std::string> &types,
+                      const std::string &results, double tolerance, const Options &options = {}) {
+  const std::string text = textOf(op, types, results);
+  SCOPED_TRACE(text);
+  Outcomes found;
+  ASSERT_NO_THROW(found = runOnBoth(batch, text, types, options));
+  compareBits(found);
+  for (int form = 0; form < 2; ++form)
+    expectClose(found[form], tolerance, form ? "AVX-512" : "AVX2");
 }
 
 // Options for labels and smoothing at these operands.
@@ -193,7 +226,100 @@ TEST(InstructionSets, Candidates) {
                  "!xfc.rows<source, 8xi32>, " + rows("source", 8) + ", " + one);
 }
 
-TEST(InstructionSets, GradientNorm) {
+// Rows of a part of a vector, of several vectors of either length and of more than the 64 numbers that are drawn at
+// once; and pairs, which have no whole vectors in short sequences.
+TEST(InstructionSets, Dropout) {
+  constexpr double rounding = 0x1p-22; // of the factor, and of the product with it
+  for (const bool training : {true, false}) {
+    Batch batch({1, 7, 71, 13}, {3, 17, 66, 1}, 40, training);
+    for (const int width : {5, 72, 150})
+      for (const char *kept : {"", ", kept"})
+        expectSameValues(batch, std::string("xfc.dropout %a0 {rate = 0.3, id = 7 : i64") + kept + "}",
+                         {rows("target", width)}, "", rounding, {.extraStride = 2, .dropout = *kept ? 0 : 7});
+    for (const char *kind : {"source, source, padding", "target, target, causal", "target, source"})
+      expectSameValues(batch, "xfc.dropout %a0 {rate = 0.3, id = 5 : i64}",
+                       {std::string("!xfc.pairs<") + kind + ", 3xf32>"}, "", rounding, {.dropout = 5});
+  }
+}
+
+// A mask computes nothing, so the interpreter's numbers are the kernel's.
+TEST(InstructionSets, Masks) {
+  Batch batch({1, 7, 71, 13}, {3, 17, 66, 1}), step({9, 70}, {1, 1, 1}, 300, /*training=*/false, 0, {1, 11, 70});
+  for (const char *attributes : {"", " {zero}", " {reach = 5 : i64}", " {reach = 0 : i64, zero}"}) {
+    const std::string op = std::string("xfc.mask %a0") + attributes;
+    for (const char *kind : {"source, source, padding", "target, target, padding causal"})
+      expectSameValues(batch, op, {std::string("!xfc.pairs<") + kind + ", 3xf32>"}, "", 0);
+    expectSameValues(step, op, {"!xfc.pairs<target, cache, 3xf32>"}, "", 0);
+  }
+}
+
+// A position has as many rows as sequences reach it, one of them the rows of most sequences, and the last ones none.
+TEST(InstructionSets, PositionsGrad) {
+  std::vector<int> lengths(70, 3);
+  lengths.insert(lengths.end(), {1, 7, 71, 13});
+  Batch batch(lengths, {1});
+  for (const int width : {5, 19, 72}) {
+    const std::string dy = rows("source", width);
+    expectSameValues(batch, "xfc.positions_grad %a0", {dy}, tensor({80, width}), 1e-6, {.extraStride = 3});
+    expectSameValues(batch, "xfc.positions_grad %a0 {offset = 2 : i64}", {dy}, tensor({73, width}), 1e-6);
+  }
+}
+
+// One sum for each 16384 elements, the last of which may have fewer. Squares of these numbers are beyond f32, and those
+// of f32 would be less exact than the sums.
+TEST(InstructionSets, SquareSums) {
   Batch batch({3}, {1});
-  expectSameBits(batch, "xfc.square_sum %a0", {tensor({40003})}, "tensor<3xf64>", {.elements = 40003});
+  constexpr int part = 16384;
+  for (const int elements : {1, 37, part, part + 1, 40003}) {
+    std::vector<double> sums((elements + part - 1) / part);
+    const Options options{.elements = elements, .set = [&](int64_t, Tensor &t) {
+                            std::ranges::fill(sums, 0);
+                            for (size_t i = 0; i < t.data.size(); ++i) {
+                              const double x = t.data[i] = static_cast<float>(1e25 * t.data[i]);
+                              sums[i / part] += x * x;
+                            }
+                          }};
+    const std::string text =
+        textOf("xfc.square_sum %a0", {tensor({elements})}, "tensor<" + std::to_string(sums.size()) + "xf64>");
+    SCOPED_TRACE(text);
+    Outcomes found;
+    ASSERT_NO_THROW(found = runOnBoth(batch, text, {tensor({elements})}, options));
+    compareBits(found);
+    for (const Outcome &outcome : found) {
+      ASSERT_EQ(outcome.kernel[0].data.size(), sums.size());
+      double total = 0;
+      for (size_t i = 0; i < sums.size(); ++i) {
+        EXPECT_NEAR(outcome.kernel[0].data[i] / sums[i], 1, 1e-13) << "part " << i;
+        total += outcome.kernel[0].data[i];
+      }
+      EXPECT_NEAR(total / outcome.expected[0].data[0], 1, 1e-13); // the interpreter has a single part
+    }
+  }
+}
+
+// The norm of several lists of partial sums, clipped, not clipped and not limited, and one that is 0. In f64, sums of
+// another order than theirs are visible: each 1 after the first number is lost, and a hundred of them together are not.
+TEST(InstructionSets, ClipFactor) {
+  Batch batch({3}, {1});
+  for (const bool wide : {false, true})
+    for (const double most : {0.0, 0.5, 1e30})
+      for (const double first : {0.0, 0x1p53}) {
+        const std::string one = wide ? "tensor<f64>" : "tensor<f32>",
+                          text = textOf("xfc.clip_factor %a0, %a1, %a2", {one, "tensor<100xf64>", "tensor<37xf64>"},
+                                        one + ", " + one);
+        SCOPED_TRACE(text + " of " + std::to_string(first) + " at most " + std::to_string(most));
+        const Options options{.set = [=](int64_t i, Tensor &t) {
+          std::ranges::fill(t.data, i == 0 ? most : first > 0 ? 1 : 0);
+          if (i == 1)
+            t.data[0] = first;
+        }};
+        Outcomes found;
+        ASSERT_NO_THROW(found = runOnBoth(batch, text, {one, "tensor<100xf64>", "tensor<37xf64>"}, options));
+        compareBits(found);
+        for (const Outcome &outcome : found)
+          for (const int result : {0, 1}) {
+            const double expected = outcome.expected[result].data[0];
+            EXPECT_NEAR(outcome.kernel[result].data[0], expected, expected * (wide ? 0x1p-52 : 0x1p-23)) << result;
+          }
+      }
 }
