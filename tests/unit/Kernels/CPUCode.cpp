@@ -253,6 +253,8 @@ public:
       EXPECT_TRUE(each.guarded()) << "wrote past its scratch";
   }
 
+  HostKernels hostKernels() const override { return {info, kernel, packKernels, packChunks}; }
+
 private:
   // Whatever tiles a kernel finds configured, its results are the same, and it leaves none that it configured.
   void runChunk(const xfc_call &call, int64_t chunk, int64_t previous, void *scratch) {

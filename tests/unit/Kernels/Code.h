@@ -3,6 +3,7 @@
 
 #include "KernelTest.h"
 #include "MachineCode/ObjectFile.h"
+#include "Target/Target.h"
 #include "plan/Plan.h"
 
 namespace xfc::test {
@@ -11,6 +12,14 @@ namespace xfc::test {
 struct Block {
   char *data = nullptr; // cache-line aligned
   int64_t bytes = 0;
+};
+
+// What an image for CPUs has of an op: its kernel, and those that pack its weights, in the order of Code::packings.
+struct HostKernels {
+  KernelInfo info;
+  xfc_kernel kernel = nullptr;
+  std::vector<xfc_kernel> pack;
+  std::vector<int64_t> packChunks;
 };
 
 class Code {
@@ -26,6 +35,8 @@ public:
   virtual void pack(size_t packing, Block weight, Block packed) = 0;
   // Runs all chunks of a call. `blocks` are the call's buffers; `tensors` is how many it takes one by one.
   virtual void run(const Batch &batch, const xfc_call &call, llvm::ArrayRef<Block> blocks, size_t tensors) = 0;
+  // As long as this object lives; empty on other devices.
+  virtual HostKernels hostKernels() const { return {}; }
 };
 
 mlir::MLIRContext &context();
