@@ -92,7 +92,9 @@ public:
       kernel(packed.kernel);
       place(packed.source, Program());
       number(packed.bytes);
-      number(packed.chunks);
+      // It packs what it is called for: chunks beyond those that it has would be beyond the weight.
+      const Partition &partition = module.kernels[packed.kernel].partition;
+      require(partition.unit == Partition::Unit::One && packed.chunks == partition.times);
     }
     for (const Table &table : module.tables) {
       within(table.rows, 0, std::numeric_limits<int32_t>::max());

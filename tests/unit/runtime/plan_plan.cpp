@@ -339,9 +339,16 @@ TEST(Plan, SizesBeyondAnyMachineAreErrors) {
   EXPECT_THROW(plan({}, program, counts), Error);
 }
 
-TEST(Plan, BytesAndBack) {
+// A weight that kernel 5 packs in three chunks.
+static Module packingModel() {
   Module module = bagModel();
-  module.packed = {{0, {Place::Kind::Parameters, 0, 64}, 4096, 3}};
+  module.kernels[5].partition.times = 3;
+  module.packed = {{5, {Place::Kind::Parameters, 0, 64}, 4096, 3}};
+  return module;
+}
+
+TEST(Plan, BytesAndBack) {
+  Module module = packingModel();
   module.tables = {{80, 6, 10000, 2, 1, true}};
   const std::vector<uint8_t> bytes = serialize(module);
   const Module back = deserialize(bytes.data(), bytes.size());
@@ -619,8 +626,7 @@ TEST(Plan, DamagedBytesAreErrors) {
 // Every field used as an index, a count or an allocation size.
 TEST(Plan, NumbersOutOfRangeAreErrors) {
   auto whole = [] {
-    Module module = bagModel();
-    module.packed = {{0, {Place::Kind::Parameters, 0, 64}, 4096, 3}};
+    Module module = packingModel();
     module.tables = {{80, 6, 10000, 2, 1, true}};
     return module;
   };
@@ -702,7 +708,10 @@ TEST(Plan, NumbersOutOfRangeAreErrors) {
 
   number([](Module &m) -> auto & { return m.packed[0].kernel; }, {-1, 6});
   number([](Module &m) -> auto & { return m.packed[0].bytes; }, {-1, most});
-  number([](Module &m) -> auto & { return m.packed[0].chunks; }, {-1, most});
+  // A weight is packed in the chunks that its kernel has: no others, and not in none.
+  number([](Module &m) -> auto & { return m.packed[0].chunks; }, {-1, 0, 1, 4, most});
+  number([](Module &m) -> auto & { return m.kernels[5].partition.times; }, {1, 4});
+  refused([](Module &m) { m.packed[0].kernel = 0; }); // whose chunks are those of rows
   place([](Module &m) -> Place & { return m.packed[0].source; }, false);
   number([](Module &m) -> auto & { return m.tables[0].rows; }, {-1, most});
   number([](Module &m) -> auto & { return m.tables[0].dim; }, {-1, most});
