@@ -798,6 +798,30 @@ TEST(CudaPersistent, LeavesToTheGraphWhatCannotRunAtOnce) {
   EXPECT_THROW(engine.run("sum", batch.shape(), {}), Error);
 }
 
+// A plan may say that a step has no elements, so that none of its kernel's chunks run. An instruction has at least one,
+// and others may wait for it, so the graph runs what is left.
+TEST(CudaPersistent, LeavesStepsWithoutChunksToTheGraph) {
+  Batch batch;
+  const Sequence sequence{{}, 3, 0};
+  batch.assign({&sequence, 1}, {}, 0, false);
+  for (const int64_t elements : {1, 0}) {
+    SCOPED_TRACE(elements);
+    Module module = persistentModel();
+    module.kernels[7].partition = {Partition::Unit::Elements, 1, 1};
+    module.programs.find("sum")->steps[1].elements = elements;
+    const std::vector<uint8_t> bytes = serialize(module);
+    xfc_device_image other = persistentImage;
+    other.plan = bytes.data();
+    other.plan_size = bytes.size();
+    const xfc_device_image *const others[] = {&other, nullptr};
+    Engine engine(std::make_unique<cuda::CudaDevice>(others, "", 0, true), 1);
+    for (int run = 0; run < 3; ++run) {
+      engine.run("sum", batch.shape(), {});
+      EXPECT_EQ(engine.output("sum", "sum").at(0), elements ? 641001 : 1);
+    }
+  }
+}
+
 TEST_F(CudaEngine, TakesTheMemoryThatWasPredicted) {
   Counts counts;
   counts.rows[XFC_SOURCE] = 90;

@@ -623,6 +623,107 @@ TEST(Plan, DamagedBytesAreErrors) {
   EXPECT_GT(found, 300);
 }
 
+// A program with several records in every table, and all that a persistent kernel needs to know of its steps.
+static Module tabledModel() {
+  Module module = packingModel();
+  module.tables = {{80, 6, 10000, 2, 1, true}, {90, 6, 10000, 2, 1, false}};
+  module.kernels.push_back({.name = "all", .scratch = 1 << 20, .threads = 64, .bodies = {0, 1, 2}});
+  Program program = *module.find("forward_attention");
+  program.persistent = static_cast<int32_t>(module.kernels.size()) - 1;
+  program.steps[0].elements = 60;
+  program.steps[0].tensors = {{0, 5, 6, 7, 8, 0, -1}, {8, 9, 10, 11, 12, -1, 1}, {20, 13, 14, 15, 16, 1, 2}};
+  program.steps[0].buffers.resize(4);
+  program.steps[0].strides.resize(4);
+  program.steps[0].repacked = {{4, 13, 2}, {30, 6, 5}};
+  program.steps[1].weight = 1;
+  program.steps[1].weightBytes = 8;
+  program.steps[1].after = {0};
+  program.steps[2].after = {0, 1};
+  program.steps[2].results = {{0, DType::F32, -1, bagKeys, 1}, {0, DType::F32, -1, bagKeys, 1}};
+  module.programs = {program};
+  return module;
+}
+
+// The bytes of a plan with one program, and where that begins: directly after its size.
+struct OneProgram {
+  explicit OneProgram(const Module &module) : bytes(serialize(module)) {
+    for (size_t size = bytes.size(); size-- > 0;)
+      if (const std::vector<uint8_t> number = numberOf(size); size + number.size() < bytes.size()) {
+        const auto end = bytes.end() - static_cast<int64_t>(size), at = end - static_cast<int64_t>(number.size());
+        if (std::equal(at, end, number.begin())) {
+          before.assign(bytes.begin(), at);
+          program.assign(end, bytes.end());
+          return;
+        }
+      }
+  }
+  // The same plan with another program, whose size it says.
+  std::vector<uint8_t> with(const std::vector<uint8_t> &other) const {
+    std::vector<uint8_t> changed = before;
+    for (const std::vector<uint8_t> &part : {numberOf(other.size()), other})
+      changed.insert(changed.end(), part.begin(), part.end());
+    return changed;
+  }
+  static std::vector<uint8_t> numberOf(size_t size) {
+    std::vector<uint8_t> number;
+    for (size *= 2; size >= 0x80; size >>= 7)
+      number.push_back(static_cast<uint8_t>(size | 0x80));
+    number.push_back(static_cast<uint8_t>(size));
+    return number;
+  }
+  std::vector<uint8_t> bytes, before, program;
+};
+
+// The plan itself is whole, and only its program ends early, between two records of a table or within one.
+TEST(Plan, ProgramsThatEndEarlyAreErrors) {
+  const OneProgram one(tabledModel());
+  ASSERT_GT(one.program.size(), 200u);
+  ASSERT_EQ(one.with(one.program), one.bytes);
+  ASSERT_NO_THROW(readWhole(one.bytes));
+  for (size_t size = 0; size < one.program.size(); ++size) {
+    const std::vector<uint8_t> bytes =
+        one.with({one.program.begin(), one.program.begin() + static_cast<int64_t>(size)});
+    Module module;
+    ASSERT_NO_THROW(module = deserialize(bytes.data(), bytes.size())) << size;
+    EXPECT_THROW(module.programs.readAll(), Error) << size;
+  }
+}
+
+// A table has fewer records than it says, or more, and all that follows it is there.
+TEST(Plan, TablesOfOtherLengthsAreErrors) {
+  const Module module = tabledModel();
+  const OneProgram one(module);
+  int tables = 0;
+  auto damaged = [&](auto table, size_t length, bool most) {
+    Module shorter = module;
+    table(shorter).pop_back();
+    const OneProgram other(shorter);
+    ASSERT_EQ(other.before, one.before);
+    // Where the tables differ first is their length.
+    const auto [at, unused] = std::ranges::mismatch(one.program, other.program);
+    ASSERT_EQ(*at, 2 * length);
+    std::vector<uint8_t> says = other.program;
+    says[at - one.program.begin()] = static_cast<uint8_t>(most ? 0x7E : 2 * length);
+    EXPECT_THROW(readWhole(one.with(says)), Error) << "table " << tables << " lacks its last record";
+    says = one.program;
+    says[at - one.program.begin()] = static_cast<uint8_t>(2 * (length - 1));
+    EXPECT_THROW(readWhole(one.with(says)), Error) << "table " << tables << " has a record too many";
+    ++tables;
+  };
+  for (const bool most : {false, true}) {
+    damaged([](Module &m) -> auto & { return m.programs[0].arguments; }, 2, most);
+    damaged([](Module &m) -> auto & { return m.programs[0].outputs; }, 3, most);
+    damaged([](Module &m) -> auto & { return m.programs[0].buffers; }, 3, most);
+    damaged([](Module &m) -> auto & { return m.programs[0].steps; }, 3, most);
+    damaged([](Module &m) -> auto & { return m.programs[0].steps[0].tensors; }, 3, most);
+    damaged([](Module &m) -> auto & { return m.programs[0].steps[0].repacked; }, 2, most);
+    damaged([](Module &m) -> auto & { return m.programs[0].steps[0].buffers; }, 4, most);
+    damaged([](Module &m) -> auto & { return m.programs[0].steps[0].strides; }, 4, most);
+    damaged([](Module &m) -> auto & { return m.programs[0].steps[2].results; }, 2, most);
+    damaged([](Module &m) -> auto & { return m.programs[0].steps[2].after; }, 2, most);
+  }
+}
+
 // Every field used as an index, a count or an allocation size.
 TEST(Plan, NumbersOutOfRangeAreErrors) {
   auto whole = [] {
