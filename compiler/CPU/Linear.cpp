@@ -170,9 +170,11 @@ KernelInfo emitProduct(KernelBuilder &k, Operation *op, BufferIndex rows, Buffer
   SmallVector<Product::Touched> touched;
   for (int64_t e = 0; e < extras; ++e)
     touched.push_back({k.rowsOf(op->getOpOperand(firstExtra + e)), false});
-  for (OpResult result : op->getResults())
-    if (!result.use_empty() && cast<RowsType>(result.getType()).getSet() != RowSet::cache)
-      touched.push_back({k.rowsOf(result), true});
+  // Rows of a part of the columns are not prefetched: the columns of the others are none of theirs.
+  if (!parts)
+    for (OpResult result : op->getResults())
+      if (!result.use_empty())
+        touched.push_back({k.rowsOf(result), true});
   Product::Begin begin = [&](Value at) -> Product::Finish {
     SmallVector<View> inputs, outputs;
     for (int64_t e = 0; e < extras; ++e)

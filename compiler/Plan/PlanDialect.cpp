@@ -368,6 +368,8 @@ LogicalResult KernelOp::verifySymbolUses(SymbolTableCollection &symbols) {
 }
 
 LogicalResult PackKernelOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  if (getBytes() < 1 || getChunks() < 1)
+    return emitOpError("packs in at least one chunk, to at least one byte");
   return verifyCode(*this, getSymNameAttr(), symbols);
 }
 

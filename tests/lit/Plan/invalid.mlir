@@ -54,6 +54,11 @@ plan.kernel @two {
 
 // -----
 
+// expected-error@+1 {{'plan.pack_kernel' op packs in at least one chunk, to at least one byte}}
+plan.pack_kernel @pack_4x4 of tensor<4x4xf32> {bytes = 128, chunks = 0}
+
+// -----
+
 // expected-error@+1 {{'plan.packed_weight' op there is no plan.pack_kernel @pack}}
 plan.packed_weight 0 = @pack(parameters + 0)
 
