@@ -25,11 +25,14 @@ TileShape tileFor(int64_t columns, bool bf16) {
                           : TileShape{128, 256, 32, 64, 64};
 }
 
-// The tile of a small-M variant with so many columns, of sums of `inner` terms. With few rows, a product takes as long
-// as one tile, so there are many small tiles: they read more, but wait less often, since a block of K is deeper, and
-// deeper still if it has few columns.
+// The tile of a small-M variant with so many columns for 32 rows, of sums of `inner` terms. With few rows, a product
+// takes as long as one tile, so there are many small tiles: they read more, but wait less often, since a block of K is
+// deeper, and deeper still if it has few columns. The deepest has half as many rows, whose next block is in registers,
+// and twice as many columns.
 TileShape smallTile(int64_t columns, int64_t inner, bool bf16) {
-  constexpr int64_t wide = 64;
+  constexpr int64_t wide = 64, narrow = 16, deepest = 512;
+  if (bf16 && columns == narrow && inner >= deepest)
+    return {16, 2 * narrow, deepest, 16, 8};
   const int64_t most = bf16 ? 256 : 128, least = most / 4;
   const auto enough = static_cast<int64_t>(llvm::PowerOf2Ceil(static_cast<uint64_t>(inner)));
   return {32, columns, columns == wide ? least : std::clamp(enough, least, most), 16, columns / 2};
@@ -332,7 +335,7 @@ SmallVector<SmallTile> smallTilesOf(const Terms &terms) {
     return tiles;
   for (int64_t width : {32, 16}) {
     const TileShape tile = smallTile(width, inner, bf16);
-    const int64_t rows = multiprocessors / upTo(columns, width) * tile.rows;
+    const int64_t rows = multiprocessors / upTo(columns, tile.columns) * tile.rows;
     if (rows > 0 && rows < tiles.back().rows)
       tiles.push_back({tile, rows});
   }

@@ -215,8 +215,17 @@ Values ProductTile::multiply(Value row, Value column, Value inner, Values *share
   const int64_t sharesCount = shares ? a.vector() : 0;
   auto arrive = [&](Value at, Value which, const std::function<void()> &meanwhile) {
     const View aSlot = slotOf(a, which), bSlot = slotOf(b, which);
-    Values aValues = a.fetch(k, at, aSlot), bValues = b.fetch(k, at, bSlot);
+    // Copies begin first: their addresses need no registers when numbers arrive in these.
+    Values aValues, bValues;
+    auto fetch = [&](bool packed) {
+      if (a.operand.packed == packed)
+        aValues = a.fetch(k, at, aSlot);
+      if (b.operand.packed == packed)
+        bValues = b.fetch(k, at, bSlot);
+    };
+    fetch(true);
     commitCopies(k);
+    fetch(false);
     meanwhile();
     a.put(k, aValues, aSlot);
     b.put(k, bValues, bSlot);

@@ -1,5 +1,5 @@
-// A linear op of a decoding step also has small-M variants: smaller tiles, deeper blocks of K, and the same order of summation. Those of 32 and
-// 16 columns are for as many rows as give each tile one of 132 multiprocessors.
+// A linear op of a decoding step also has small-M variants: smaller tiles, deeper blocks of K, and the same order of summation. Those of 32
+// columns, for 32 and for 16 rows, are for as many rows as give each tile one of 132 multiprocessors.
 //
 // RUN: %xfc-ptx %s > %t.ptx
 // RUN: FileCheck %s < %t.ptx
@@ -10,7 +10,7 @@
 // PLAN:     plan.kernel @linear_512x512_bf16 attributes {{.*}}small = @linear_512x512_bf16_small, small_rows = 2048 : i64
 // PLAN:     plan.kernel @linear_512x512_bf16_small attributes {partition = #plan.partition<rows per 32 times 8>, {{.*}}small_rows = 256 : i64
 // PLAN:     plan.kernel @linear_512x512_bf16_small2 attributes {partition = #plan.partition<rows per 32 times 16>, {{.*}}small_rows = 128 : i64
-// PLAN:     plan.kernel @linear_512x512_bf16_small3 attributes {partition = #plan.partition<rows per 32 times 32>, scratch
+// PLAN:     plan.kernel @linear_512x512_bf16_small3 attributes {partition = #plan.partition<rows per 16 times 16>, scratch
 // PLAN:     plan.kernel @linear_2048x512 attributes {{.*}}small_rows = 256 : i64
 // PLAN:     plan.kernel @linear_2048x512_small attributes {partition = #plan.partition<rows per 32 times 32>, {{.*}}small_rows = 64 : i64
 // PLAN:     plan.kernel @linear_2048x512_small2 attributes {partition = #plan.partition<rows per 32 times 64>, {{.*}}small_rows = 32 : i64
@@ -47,9 +47,9 @@
 // Eight columns of a warp have two matrices for 16 of k, so that one load reads those for 32.
 // CHECK-LABEL: .visible .entry linear_512x512_bf16_small3(
 // CHECK:       .reqntid 128
-// CHECK-COUNT-4: cp.async.cg.shared.global
+// CHECK-COUNT-16: cp.async.cg.shared.global
 // CHECK:       cp.async.commit_group
-// CHECK-COUNT-24: ldmatrix.sync.aligned.m8n8.x4.shared.b16
+// CHECK-COUNT-48: ldmatrix.sync.aligned.m8n8.x4.shared.b16
 // CHECK-NOT:   ldmatrix
 func.func @step(%x: !xfc.rows<target, 512xf32>, %w: tensor<512x512xf32>, %b: tensor<512xf32>, %cache: !cache) -> !xfc.rows<target, 512xf32> {
   %0 = xfc.linear %x, %w bias %b in bf16 : (!xfc.rows<target, 512xf32>, tensor<512x512xf32>, tensor<512xf32>) -> !xfc.rows<target, 512xf32>

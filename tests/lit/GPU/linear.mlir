@@ -12,10 +12,10 @@
 // CHECK-LABEL: .visible .entry linear_2048x512_bf16(
 // CHECK:       .reqntid 256
 // The first block of K is fetched, then the next one while the current one is multiplied; a block is read after a wait and a barrier.
-// CHECK-COUNT-4: cp.async.cg.shared.global
-// CHECK:       cp.async.commit_group
+// Copies of weights begin before rows are loaded. (The loop's first lines stand after its last ones.)
 // CHECK-COUNT-4: cp.async.cg.shared.global
 // CHECK-NEXT:  cp.async.commit_group
+// CHECK:       ld.global
 // CHECK-COUNT-8: ldmatrix.sync.aligned.m8n8.x4.shared.b16
 // CHECK-COUNT-32: mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32
 // CHECK-COUNT-8: ldmatrix.sync.aligned.m8n8.x4.shared.b16
@@ -25,6 +25,9 @@
 // CHECK:       st.shared.v2.b32
 // CHECK:       cp.async.wait_group 0
 // CHECK-NEXT:  bar.sync
+// CHECK-COUNT-4: cp.async.cg.shared.global
+// CHECK-NEXT:  cp.async.commit_group
+// CHECK:       ld.global
 // CHECK-NOT:   mma.sync
 // CHECK:       st.global.v2.b32
 func.func @linear(%x: !xfc.rows<source, 512xf32>, %w: tensor<2048x512xf32>, %b: tensor<2048xf32>) -> !xfc.rows<source, 2048xf32> {

@@ -176,14 +176,19 @@ private:
       EXPECT_TRUE(ArrayRef(contentsOf(blocks.take_front(expected.size()))) == expected)
           << "body " << body << " of a persistent kernel gives other bits";
     }
-    if (triedRace || chunksOf(bodies.back().partition, call) < 2)
+    // Bodies whose tiles differ only in their rows cut a few rows alike.
+    const int64_t across = bodies.back().partition.times;
+    size_t before = bodies.size() - 1;
+    while (before > 0 && bodies[before].partition.times == across)
+      --before;
+    if (triedRace || chunksOf(bodies.back().partition, call) < 2 || bodies[before].partition.times == across)
       return;
     triedRace = true;
     xfc_instruction hasty = instructionOf(bodies.size() - 1);
     hasty.wait_count = 0;
     std::string fault;
     try {
-      launchBoth(instructionOf(bodies.size() - 2), hasty);
+      launchBoth(instructionOf(before), hasty);
     } catch (const ptx::Fault &found) {
       fault = found.what();
     }
