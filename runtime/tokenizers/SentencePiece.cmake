@@ -85,9 +85,19 @@ set(sp_train_sources builder unicode_script trainer_factory trainer_interface un
   char_model_trainer bpe_model_trainer sentencepiece_trainer pretokenizer_for_training)
 list(TRANSFORM sp_sources REPLACE "(.+)" "${sp_root}/src/\\1.cc")
 list(TRANSFORM sp_train_sources REPLACE "(.+)" "${sp_root}/src/\\1.cc")
+list(APPEND sp_sources ${sp_root}/third_party/absl/flags/flag.cc)
 
-add_library(sentencepiece STATIC ${sp_sources} ${sp_protobuf} ${sp_root}/third_party/absl/flags/flag.cc)
+add_library(sentencepiece STATIC ${sp_sources} ${sp_protobuf})
 add_library(sentencepiece_train STATIC ${sp_train_sources})
+if(XFC_UNITY) # as xfc_together does: most of the time goes to headers
+  set_target_properties(sentencepiece sentencepiece_train PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  set_source_files_properties(${sp_sources} PROPERTIES UNITY_GROUP sentencepiece)
+  set_source_files_properties(${sp_protobuf} PROPERTIES UNITY_GROUP protobuf)
+  set_source_files_properties(${sp_train_sources} PROPERTIES UNITY_GROUP train)
+  # Some files of protobuf-lite leave its macros defined, which the next one's header refuses.
+  set_target_properties(sentencepiece PROPERTIES UNITY_BUILD_CODE_AFTER_INCLUDE
+    "#ifdef PROTOBUF_NAMESPACE\n#include <google/protobuf/port_undef.inc>\n#endif")
+endif()
 target_link_libraries(sentencepiece PUBLIC Threads::Threads)
 target_link_libraries(sentencepiece_train PUBLIC sentencepiece)
 set_target_properties(sentencepiece_train PROPERTIES EXCLUDE_FROM_ALL ${XFC_FUZZING}) # no fuzz target makes vocabularies
