@@ -2,12 +2,13 @@
 #include "Plain.h"
 #include "Lowerings.h"
 #include "MachineCode/MachineCode.h"
-#include "mlir/Conversion/Passes.h"
+#include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
+#include "mlir/Conversion/MathToLibm/MathToLibm.h"
+#include "mlir/Conversion/MemRefToLLVM/MemRefToLLVM.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
-#include "mlir/Dialect/Linalg/Passes.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/MemRef/Transforms/Passes.h"
@@ -15,8 +16,14 @@
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
 #include "support/Error.h"
+#include <memory>
 
 using namespace mlir;
+
+// The header that declares it includes all that transforms linalg's ops and vectors.
+namespace mlir {
+std::unique_ptr<Pass> createConvertLinalgToLoopsPass();
+}
 
 #include "Plain/PlainInterface.cpp.inc"
 
