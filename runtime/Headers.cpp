@@ -1,0 +1,1 @@
+// The file that precompiles the headers of JSON.
