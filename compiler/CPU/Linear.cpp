@@ -170,7 +170,8 @@ KernelInfo emitProduct(KernelBuilder &k, Operation *op, BufferIndex rows, Buffer
   SmallVector<Product::Touched> touched;
   for (int64_t e = 0; e < extras; ++e)
     touched.push_back({k.rowsOf(op->getOpOperand(firstExtra + e)), false});
-  // Rows of a part of the columns are not prefetched: the columns of the others are none of theirs.
+  // If each result takes only a part of the columns, none is prefetched: the columns of another part would lie beyond
+  // the end of its rows.
   if (!parts)
     for (OpResult result : op->getResults())
       if (!result.use_empty())

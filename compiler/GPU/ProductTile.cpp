@@ -215,7 +215,8 @@ Values ProductTile::multiply(Value row, Value column, Value inner, Values *share
   const int64_t sharesCount = shares ? a.vector() : 0;
   auto arrive = [&](Value at, Value which, const std::function<void()> &meanwhile) {
     const View aSlot = slotOf(a, which), bSlot = slotOf(b, which);
-    // Copies begin first: their addresses need no registers when numbers arrive in these.
+    // Asynchronous copies are started before other operands are loaded, so that their addresses no longer need
+    // registers when the loads fill these.
     Values aValues, bValues;
     auto fetch = [&](bool packed) {
       if (a.operand.packed == packed)

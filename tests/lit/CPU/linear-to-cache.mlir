@@ -87,7 +87,7 @@
 // CHECK:       llvm.getelementptr inbounds %[[KEY]][
 // CHECK:       llvm.getelementptr inbounds %[[VALUE]][
 // CHECK-NOT:   masked.store
-// What is left, 32 columns, stays apart from the whole groups, and reads the slot in the same way.
+// The last group has only 32 columns, so it has code of its own, which reads the slot as that of whole groups does.
 // CHECK:       [936]
 // CHECK-NOT:   {{masked.store|\[936\]}}
 // TILES:       llvm.x86.tilerelease

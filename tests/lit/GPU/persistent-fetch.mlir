@@ -1,6 +1,7 @@
-// What the blocks of a persistent kernel that have no chunk of an instruction have the L2 cache fetch for the attention
-// after it: the keys and values that its lists name, of which each list has an equal share of 16 MB, which is less than
-// half of the cache. An attention within reach, which may read few of them, has none fetched.
+// While an instruction of a persistent kernel runs, blocks that have no chunk of it prefetch keys and values for the
+// attention that follows, into the L2 cache. They are those that the attention's lists of keys name, up to 16 MB in all,
+// less than half of the cache, of which each list may use an equal share. Nothing is prefetched for an attention with a
+// reach, which may read few of them.
 //
 // RUN: %xfc-opt %s --xfc-schedule=target=sm_80 --canonicalize --cse > %t.mlir
 // RUN: FileCheck %s --input-file=%t.mlir

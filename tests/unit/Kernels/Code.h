@@ -14,7 +14,8 @@ struct Block {
   int64_t bytes = 0;
 };
 
-// What an image for CPUs has of an op: its kernel, and those that pack its weights, in the order of Code::packings.
+// The entries for an op in an image for CPUs: its kernel, and the kernels that pack its weights, which are in the order
+// of Code::packings.
 struct HostKernels {
   KernelInfo info;
   xfc_kernel kernel = nullptr;

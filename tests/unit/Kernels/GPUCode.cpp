@@ -176,7 +176,8 @@ private:
       EXPECT_TRUE(ArrayRef(contentsOf(blocks.take_front(expected.size()))) == expected)
           << "body " << body << " of a persistent kernel gives other bits";
     }
-    // Bodies whose tiles differ only in their rows cut a few rows alike.
+    // The race needs bodies that cut the columns in different ways: if only the rows of their tiles differ, they cut a
+    // batch of few rows into the same chunks.
     const int64_t across = bodies.back().partition.times;
     size_t before = bodies.size() - 1;
     while (before > 0 && bodies[before].partition.times == across)
@@ -216,7 +217,7 @@ private:
       own.keys = &shape.keys[call.keys - batch.shape.keys];
       launch("persistent", 2, persistent.threads, persistent.scratch, blocks, strides, 0, own, &shape, instructions);
     };
-    // Of each list, as many keys as have an equal share of 16 MB.
+    // The lists share 16 MB equally, and the first keys of a list are fetched, as many as fit in its share.
     int64_t together = 0;
     for (const ListedRows &rows : listed)
       together += rows.bytes;

@@ -37,7 +37,7 @@ std::string textOf(const std::string &op, const std::vector<std::string> &types,
   return text;
 }
 
-// What a kernel computes with AVX2, and with the instruction set `wide`.
+// The results of a kernel that is compiled for AVX2, and of the same kernel compiled for the instruction set `wide`.
 using Outcomes = std::array<Outcome, 2>;
 Outcomes runOnBoth(const Batch &batch, const std::string &text, const std::vector<std::string> &types, Options options,
                    const std::string &wide = "x86-64-v4") {
