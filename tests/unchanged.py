@@ -68,25 +68,26 @@ def libraries_of(file):
     return [stamp(line[2]) for line in words if len(line) > 2 and line[1] == "=>" and os.path.exists(line[2])]
 
 
-def sum_of_file(file, sums):
-    """The sum of a file and, if it is an executable, of its libraries. `sums` is a folder that keeps it of large files for as long as the
-    files' times are the same, or None."""
-    large = os.path.getsize(file) >= 1 << 20
-    kept = os.path.join(sums, sum_of(file)[:32]) if sums and large else None
+def sum_of_paths(paths, sums=None):
+    """The sum of what files contain, and of the libraries of executables. `sums` is a folder that keeps it for as long as there are the same
+    files, of the same sizes and times, or None."""
+    files = [file for path in paths for file in files_of(path)]
+    kept = os.path.join(sums, sum_of(*files)[:32]) if sums and files else None
     if kept and os.path.exists(kept):
         stamps, known = read(kept).decode().rsplit("\n", 1)
         if all(map(is_as_stamped, stamps.split("\n"))):
             return known
-    content = read(file)
-    stamps = libraries_of(file) if content.startswith(b"\x7fELF") else []
-    result = sum_of(hashlib.sha256(content).hexdigest(), *stamps)
+    stamps, parts = [], []
+    for file in files:
+        stamps.append(stamp(file))  # before it is read, so that a change in between is seen the next time
+        content = read(file)
+        libraries = libraries_of(file) if content.startswith(b"\x7fELF") else []
+        parts += [file, hashlib.sha256(content).hexdigest(), *libraries]
+        stamps += libraries
+    result = sum_of(*parts)
     if kept:
-        write(kept, "\n".join([stamp(file), *stamps, result]))
+        write(kept, "\n".join([*stamps, result]))
     return result
-
-
-def sum_of_paths(paths, sums=None):
-    return sum_of(*(f"{file} {sum_of_file(file, sums)}" for path in paths for file in files_of(path)))
 
 
 def machine():
