@@ -9,7 +9,8 @@ memory: each rank keeps a share of the optimizer's states, and needs no more mem
        agree on the batches for which --memory has room.
 unlike: ranks whose executables, flags or data differ, or whose folder is in use, are refused by name, before the first step.
 cuda: GPUs of 2 and 4 ranks, or those of the PTX interpreter, equal one GPU; a run of 2 continues with 1; two ranks on one GPU, and ranks without
-      NCCL, are refused, but not if NCCL lets them share one; a rank that loses its GPU, or is killed, ends the others.
+      NCCL, are refused, but not if NCCL lets them share one; a rank that loses its GPU, or is killed, ends the others. The interpreter looks
+      for races in runs of 2 ranks, with Adam and with Adafactor; the tests of kernels have it look for them in all kernels.
 kill: one rank is killed at 10 random moments, and asked to end at two; the others end within seconds, the one that was lost is named,
       and resuming gives the same bytes.
 full: the disk of the rank that writes is full from some moment on; all ranks end, and resuming gives the same bytes.
@@ -302,14 +303,16 @@ if mode == "equal":
         sys.exit("the log of guided has no alignment")
 
 if mode == "cuda":
-    for ranks in (2, 4):
-        run(command(f"of{ranks}", ranks))
-        same("one", f"of{ranks}")
+    checking = ["env", "XFC_PTX_CHECK=1"]
+    run(checking + command("of2", 2))
+    run(command("of4", 4))
+    for several in ("of2", "of4"):
+        same("one", several)
     # An optimizer that is not elementwise, whose states every rank keeps, so that it needs all gradients.
     plain = {"valid_source": None, "valid_target": None, "average": 0, "keep_best": None, "epochs": None, "ema": None, "valid_every": None}
     factored = {"optimizer": "adafactor", "schedule": "inverse-sqrt", "lr": 0.01, "steps": 1, **plain}
     run(command("factored", 1, **factored))
-    run(command("factored2", 2, **factored))
+    run(checking + command("factored2", 2, **factored))
     run(command("whole", 1, steps=2, **plain))
     run(command("parts", 2, steps=1, trace=path("trace.json"), trace_steps="1:1", **plain))
     for rank in range(2):  # the timeline has what NCCL exchanges: gradients, and the parameters that were updated
