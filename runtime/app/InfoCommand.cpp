@@ -100,6 +100,14 @@ Json describe(const Generation &generation) {
   return settings;
 }
 
+// The type in which each decoding type keeps keys and values.
+Json cacheTypes(const Module &module) {
+  Json types = Json::object();
+  for (const std::string &type : module.computeTypes(programs::decodeStep))
+    types[type] = cacheType(module, type);
+  return types;
+}
+
 // What the machine multiplies and copies at most, with the instructions of the image that runs here.
 Json peakOf(const Engine &engine, int threads) {
   ThreadPool pool(threads);
@@ -152,7 +160,7 @@ Json describe(const InfoOptions &options) {
           {"cuda_archs", gpus},
           {"type", module.compute},
           {"decode_types", module.computeTypes(programs::decodeStep)},
-          {"cache_type", cacheType(module)},
+          {"cache_types", cacheTypes(module)},
           {"teacher_tokens", teacherTokens(module)},
           {"alignment_links", linksPerLabel(module)},
           {"parameters", parameters},
@@ -185,6 +193,22 @@ std::string joined(const Json &words) {
   return text;
 }
 
+// "bf16", or "f32 (f32), bf16 (bf16, int8)" if not all types that decoding can multiply in keep the same.
+std::string keptIn(const Json &info) {
+  std::vector<std::pair<std::string, Json>> kept; // and the types that keep this
+  for (const Json &type : info["decode_types"]) {
+    const auto cache = info["cache_types"][type.get<std::string>()].get<std::string>();
+    const auto same = std::ranges::find(kept, cache, &std::pair<std::string, Json>::first);
+    (same == kept.end() ? kept.emplace_back(cache, Json::array()) : *same).second.push_back(type);
+  }
+  if (kept.size() == 1)
+    return kept.front().first;
+  std::string text;
+  for (const auto &[cache, types] : kept)
+    text += (text.empty() ? "" : ", ") + cache + " (" + joined(types) + ")";
+  return text;
+}
+
 void printText(const Json &info) {
   auto text = [&](const char *key) { return info[key].get<std::string>(); };
   auto number = [&](const char *key) { return static_cast<long long>(info[key].get<int64_t>()); };
@@ -195,7 +219,7 @@ void printText(const Json &info) {
     targets += (targets.empty() ? "" : ", ") + ("cuda (" + joined(info["cuda_archs"])) + ")";
   std::printf("model          %s\nmodel hash     %s\ncompiled by    %s\ntargets        %s\n", text("model").c_str(),
               text("model_hash").c_str(), text("compiler").c_str(), targets.c_str());
-  const std::string kept = text("cache_type");
+  const std::string kept = keptIn(info);
   std::printf("parameters     %lld, %.1f MB\nmultiplies in  %s%s%s%s\n", number("parameters"),
               number("parameter_bytes") / 1e6, text("type").c_str(),
               info["decode_types"].empty() ? "" : "; decodes in ", joined(info["decode_types"]).c_str(),

@@ -181,7 +181,7 @@ private:
     return encoderCounts(capacity, engine.device().traits().hostThreads ? engine.pool().threads() : 0);
   }
 
-  // The rows of an argument, which the programs of all groups share: each sentence has its own.
+  // The rows of an argument, which all programs share in which it has this size: each sentence has its own.
   void *keptRows(const Argument &argument) {
     const int64_t bytes = capacity.rows[argument.set] * featuresOf(argument) * bytesOf(argument.type);
     if (!ownRows)

@@ -62,10 +62,10 @@ Counts encoderCounts(const Counts &decoding, int threads) {
   return counts;
 }
 
-std::string cacheType(const Module &module) {
+std::string cacheType(const Module &module, const std::string &type) {
   if (!module.has(programs::decodeStep))
     return {};
-  for (const Argument &argument : module.find(programs::decodeStep)->arguments)
+  for (const Argument &argument : module.find(module.variant(programs::decodeStep, type))->arguments)
     if (isNarrow(argument.type))
       return nameOf(argument.type);
   return nameOf(module.type);

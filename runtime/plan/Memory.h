@@ -52,9 +52,10 @@ Counts encoderCounts(const Counts &decoding, int threads);
 // (Module::readsHistory).
 int64_t rowsOfHypothesis(bool readsHistory, int64_t longest);
 
-// The type in which decoding keeps keys and values: "f32", "f64", "bf16" or "int8" (`xfc compile --cache-type`); empty
-// for a model that does not decode.
-std::string cacheType(const Module &module);
+// The type in which decoding keeps keys and values, "f32", "f64", "bf16" or "int8" (`xfc compile --cache-type`), if
+// products multiply in `type`, one of Module::computeTypes(); empty for a model that does not decode. Throws Error for
+// another type.
+std::string cacheType(const Module &module, const std::string &type = {});
 
 // The rows of a position table once sequences of `longest` rows have been seen: the next power of two, at least 64, so
 // that it rarely grows, but at most the table's own rows.
