@@ -108,11 +108,12 @@ public:
     if (!options.residual.empty() && options.dtype != "bf16")
       throw Error("--residual " + options.residual + ": rows are stored in " + options.dtype +
                   "; only with --dtype bf16 is there a choice");
-    if (options.cacheType != cacheTypes().front() && options.dtype == "f64")
+    const bool narrows = !options.cacheType.empty() && options.cacheType != cacheTypes().front();
+    if (narrows && options.dtype == "f64")
       throw Error("--cache-type " + options.cacheType +
                   ": an executable of f64 keeps keys and values in f64; use "
                   "--dtype f32");
-    if (options.cacheType != cacheTypes().front() && options.disabled.contains("fuse-attention"))
+    if (narrows && options.disabled.contains("fuse-attention"))
       throw Error("--cache-type " + options.cacheType +
                   ": only fused attention reads such keys and values; do without "
                   "--no-fuse, or name other fusions");

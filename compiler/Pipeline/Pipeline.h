@@ -28,7 +28,7 @@ const std::vector<PhaseInfo> &phases();
 const std::vector<std::string> &dtypes();
 // The values of `--residual`.
 const std::vector<std::string> &residualTypes();
-// The values of `--cache-type`, starting with the one that changes nothing.
+// The values of `--cache-type`, starting with the one that narrows nothing.
 const std::vector<std::string> &cacheTypes();
 // The values of `--moment-type`, starting with the one that changes nothing.
 const std::vector<std::string> &momentTypes();
@@ -50,7 +50,9 @@ struct PipelineOptions {
   // residualTypes(), or empty for bf16.
   std::string residual;
   std::string momentType = "f32"; // in which optimizers keep the moments of gradients: one of momentTypes()
-  std::string cacheType = "f32";  // in which decoding keeps keys and values: one of cacheTypes()
+  // The type in which decoding keeps keys and values: one of cacheTypes(), or empty for bf16 in the programs whose
+  // products round their operands, and f32 in the others.
+  std::string cacheType;
   std::set<std::string> disabled; // names from fusions()
   std::string recompute;          // one of recomputeLevels(); empty: every value is kept for the gradients
   std::vector<PlatformTargets> targets = {{Platform::CPU, {"native"}}}; // each target becomes an image

@@ -76,9 +76,13 @@ void buildOptimizer(OpPassManager &manager, const StageOptions &options) {
   manager.addPass(createBuildOptimizer({options.momentType}));
 }
 
+// A program that rounds what it multiplies loses nothing that counts by keeping keys and values in bf16.
 void setCacheType(OpPassManager &manager, const StageOptions &options) {
-  if (options.cacheType != "f32")
-    manager.addPass(createSetCacheType({options.cacheType}));
+  if (!options.cacheType.empty() && options.cacheType != "f32")
+    manager.addPass(createSetCacheType({options.cacheType, /*whereRounded=*/false}));
+  else if (options.cacheType.empty() && options.dtype != DataType::f64 &&
+           !llvm::is_contained(options.disabled, "fuse-attention"))
+    manager.addPass(createSetCacheType({"bf16", /*whereRounded=*/true}));
 }
 
 const PassEntry passes[] = {

@@ -36,8 +36,9 @@ struct StageOptions : mlir::PassPipelineOptions<StageOptions> {
                                        llvm::cl::desc("types that decoding can choose, where the target has them"),
                                        llvm::cl::list_init<std::string>(defaultComputeTypes())};
   Option<std::string> cacheType{*this, "cache-type",
-                                llvm::cl::desc("type in which decoding keeps keys and values: f32, or a narrower one"),
-                                llvm::cl::init("f32")};
+                                llvm::cl::desc("type in which decoding keeps keys and values: f32, or a narrower one; "
+                                               "by default bf16 where products round their operands"),
+                                llvm::cl::init("")};
   Option<std::string> momentType{*this, "moment-type",
                                  llvm::cl::desc("type in which optimizers keep the moments of gradients: f32 or bf16"),
                                  llvm::cl::init("f32")};

@@ -191,8 +191,9 @@ void addCompile(Command app) {
   command
       .addOption("--cache-type", options->cacheType,
                  "type in which decoding keeps keys and values: f32; bf16, half as large; or int8, a quarter, with a "
-                 "scale for each head of a token")
-      .showDefault();
+                 "scale for each head of a token; by default bf16 where a product of a step rounds its operands, and "
+                 "f32 elsewhere")
+      .valueName("TYPE");
   command.setSubject("Programs");
   command.addOption("--mode", options->mode, "programs to include: train, decode").showDefault();
   command

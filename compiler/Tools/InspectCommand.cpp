@@ -237,7 +237,7 @@ void addInspect(Command app) {
   command.addOption("--moment-type", options->momentType, "type of the optimizer's moments, as for `xfc compile`")
       .showDefault();
   command.addOption("--cache-type", options->cacheType, "type of the keys and values, as for `xfc compile`")
-      .showDefault();
+      .valueName("TYPE");
   command.setSubject("Batches");
   command.addOption("--batch-tokens", options->batchTokens, "tokens in a training batch, on each side")
       .showDefault()

@@ -184,7 +184,8 @@ void CompilationArguments::applyTo(PipelineOptions &pipeline) const {
   pipeline.residual = residual;
   check("--moment-type", momentType, momentTypes());
   pipeline.momentType = momentType;
-  check("--cache-type", cacheType, cacheTypes());
+  if (!cacheType.empty())
+    check("--cache-type", cacheType, cacheTypes());
   pipeline.cacheType = cacheType;
   pipeline.computeTypes = computeTypes.types();
   pipeline.disabled = noFuse.disabled();

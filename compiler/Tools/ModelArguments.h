@@ -68,7 +68,7 @@ private:
 // --cache-type.
 struct CompilationArguments {
   TargetArguments targets;
-  std::string dtype = "f32", residual, momentType = "f32", cacheType = "f32";
+  std::string dtype = "f32", residual, momentType = "f32", cacheType;
   ComputeTypeArguments computeTypes;
   FusionArguments noFuse;
   RecomputeArgument recompute;

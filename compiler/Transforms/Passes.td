@@ -296,7 +296,8 @@ def SetCacheType : Pass<"xfc-set-cache-type", "::mlir::ModuleOp"> {
   let description = [{
     This changes the keys and values that a decoding step takes from the encoder, and those that it keeps of earlier tokens: what the
     encoder returns, and what steps read and write. In int8, each head of a row has a scale (xfc.quantize), which is kept beside the
-    row under its name and ".scale". An attention whose keys or values have a number of features that is not a multiple of 8 reads them as they are. Only
+    row under its name and ".scale". With where-rounded, only programs of a type in which a product of a step rounds its operands are
+    changed, and their encoder with them. An attention whose keys or values have a number of features that is not a multiple of 8 reads them as they are. Only
     fused attention reads such rows; it is an error if another op would.
 
     ```mlir
@@ -311,7 +312,10 @@ def SetCacheType : Pass<"xfc-set-cache-type", "::mlir::ModuleOp"> {
       %o, %lse = xfc.attention %q, %now, %now scaled by %scales, %scales {heads = 8 : i64, ..}
     ```
   }];
-  let options = [Option<"type", "type", "std::string", /*default=*/"\"bf16\"", "a value of --cache-type but f32">];
+  let options = [
+    Option<"type", "type", "std::string", /*default=*/"\"bf16\"", "a value of --cache-type but f32">,
+    Option<"whereRounded", "where-rounded", "bool", /*default=*/"false",
+           "change only programs in which a product of a step rounds its operands">];
   let statistics = [Statistic<"narrowed", "narrowed", "keys and values of a step in the narrower type">];
 }
 

@@ -4,6 +4,7 @@
 #include "Passes.h"
 #include "plan/Programs.h"
 #include "support/Quoted.h"
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringMap.h"
 
 using namespace mlir;
@@ -27,26 +28,68 @@ struct SetCacheType : impl::SetCacheTypeBase<SetCacheType> {
       return signalPassFailure();
     }
     element = elementType(&getContext(), named->type);
-    heads.clear();
-    SmallVector<func::FuncOp> encoders;
+    // Those with the same suffix multiply in the same type (xfc-set-compute-type), and share keys and values.
+    llvm::MapVector<StringRef, DecodingPrograms> bySuffix;
     for (auto function : getOperation().getOps<func::FuncOp>()) {
-      const StringRef program = function.getName().split('.').first;
+      const auto [program, suffix] = function.getName().split('.');
       if (program == programs::encode)
-        encoders.push_back(function);
+        bySuffix[suffix].encoders.push_back(function);
       else if (program == programs::decodeStep || program == programs::decodeCandidates ||
                program == programs::decodeRenormalized)
-        if (failed(narrowArguments(function)))
-          return signalPassFailure();
+        bySuffix[suffix].steps.push_back(function);
     }
-    for (func::FuncOp encoder : encoders)
-      narrowResults(encoder);
-    if (!encoders.empty() && heads.empty())
-      emitWarning(encoders.front().getLoc())
+    SmallVector<func::FuncOp> unchanged; // encoders whose keys and values stay as they are
+    for (const auto &[suffix, programs] : bySuffix) {
+      if (whereRounded && !programs.round())
+        continue;
+      if (failed(narrow(programs)))
+        return signalPassFailure();
+      if (heads.empty())
+        unchanged.append(programs.encoders);
+    }
+    // By default, there is nothing to say about it: nobody has asked for narrower ones.
+    if (!unchanged.empty() && !whereRounded)
+      emitWarning(unchanged.front().getLoc())
           << "cache type " << escaped(type)
           << ": no keys and values have a multiple of 8 features; all of them stay f32";
   }
 
 private:
+  // The encoder and the steps that multiply in one type.
+  struct DecodingPrograms {
+    SmallVector<func::FuncOp> encoders, steps;
+
+    // Whether a product of a step rounds its operands.
+    bool round() const {
+      return llvm::any_of(steps, [](func::FuncOp step) {
+        return step
+            .walk([](ProductOpInterface product) {
+              return product.getCompute() ? WalkResult::interrupt() : WalkResult::advance();
+            })
+            .wasInterrupted();
+      });
+    }
+  };
+
+  // With where-rounded, programs whose keys or values an op other than fused attention reads stay as they are;
+  // otherwise that is an error.
+  LogicalResult narrow(const DecodingPrograms &programs) {
+    heads.clear();
+    for (func::FuncOp step : programs.steps)
+      for (const Kept &kept : keptBy(step))
+        if (kept.readOtherwise())
+          return whereRounded ? success()
+                              : step.emitError()
+                                    << "'" << kept.name.getValue() << "' is read by an op that reads no rows of "
+                                    << element << "; only fused attention does (xfc-fuse-attention)";
+    for (func::FuncOp step : programs.steps)
+      if (failed(narrowArguments(step)))
+        return failure();
+    for (func::FuncOp encoder : programs.encoders)
+      narrowResults(encoder);
+    return success();
+  }
+
   bool hasScales() const { return !element.isFloat(); }
   static std::string scaleOf(StringRef name) { return (name + ".scale").str(); }
   RowsType scalesOf(RowsType rows, int64_t ofHeads) const {
@@ -94,18 +137,29 @@ private:
     return uses;
   }
 
-  LogicalResult narrowArguments(func::FuncOp function) {
-    for (unsigned i = 0, count = function.getNumArguments(); i < count; ++i) {
-      BlockArgument argument = function.getArgument(i);
-      const auto role = function.getArgAttrOfType<StringAttr>(i, attr::role),
-                 name = function.getArgAttrOfType<StringAttr>(i, attr::name);
+  // An argument of f32 rows that a step gets from the encoder, or keeps.
+  struct Kept {
+    BlockArgument argument;
+    StringAttr role, name;
+    Uses uses;
+    // Whether they are keys or values that an op other than fused attention reads.
+    bool readOtherwise() const { return uses.others && (!uses.reads.empty() || isKeysOrValues(name)); }
+  };
+  static SmallVector<Kept> keptBy(func::FuncOp function) {
+    SmallVector<Kept> kept;
+    for (BlockArgument argument : function.getArguments()) {
+      const auto role = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), attr::role),
+                 name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), attr::name);
       auto rows = dyn_cast<RowsType>(argument.getType());
-      if (!role || !name || (role != attr::input && role != attr::state) || !rows || !rows.getElementType().isF32())
-        continue;
-      Uses uses = usesOf(argument);
-      if (uses.others && (!uses.reads.empty() || isKeysOrValues(name)))
-        return function.emitError() << "'" << name.getValue() << "' is read by an op that reads no rows of " << element
-                                    << "; only fused attention does (xfc-fuse-attention)";
+      if (role && name && (role == attr::input || role == attr::state) && rows && rows.getElementType().isF32())
+        kept.push_back({argument, role, name, usesOf(argument)});
+    }
+    return kept;
+  }
+
+  LogicalResult narrowArguments(func::FuncOp function) {
+    for (auto &[argument, role, name, uses] : keptBy(function)) {
+      auto rows = cast<RowsType>(argument.getType());
       if (uses.reads.empty() || !llvm::all_of(uses.reads, [](Read &read) { return read.mayBeNarrow(); }))
         continue;
       const auto ofHeads = uses.reads.front().attention.getKeyHeads();
@@ -184,7 +238,7 @@ private:
   }
 
   Type element;                   // of the keys and values
-  llvm::StringMap<int64_t> heads; // of keys and values, by their names
+  llvm::StringMap<int64_t> heads; // of keys and values, by their names, in the programs of one type
 };
 
 } // namespace

@@ -7,7 +7,7 @@
 !lse = !xfc.rows<target, 2xf32>
 
 // The keys and values that the encoder returns become narrower, and its other results stay as they are.
-// CHECK-LABEL: func.func @encode(
+// CHECK-LABEL: func.func @encode.bf16(
 // BF16-SAME: -> (!xfc.rows<source, 16xbf16> {xfc.name = "cross.k"}, !xfc.rows<source, 16xbf16> {xfc.name = "cross.v"}, !xfc.rows<source, 16xf32> {xfc.name = "other"})
 // BF16:      %[[K:.*]] = xfc.quantize %arg0 {groups = 2 : i64} : (!xfc.rows<source, 16xf32>) -> !xfc.rows<source, 16xbf16>
 // BF16:      return %[[K]], %{{.*}}, %arg0
@@ -15,7 +15,7 @@
 // INT8:      %[[K:.*]], %[[KS:.*]] = xfc.quantize %arg0 {groups = 2 : i64} : (!xfc.rows<source, 16xf32>) -> (!xfc.rows<source, 16xi8>, !xfc.rows<source, 2xf32>)
 // INT8:      %[[V:.*]], %[[VS:.*]] = xfc.quantize
 // INT8:      return %[[K]], %[[V]], %arg0, %[[KS]], %[[VS]]
-func.func @encode(%k: !s {xfc.name = "source", xfc.role = "input"})
+func.func @encode.bf16(%k: !s {xfc.name = "source", xfc.role = "input"})
     -> (!s {xfc.name = "cross.k"}, !s {xfc.name = "cross.v"}, !s {xfc.name = "other"}) {
   return %k, %k, %k : !s, !s, !s
 }

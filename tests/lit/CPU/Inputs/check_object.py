@@ -43,12 +43,31 @@ if not cpu.startswith("x86-64-v3") and not wide:
     failures.append("no AVX-512")
 
 
-def loops_of(body, innermost):
-    """From the target of a backward jump to the jump itself; the innermost are those in which no other backward jump lies."""
+def loops_of(body):
+    """The innermost loops: from the target of a backward jump to the jump itself, if no other backward jump lies between them."""
     jumps = [(int(target[1], 16), at) for at, text in body if (target := re.match(r"j\w+\s+0x([0-9a-f]+)", text)) and int(target[1], 16) <= at]
     for begin, end in jumps:
-        if not innermost or not any(begin <= other[0] and other[1] < end for other in jumps):
+        if not any(begin <= other[0] and other[1] < end for other in jumps):
             yield [text for at, text in body if begin <= at <= end]
+
+
+def repeats(body, instruction):
+    """Whether control that has passed this instruction can come back to it. (A backward jump may also lead to an end that lies before it.)"""
+    following = dict(zip([at for at, _ in body], [at for at, _ in body[1:]]))
+    texts = dict(body)
+    passed, waiting = set(), [at for at, text in body if instruction in text]
+    while waiting:
+        at = waiting.pop()
+        target = re.match(r"j\w+\s+0x([0-9a-f]+)", texts[at])
+        ends = re.match(r"(jmp|ret)", texts[at])
+        for after in ([int(target[1], 16)] if target else []) + ([] if ends else [following.get(at)]):
+            if after not in texts or after in passed:
+                continue
+            if instruction in texts[after]:
+                return True
+            passed.add(after)
+            waiting.append(after)
+    return False
 
 
 # product_KIND_ROWSxCOLUMNS_..., without KIND for elements; the narrowest have two vectors of columns, or four with AVX-512.
@@ -65,7 +84,7 @@ lanes = min((columns for _, _, columns in kernels.values()), default=0) // (2 if
 register = "%ymm" if cpu.startswith("x86-64-v3") else "%zmm"
 for name, (kind, rows, columns) in kernels.items():
     wanted = lambda text: PRODUCTS[kind] in text and register in text
-    loops = [loop for loop in loops_of(functions[name], innermost=True) if any(PRODUCTS[kind] in text for text in loop)]
+    loops = [loop for loop in loops_of(functions[name]) if any(PRODUCTS[kind] in text for text in loop)]
     # Every row times every vector, possibly unrolled; twice for a widened pair.
     expected = rows * columns // lanes * (2 if kind == "widened" else 1)
     if not loops or any(sum(map(wanted, loop)) % expected for loop in loops):
@@ -84,7 +103,7 @@ for name, (kind, rows, columns) in tiled.items():
         for column in range(across):
             expected += [f"load {4 + row}"] * (column == 0) + [f"load {6 + column % 2}"] * (row == 0)
             expected.append(f"multiply {row * across + column}")
-    loops = [loop for loop in loops_of(functions[name], innermost=True) if any(PRODUCTS[kind] in text for text in loop)]
+    loops = [loop for loop in loops_of(functions[name]) if any(PRODUCTS[kind] in text for text in loop)]
     for loop in loops:
         steps = []
         for text in loop:
@@ -119,7 +138,7 @@ configuring = {name for name, body in functions.items() if any("ldtilecfg" in te
 for name in configuring:
     count = lambda texts, instruction: sum(instruction in text for text in texts)
     texts = [text for _, text in functions[name]]
-    if (count(texts, "ldtilecfg"), count(texts, "tilerelease")) != (1, 1) or any(count(loop, "ldtilecfg") for loop in loops_of(functions[name], innermost=False)):
+    if (count(texts, "ldtilecfg"), count(texts, "tilerelease")) != (1, 1) or repeats(functions[name], "ldtilecfg"):
         failures.append(f"{name}: configures tiles {count(texts, 'ldtilecfg')} times and releases them {count(texts, 'tilerelease')} times, expected once, outside of loops")
 if "tiles" in kinds and not any("_converting" in name for name in tiled):
     failures.append("no micro-kernel of tiles converts the next rows")
@@ -137,7 +156,7 @@ if "tiles" in kinds and any("weight_grad" in name for name in functions):
         failures.append(f"has none of {sorted(MOST)}")
     for name in MOST.keys() & functions.keys():
         halves = lambda loop: sum(bool(re.match(r"vinsert(f64x4|i128)\s+\$0x1, \S*\(%r", text)) for text in loop)
-        whole = max(loops_of(functions[name], innermost=True), key=halves, default=[])
+        whole = max(loops_of(functions[name]), key=halves, default=[])
         for instruction, most in MOST[name].items():
             if (found := sum(bool(re.match(instruction, text)) for text in whole)) != most:
                 failures.append(f"{name}: {found} instructions {instruction} in its loop of whole rows, expected {most}")
