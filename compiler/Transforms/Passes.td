@@ -298,7 +298,7 @@ def SetCacheType : Pass<"xfc-set-cache-type", "::mlir::ModuleOp"> {
     encoder returns, and what steps read and write. In int8, each head of a row has a scale (xfc.quantize), which is kept beside the
     row under its name and ".scale". With where-rounded, only programs of a type in which a product of a step rounds its operands are
     changed, and their encoder with them. An attention whose keys or values have a number of features that is not a multiple of 8 reads them as they are. Only
-    fused attention reads such rows; it is an error if another op would.
+    fused attention reads such rows; it is an error if another op would, but with where-rounded, the programs of that type stay as they are.
 
     ```mlir
     func.func @decode_candidates(%q, %rows, %k: !xfc.rows<cache, 512xf32>) {
