@@ -24,7 +24,7 @@ void tileInstruction(KernelBuilder &k, const char *intrinsic, ValueRange operand
 
 // The work that the micro-kernel of tiles does between its products, in each step of 16 units.
 struct Between {
-  int64_t panel = 0; // lines of the next panel that it prefetches
+  bool panels = false; // whether it prefetches the panels that come next
   struct Rows {
     int64_t across, pairs; // pairs of lines per row, and how many pairs it prefetches
   };
@@ -42,10 +42,11 @@ struct Between {
 
 // c[rowTiles x 16][columnTiles x 16] (+)= a b, like microKernel. In each step of 16 units, a tile is loaded right
 // before the first product that needs it, and every product is followed by a share of the step's other work, so that
-// all of it runs while the tiles multiply. Further arguments, in this order: the address of a panel to prefetch; for
-// each of `rows`, the address of the first row and the stride, and for each of `touched`; the same for rows to convert,
-// with the number of their elements if they are masked; and for a panel to pack the address of its first row, the
-// stride, and its own address.
+// all of it runs while the tiles multiply. Further arguments, in this order: for panels to prefetch the address where
+// the first one begins, with as many words between two panels as between those of b, and how many lines each product
+// prefetches; for each of `rows`, the address of the first row and the stride, and for each of `touched`; the same for
+// rows to convert, with the number of their elements if they are masked; and for a panel to pack the address of its
+// first row, the stride, and its own address.
 class TileKernel {
 public:
   TileKernel(KernelBuilder &k, const Tiling &t, int64_t rowTiles, int64_t columnTiles, const Between &between)
@@ -66,9 +67,9 @@ private:
 
   // Adds to the kernel's name and to the types of its arguments what it does between products.
   void addWork(std::string &name, SmallVectorImpl<Type> &types) {
-    if (between.panel) {
-      name += "_fetching_" + std::to_string(between.panel);
-      types.push_back(k.ptr);
+    if (between.panels) {
+      name += "_fetching";
+      types.append({k.ptr, k.i64});
     }
     for (const Between::Rows &rows : between.rows) {
       name += "_fetching_rows_" + std::to_string(rows.across) + "x" + std::to_string(rows.pairs);
@@ -111,11 +112,12 @@ private:
           eachSum([&](int64_t number, const View &) { tileInstruction(k, "llvm.x86.tilezero", byte(k, number)); });
         });
     k.loop(0, depth, tile, [&](Value at) {
-      Work prefetches, conversions;
+      Work panels, prefetches, conversions;
       Value step = k.div(at, tile);
-      ValueRange others = addPrefetches(prefetches, step, arguments.drop_front(8));
+      ValueRange others = addPanels(panels, step, arguments.drop_front(8));
+      others = addPrefetches(prefetches, step, others);
       addConversions(conversions, at, step, others);
-      multiply(at, prefetches, conversions);
+      multiply(at, {panels, prefetches, conversions});
     });
     eachSum([&](int64_t number, const View &p) {
       tileInstruction(k, "llvm.x86.tilestored64", {byte(k, number), p.data, cBytes});
@@ -126,16 +128,31 @@ private:
     tileInstruction(k, "llvm.x86.tileloadd64", {byte(k, number), p.data, bytes});
   }
 
-  // Adds what a step prefetches, as the first of these arguments tell, and returns the others.
+  // Adds what each product of a step prefetches of the next panels, as the first of these arguments tell, and returns
+  // the others. The products of a panel's columns share what a step prefetches of the panel that takes its place.
+  ValueRange addPanels(Work &work, Value step, ValueRange arguments) {
+    if (!between.panels)
+      return arguments;
+    Value lines = arguments[1];
+    const int64_t ofPanel = t.panel / tile;
+    const View first = k.at(arguments[0]).inRows(b.stride) + k.mul(k.mul(step, rowTiles * ofPanel * line), lines);
+    nextLines.clear();
+    for (int64_t panel = 0; panel < columnTiles / ofPanel; ++panel)
+      nextLines.push_back(first.row(k.index(panel)).data);
+    for (int64_t i = 0; i < products; ++i)
+      work.push_back([=, this] {
+        Value &next = nextLines[i % columnTiles / ofPanel];
+        next = k.loop(0, lines, 1, next, [&](Value, Values s) -> Values {
+          k.prefetch(k.at(s[0]));
+          return {(k.at(s[0]) + line).data};
+        })[0];
+      });
+    return arguments.drop_front(2);
+  }
+
+  // Adds what else a step prefetches, likewise.
   ValueRange addPrefetches(Work &work, Value step, ValueRange arguments) {
-    const int64_t line = 64 / k.bytes();
     auto fetch = [&](const View &p) { work.push_back([this, p] { k.prefetch(p); }); };
-    if (between.panel) {
-      View from = k.at(arguments[0]) + k.mul(step, between.panel * line);
-      arguments = arguments.drop_front();
-      for (int64_t i = 0; i < between.panel; ++i)
-        fetch(from + i * line);
-    }
     for (const Between::Rows &rows : between.rows) {
       View from = k.at(arguments[0]).inRows(arguments[1]);
       arguments = arguments.drop_front(2);
@@ -194,8 +211,8 @@ private:
     }
   }
 
-  // A step's products, each followed by its share of both kinds of work.
-  void multiply(Value at, const Work &prefetches, const Work &conversions) {
+  // A step's products, each followed by its share of every kind of work.
+  void multiply(Value at, ArrayRef<Work> kinds) {
     const char *product = isInt8(t.products) ? "llvm.x86.tdpbusd" : "llvm.x86.tdpbf16ps";
     const int64_t ofPanel = t.panel / tile;
     auto share = [&](const Work &work, int64_t i) {
@@ -216,15 +233,16 @@ private:
         load(right, panel + k.mul(at, t.panel) + j % ofPanel * tile, bBytes);
       }
       tileInstruction(k, product, {byte(k, firstSum + i), byte(k, left), byte(k, right)});
-      share(prefetches, i);
-      share(conversions, i);
+      for (const Work &work : kinds)
+        share(work, i);
     }
   }
 
   KernelBuilder &k;
   const Tiling &t;
-  const int64_t rowTiles, columnTiles, products;
+  const int64_t rowTiles, columnTiles, products, line = 64 / k.bytes(); // words of a cache line
   const Between &between;
+  SmallVector<Value, 2> nextLines; // of each panel to prefetch, what the next product begins with
   View a, b; // the operands; the rows of their tiles are so many bytes apart
   Value aStride, aBytes, bBytes;
 };
@@ -238,7 +256,14 @@ public:
                const Completion *completion)
       : k(k), t(t), a(a), b(b), panels(panels), depth(depth), c(c), count(count), accumulate(accumulate),
         fetchNext(fetchNext), fetched(fetched), completion(completion), pairs(k.div(k.add(count, tile - 1), 2 * tile)),
-        twos(k.mul(pairs, 2 * tile)), all(k.mul(pairs, panels)), remains(k.less(twos, count)) {}
+        twos(k.mul(pairs, 2 * tile)), all(k.mul(pairs, panels)), remains(k.less(twos, count)) {
+    if (!fetchNext)
+      return;
+    // The nearest number: with seven pairs, for example, two lines each would be nearly twice as many as there are.
+    const int64_t products = 2 * t.panel / tile;
+    Value shares = k.mul(k.max(pairs, 1), products);
+    linesOfPair = k.div(k.add(k.div(shares, 2), linesOfStep()), shares);
+  }
 
   void emit(const Ahead &ahead) {
     auto multiply = [&](Value number) {
@@ -295,7 +320,18 @@ private:
     llvm::append_range(arguments, others);
     k.invoke(TileKernel(k, t, rowTiles, width * t.panel / tile, between).emit(), arguments);
   }
-  void multiplyLast() { call(twos, 1, b.panels, panels, sumsOfLast(), {}, {}); }
+  // Pairs, if there are any, have prefetched the panels that come next.
+  void multiplyLast() {
+    Between between;
+    SmallVector<Value> others;
+    if (fetchNext) {
+      between.panels = true;
+      Value lines = k.index(linesOfStep() / (t.panel / tile));
+      others = {b.panels.row(panels).data, k.select(k.less(0, pairs), 0, lines)};
+    }
+    call(twos, 1, b.panels, panels, sumsOfLast(), between, others);
+  }
+  int64_t linesOfStep() const { return tile * t.panel * k.bytes() / 64; } // of a panel
 
   // Multiplies a pair of tiles, which prefetches what rows of `fetched` fall to it if its panel is the first, and
   // prepares what comes next if it is one of those that do.
@@ -307,10 +343,9 @@ private:
     auto append = [&](const View &rows) { others.append({rows.data, k.index(rows.stride)}); };
     between.passes = passes;
     if (fetchNext) {
-      const int64_t words = tile * t.panel * t.rows / t.block; // of the next panel, per step
-      between.panel = std::min<int64_t>((words * k.bytes() + 63) / 64, 4);
-      Value before = k.mul(stepsBefore, between.panel * 64 / k.bytes());
-      others.push_back((b.panels.row(k.add(pair.panel, 1)) + before).data);
+      between.panels = true;
+      Value before = k.mul(k.mul(stepsBefore, 2 * t.panel / tile * 64 / k.bytes()), linesOfPair);
+      others.append({(b.panels.row(k.add(pair.panel, 1)) + before).data, linesOfPair});
     }
     // Surplus tiles prefetch the last rows again.
     for (const FetchedRows &rows : isFirst ? fetched : ArrayRef<FetchedRows>()) {
@@ -388,6 +423,7 @@ private:
   ArrayRef<FetchedRows> fetched;
   const Completion *completion;
   Value pairs, twos, all, remains; // pairs of tiles of rows, the rows they have, pairs of all panels; is a tile left?
+  Value linesOfPair;               // how many lines of the next panel each product of a pair prefetches
 };
 
 } // namespace

@@ -60,8 +60,8 @@
 // D3:          func.call @product_dots_1x64_rows(
 // D4:          func.call @product_dots_6x64_rows_fetching_4_fetching_rows_2({{.*}}, %c10_i64, {{.*}}, %false,
 // D4:          func.call @product_dots_1x64_rows(
-// TILES:       func.call @product_dottiles_32x32_fetching_4_fetching_rows_2x4_touching_2x2_passing({{.*}}, %c16_i64, {{.*}}, %false,
-// TILES:       func.call @product_dottiles_16x64({{.*}}, %c16_i64, {{.*}}, %false)
+// TILES:       func.call @product_dottiles_32x32_fetching_fetching_rows_2x4_touching_2x2_passing({{.*}}, %c16_i64, {{.*}}, %false,
+// TILES:       func.call @product_dottiles_16x64_fetching({{.*}}, %c16_i64, {{.*}}, %false,
 // A sum of integers is corrected, for quads by the row's negative magnitudes and otherwise by the column's
 // contribution, becomes a float, and is multiplied by both scales. There is no division.
 // CHECK-NOT:   arith.divf
@@ -104,7 +104,7 @@
 // DOTS:        scf.yield
 
 // Tiles: the same products in whole tiles.
-// TILES-LABEL: func.func @product_dottiles_32x32_fetching_4_touching_2x2_passing(
+// TILES-LABEL: func.func @product_dottiles_32x32_fetching_touching_2x2_passing(
 // TILES:       scf.for {{.*}} step %c16_i64
 // TILES-COUNT-4: llvm.x86.tdpbusd
 // TILES-NOT:   {{tdpbusd|tdpbf16ps}}

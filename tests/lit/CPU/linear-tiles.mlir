@@ -33,13 +33,16 @@
 // CHECK:       %[[TURN:.*]] = arith.remui %[[I]], %c2_i64
 // CHECK:       %[[COLUMN:.*]] = arith.muli %[[TURN]], %c32_i64
 // CHECK:       %[[SUMS:.*]] = llvm.getelementptr {{.*}}[%[[COLUMN]]]
-// CHECK:       func.call @product_tiles_32x32_fetching_4_fetching_rows_2x4_touching_2x2_passing_converting_some_48({{.*}}, %c32_i64, %[[SUMS]], %c64_i64, %false,
-// CHECK:       func.call @product_tiles_32x32_fetching_4_fetching_rows_2x4_touching_2x2_passing({{.*}}, %false,
-// CHECK:       func.call @product_tiles_32x32_fetching_4_fetching_rows_2x4_touching_2x2({{.*}}, %false,
-// CHECK:       func.call @product_tiles_32x32_fetching_4_touching_2x2_passing({{.*}}, %false,
-// CHECK:       func.call @product_tiles_32x32_fetching_4_touching_2x2({{.*}}, %false,
+// CHECK:       func.call @product_tiles_32x32_fetching_fetching_rows_2x4_touching_2x2_passing_converting_some_48({{.*}}, %c32_i64, %[[SUMS]], %c64_i64, %false,
+// CHECK:       func.call @product_tiles_32x32_fetching_fetching_rows_2x4_touching_2x2_passing({{.*}}, %false,
+// CHECK:       func.call @product_tiles_32x32_fetching_fetching_rows_2x4_touching_2x2({{.*}}, %false,
+// CHECK:       func.call @product_tiles_32x32_fetching_touching_2x2_passing({{.*}}, %false,
+// CHECK:       func.call @product_tiles_32x32_fetching_touching_2x2({{.*}}, %false,
 // CHECK-NOT:   converting
-// CHECK:       func.call @product_tiles_16x64({{.*}}, %false)
+// The last tile of rows prefetches the next panels only if there are no pairs of tiles that do.
+// CHECK:       %[[HASPAIRS:.*]] = arith.cmpi sgt, {{.*}}, %c0_i64
+// CHECK:       %[[LINES:.*]] = arith.select %[[HASPAIRS]], %c0_i64, %c16_i64
+// CHECK:       func.call @product_tiles_16x64_fetching({{.*}}, %false, %{{.*}}, %[[LINES]])
 // After a product, the sums of the one before are completed: each row's 32 are stored.
 // CHECK:       %[[BEFORE:.*]] = arith.subi %[[I]], %c1_i64
 // CHECK:       arith.remui %[[BEFORE]], %c2_i64
@@ -51,14 +54,17 @@
 // CHECK-NEXT:  return
 
 // What the vector units do is spread over the four products of a step, each of which is followed by eight of 32 rows
-// and four of sixteen prefetches.
-// CHECK-LABEL: func.func @product_tiles_32x32_fetching_4_fetching_rows_2x4_touching_2x2_passing_converting_some_48(
+// and three of twelve prefetches, and fetches as many lines of the next panel as its argument says.
+// CHECK-LABEL: func.func @product_tiles_32x32_fetching_fetching_rows_2x4_touching_2x2_passing_converting_some_48(
 // CHECK:       scf.for {{.*}} step %c16_i64
 // CHECK-NOT:   {{tilezero|scf.if|llvm.x86.avx512bf16}}
 // CHECK:       llvm.x86.tileloaddt164"(%c4_i8
 // CHECK:       llvm.x86.tileloadd64"(%c6_i8
 // CHECK-NEXT:  llvm.x86.tdpbf16ps"(%c0_i8, %c4_i8, %c6_i8)
-// CHECK-COUNT-4: llvm.intr.prefetch{{.*}} rw = 0 : i32
+// CHECK:       %[[FETCHED:.*]] = scf.for {{.*}} = %c0_i64 to %arg9 step %c1_i64 iter_args(%[[LINE:.*]] = %{{.*}})
+// CHECK-NEXT:  llvm.intr.prefetch"(%[[LINE]]){{.*}} rw = 0 : i32
+// CHECK-NEXT:  llvm.getelementptr inbounds %[[LINE]][16]
+// CHECK-COUNT-3: llvm.intr.prefetch{{.*}} rw = 0 : i32
 // CHECK-NOT:   prefetch
 // CHECK-COUNT-2: llvm.intr.masked.load
 // CHECK:       cvtne2ps2bf16
@@ -66,6 +72,7 @@
 // CHECK-NOT:   {{cvtne2ps2bf16|scf.if}}
 // CHECK:       llvm.x86.tileloadd64"(%c7_i8
 // CHECK-NEXT:  llvm.x86.tdpbf16ps"(%c1_i8, %c4_i8, %c7_i8)
+// CHECK:       scf.for {{.*}} = %c0_i64 to %arg9 step %c1_i64 iter_args(%{{.*}} = %[[FETCHED]])
 // CHECK-COUNT-4: llvm.intr.prefetch
 // CHECK-COUNT-8: cvtne2ps2bf16
 // CHECK-NOT:   cvtne2ps2bf16
@@ -81,14 +88,22 @@
 // CHECK:       }
 // CHECK-COUNT-4: llvm.x86.tilestored64
 
-// A single row of tiles multiplies both panels, and its two right tiles take turns.
-// CHECK-LABEL: func.func @product_tiles_16x64(
+// A single row of tiles multiplies both panels, and its two right tiles take turns. Two products of each panel prefetch
+// the panel that takes its place.
+// CHECK-LABEL: func.func @product_tiles_16x64_fetching(
 // CHECK:       scf.for {{.*}} step %c16_i64
+// CHECK:       %[[FIRST:.*]] = llvm.getelementptr inbounds %arg8[
+// CHECK:       %[[SECOND:.*]] = llvm.getelementptr inbounds %[[FIRST]][%arg3]
 // CHECK-COUNT-1: llvm.x86.tileloadd64"(%c4_i8
 // CHECK:       llvm.x86.tdpbf16ps"(%c0_i8, %c4_i8, %c6_i8)
+// CHECK:       %[[THEN:.*]] = scf.for {{.*}} iter_args(%{{.*}} = %[[FIRST]])
 // CHECK:       llvm.x86.tdpbf16ps"(%c1_i8, %c4_i8, %c7_i8)
+// CHECK:       scf.for {{.*}} iter_args(%{{.*}} = %[[THEN]])
 // CHECK:       llvm.x86.tdpbf16ps"(%c2_i8, %c4_i8, %c6_i8)
+// CHECK:       %[[THEN:.*]] = scf.for {{.*}} iter_args(%{{.*}} = %[[SECOND]])
 // CHECK:       llvm.x86.tdpbf16ps"(%c3_i8, %c4_i8, %c7_i8)
+// CHECK:       scf.for {{.*}} iter_args(%{{.*}} = %[[THEN]])
+// CHECK-COUNT-1: prefetch
 // CHECK-NOT:   {{prefetch|tdpbf16ps}}
 // CHECK:       }
 
@@ -107,9 +122,9 @@ func.func @linear(%x: !x, %w: tensor<64x40xf32>) -> !z {
 // Rows of 64 elements fill their units, so that they are converted without a mask.
 // CHECK-LABEL: func.func @linear_input_grad_64x40_bf16(
 // CHECK:       llvm.x86.ldtilecfg
-// CHECK:       func.call @product_tiles_32x32_fetching_4_fetching_rows_2x4_touching_2x2_passing_converting_48(
+// CHECK:       func.call @product_tiles_32x32_fetching_fetching_rows_2x4_touching_2x2_passing_converting_48(
 // CHECK:       llvm.x86.tilerelease
-// CHECK-LABEL: func.func @product_tiles_32x32_fetching_4_fetching_rows_2x4_touching_2x2_passing_converting_48(
+// CHECK-LABEL: func.func @product_tiles_32x32_fetching_fetching_rows_2x4_touching_2x2_passing_converting_48(
 // CHECK:       scf.for {{.*}} step %c16_i64
 // CHECK-NOT:   masked.load
 // CHECK-COUNT-32: cvtne2ps2bf16

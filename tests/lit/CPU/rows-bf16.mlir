@@ -24,7 +24,7 @@
 // CHECK:       %[[WORDS:.*]] = arith.divui %{{.*}}, %c2_i64
 // CHECK:       %[[ROWS:.*]] = arith.select {{.*}} : !llvm.ptr
 // CHECK:       %[[STRIDE:.*]] = arith.select %{{.*}}, %[[WORDS]], %{{.*}} : i64
-// CHECK:       func.call @product_tiles_32x32_fetching_4_fetching_rows_1x4_touching_1x4_passing(%[[ROWS]], %[[STRIDE]],
+// CHECK:       func.call @product_tiles_32x32_fetching_fetching_rows_1x4_touching_1x4_passing(%[[ROWS]], %[[STRIDE]],
 // CHECK-NOT:   converting
 // CHECK:       arith.truncf {{.*}} : vector<16xf32> to vector<16xbf16>
 // CHECK-NEXT:  llvm.store {{.*}} : vector<16xbf16>

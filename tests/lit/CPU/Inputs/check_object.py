@@ -43,11 +43,15 @@ if not cpu.startswith("x86-64-v3") and not wide:
     failures.append("no AVX-512")
 
 
-def loops_of(body):
-    """The innermost loops: from the target of a backward jump to the jump itself, if no other backward jump lies between them."""
-    jumps = [(int(target[1], 16), at) for at, text in body if (target := re.match(r"j\w+\s+0x([0-9a-f]+)", text)) and int(target[1], 16) <= at]
-    for begin, end in jumps:
-        if not any(begin <= other[0] and other[1] < end for other in jumps):
+def loops_of(body, instruction):
+    """The innermost loops that execute such an instruction: from the target of backward jumps to the last of them."""
+    ends = {}
+    for at, text in body:
+        if (target := re.match(r"j\w+\s+0x([0-9a-f]+)", text)) and int(target[1], 16) <= at:
+            ends[int(target[1], 16)] = at
+    loops = [(begin, end) for begin, end in ends.items() if any(begin <= at <= end and instruction in text for at, text in body)]
+    for begin, end in loops:
+        if not any(begin <= other[0] and other[1] <= end and other != (begin, end) for other in loops):
             yield [text for at, text in body if begin <= at <= end]
 
 
@@ -84,7 +88,7 @@ lanes = min((columns for _, _, columns in kernels.values()), default=0) // (2 if
 register = "%ymm" if cpu.startswith("x86-64-v3") else "%zmm"
 for name, (kind, rows, columns) in kernels.items():
     wanted = lambda text: PRODUCTS[kind] in text and register in text
-    loops = [loop for loop in loops_of(functions[name]) if any(PRODUCTS[kind] in text for text in loop)]
+    loops = list(loops_of(functions[name], PRODUCTS[kind]))
     # Every row times every vector, possibly unrolled; twice for a widened pair.
     expected = rows * columns // lanes * (2 if kind == "widened" else 1)
     if not loops or any(sum(map(wanted, loop)) % expected for loop in loops):
@@ -103,7 +107,7 @@ for name, (kind, rows, columns) in tiled.items():
         for column in range(across):
             expected += [f"load {4 + row}"] * (column == 0) + [f"load {6 + column % 2}"] * (row == 0)
             expected.append(f"multiply {row * across + column}")
-    loops = [loop for loop in loops_of(functions[name]) if any(PRODUCTS[kind] in text for text in loop)]
+    loops = list(loops_of(functions[name], PRODUCTS[kind]))
     for loop in loops:
         steps = []
         for text in loop:
@@ -117,8 +121,9 @@ for name, (kind, rows, columns) in tiled.items():
                 steps.append("convert")
         if [step for step in steps if step not in ("prefetch", "convert")] != expected:
             failures.append(f"{name}: a step executes {steps}, expected {expected} in this order")
-        # The prefetches and the conversions of a step are spread over its products.
-        parts = " ".join(steps).split("multiply")[1:]
+        # The prefetches and the conversions of a step are spread over its products. What follows the last one may be at the loop's begin.
+        begin, *parts = " ".join(steps).split("multiply")
+        parts[-1:] = [begin + last for last in parts[-1:]]
         for work in ("prefetch", "convert"):
             counts = [part.count(work) for part in parts]
             if counts and max(counts) - min(counts) > 1:
@@ -156,7 +161,7 @@ if "tiles" in kinds and any("weight_grad" in name for name in functions):
         failures.append(f"has none of {sorted(MOST)}")
     for name in MOST.keys() & functions.keys():
         halves = lambda loop: sum(bool(re.match(r"vinsert(f64x4|i128)\s+\$0x1, \S*\(%r", text)) for text in loop)
-        whole = max(loops_of(functions[name]), key=halves, default=[])
+        whole = max(loops_of(functions[name], "vpunpck"), key=halves, default=[])
         for instruction, most in MOST[name].items():
             if (found := sum(bool(re.match(instruction, text)) for text in whole)) != most:
                 failures.append(f"{name}: {found} instructions {instruction} in its loop of whole rows, expected {most}")
