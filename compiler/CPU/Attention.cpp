@@ -26,7 +26,8 @@ private:
   void blocks(HeadOfSequence &at);
   void eachOfOneList(const HeadOfSequence &at);
   void copyKeys(HeadOfSequence &at, Value start, Value count);
-  void single(HeadOfSequence &at);
+  void single(HeadOfSequence &at, Value fetches);
+  RowAt ofNextHead(const HeadOfSequence &at, const RowAt &rows, BufferIndex buffer, int64_t width);
   Values dots(Value last, const RowAt &keyRow, Value first);
   void clearState(Value count);
   void softmaxRow(HeadOfSequence &at, Value firstQuery, Value r, Value start, Value count);
@@ -87,7 +88,7 @@ KernelInfo AttentionKernel::emit() {
   if (!copiesKeys)
     begin(at);
   k.when(
-      k.equal(at.queries, 1), [&] { copiesKeys ? eachOfOneList(at) : single(at); },
+      k.equal(at.queries, 1), [&] { copiesKeys ? eachOfOneList(at) : single(at, k.boolean(true)); },
       [&] {
         if (copiesKeys)
           begin(at);
@@ -142,22 +143,14 @@ void AttentionKernel::eachOfOneList(const HeadOfSequence &at) {
           begin(own);
           Value isFirst = k.equal(i, at.sequence), fits = k.less(own.keys, keyBlock + 1);
           k.when(k.both(isFirst, fits), [&] { copyKeys(own, k.index(0), own.keys); });
-          single(own);
+          single(own, isFirst);
         });
       });
 }
 
 void AttentionKernel::copyKeys(HeadOfSequence &at, Value start, Value count) {
-  auto copy = [&](const View &to, const RowAt &rows, int64_t width) {
-    auto fetching = [&](Value j) {
-      View row = rows(j);
-      HeadOfSequence::fetchNextHead(k, row, width);
-      return row;
-    };
-    tiles.copyIn(to, fetching, count, width);
-  };
-  copy(keysCopied, keyRows(at, start), keyDim);
-  copy(values.rows, valueRows(at, start), valueDim);
+  tiles.copyIn(keysCopied, keyRows(at, start), count, keyDim);
+  tiles.copyIn(values.rows, valueRows(at, start), count, valueDim);
 }
 
 void AttentionKernel::clearState(Value count) {
@@ -232,9 +225,23 @@ Values AttentionKernel::dots(Value last, const RowAt &keyRow, Value first) {
   return products;
 }
 
+// The same rows, from the next head's features on, or, after the last head, as many rows further as there are keys: the
+// first head of the next sentence, whose rows mostly follow.
+RowAt AttentionKernel::ofNextHead(const HeadOfSequence &at, const RowAt &rows, BufferIndex buffer, int64_t width) {
+  Value distance = k.index(width);
+  if (!at.cached) {
+    const int64_t last = op.getKeyHeads() - 1;
+    Value toNextSentence = k.sub(k.mul(at.keys, k.stride(buffer)), last * width);
+    distance = k.select(k.equal(at.keyHead, last), toNextSentence, distance);
+  }
+  return [rows, distance](Value c) { return rows(c) + distance; };
+}
+
 // A single query (decoding) reads keys and values row by row: packing them as `blocks` does would cost more than it
-// saves. If it reads copies, the caller has made them, unless the list has several blocks: those are copied here.
-void AttentionKernel::single(HeadOfSequence &at) {
+// saves. If it reads copies, the caller has made them, unless the list has several blocks: those are copied here. If
+// `fetches` is set, the next head's keys are prefetched along with the scores, and its values with the outputs, so that
+// memory is busy all the time.
+void AttentionKernel::single(HeadOfSequence &at, Value fetches) {
   const int64_t lanes = k.lanes();
   Value zero = k.index(0), one = k.index(1);
   tiles.copyIn(queries, at.rows(k, q, keyDim, at.firstQuery), one, keyDim, op.getScale().convertToDouble());
@@ -242,18 +249,18 @@ void AttentionKernel::single(HeadOfSequence &at) {
   Value most = at.limit(k, zero, zero);
   k.loop(at.first(k, zero, zero), most, keyBlock, [&](Value j) {
     Value count = k.min(keyBlock, k.sub(most, j)), last = k.sub(count, 1);
-    RowAt keyRow, valueRow;
+    RowAt keyRow = keyRows(at, j), valueRow = valueRows(at, j);
+    const RowAt nextKey = ofNextHead(at, keyRow, key, keyDim), nextValue = ofNextHead(at, valueRow, value, valueDim);
     if (copiesKeys) {
       k.when(k.less(keyBlock, at.keys), [&] { copyKeys(at, j, k.min(keyBlock, k.sub(at.keys, j))); });
       keyRow = [this](Value c) { return keysCopied.row(c); };
       valueRow = [this](Value c) { return values.rows.row(c); };
-    } else {
-      keyRow = keyRows(at, j);
-      valueRow = valueRows(at, j);
     }
     // Processes as many keys at once as a vector has lanes: after a transposition, their horizontal sums are taken
     // together.
     k.loop(0, count, lanes, [&](Value c) {
+      auto fetchKey = [&](Value each) { HeadOfSequence::fetch(k, nextKey(each), keyDim); };
+      k.when(fetches, [&] { k.loop(c, k.min(k.add(c, lanes), count), 1, fetchKey); });
       Values products;
       while (static_cast<int64_t>(products.size()) < lanes)
         products.append(dots(last, keyRow, k.add(c, products.size())));
@@ -270,10 +277,8 @@ void AttentionKernel::single(HeadOfSequence &at) {
       for (int64_t g = f; g < std::min(valueDim, f + together * lanes); g += lanes)
         accumulators.push_back(k.load(outputs + g, lanes));
       accumulators = k.loop(0, count, 1, accumulators, [&](Value c, Values s) {
-        if (f == 0 && !copiesKeys) {
-          HeadOfSequence::fetchNextHead(k, keyRow(c), keyDim);
-          HeadOfSequence::fetchNextHead(k, valueRow(c), valueDim);
-        }
+        if (f == 0)
+          k.when(fetches, [&] { HeadOfSequence::fetch(k, nextValue(c), valueDim); });
         Value weight = tiles.rounded(k.broadcast(k.load(scores + c)));
         View from = valueRow(c) + f;
         for (size_t g = 0; g < s.size(); ++g)

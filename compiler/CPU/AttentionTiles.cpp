@@ -113,16 +113,16 @@ RowAt HeadOfSequence::listedRows(KernelBuilder &k, BufferIndex buffer, int64_t w
 void HeadOfSequence::fetchNextHead(KernelBuilder &k, ArrayRef<Features> ofQueries, ArrayRef<Features> ofKeys,
                                    Value query) {
   for (const auto &[buffer, width] : ofQueries)
-    fetchNextHead(k, rows(k, buffer, width, firstQuery)(query), width);
+    fetch(k, rows(k, buffer, width, firstQuery)(query) + width, width);
   Value key = k.min(query, k.sub(keys, 1));
   for (const auto &[buffer, width] : ofKeys)
-    fetchNextHead(k, listedRows(k, buffer, width, k.index(0))(key), width);
+    fetch(k, listedRows(k, buffer, width, k.index(0))(key) + width, width);
 }
 
-void HeadOfSequence::fetchNextHead(KernelBuilder &k, const View &row, int64_t width) {
-  const int64_t line = 64 / KernelBuilder::bytesOf(row.element);
-  for (int64_t f = width; f < 2 * width; f += line)
-    k.prefetch(row + f);
+void HeadOfSequence::fetch(KernelBuilder &k, const View &features, int64_t width) {
+  const int64_t line = 64 / KernelBuilder::bytesOf(features.element);
+  for (int64_t f = 0; f < width; f += line)
+    k.prefetch(features + f);
 }
 
 void HeadOfSequence::clearRowsThatAreNoKeys(KernelBuilder &k, BufferIndex buffer, int64_t width) {

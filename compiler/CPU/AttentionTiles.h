@@ -40,9 +40,9 @@ struct HeadOfSequence : AttentionHead {
   using Features = std::pair<BufferIndex, int64_t>;
   void fetchNextHead(KernelBuilder &k, llvm::ArrayRef<Features> ofQueries, llvm::ArrayRef<Features> ofKeys,
                      mlir::Value query);
-  // Prefetches the features of the next head, which follow the `width` features of this head in a row. The hardware
-  // does not prefetch them, since it follows lines that are adjacent, and a kernel reads only a few lines of each row.
-  static void fetchNextHead(KernelBuilder &k, const View &row, int64_t width);
+  // Prefetches the `width` features of a head. The hardware does not prefetch those of the next head, since it follows
+  // lines that are adjacent, and a kernel reads only a few lines of each row.
+  static void fetch(KernelBuilder &k, const View &features, int64_t width);
   // Zeroes the key rows of this sequence if some of them are not in its key list. Only for sequences that have keys of
   // their own (training) and a `buffer` of rows of the key set.
   void clearRowsThatAreNoKeys(KernelBuilder &k, BufferIndex buffer, int64_t width);

@@ -243,7 +243,7 @@ private:
   const int64_t rowTiles, columnTiles, products, line = 64 / k.bytes(); // words of a cache line
   const Between &between;
   SmallVector<Value, 2> nextLines; // of each panel to prefetch, what the next product begins with
-  View a, b; // the operands; the rows of their tiles are so many bytes apart
+  View a, b;                       // the operands; the rows of their tiles are so many bytes apart
   Value aStride, aBytes, bBytes;
 };
 

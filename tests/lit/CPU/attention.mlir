@@ -25,6 +25,9 @@
 // together: a transposition, and then sums of vectors.
 // CHECK:       scf.for {{.*}} step %c256_i64
 // CHECK:       scf.for {{.*}} step %c{{8|16}}_i64
+// CHECK:       scf.for {{.*}} step %c1_i64
+// CHECK-COUNT-2: llvm.intr.prefetch
+// CHECK-NOT:   prefetch
 // V3:          :4 = scf.for {{.*}} = %c0_i64 to %c32_i64 step %c16_i64
 // V3-COUNT-4:  vector.fma {{.*}} : vector<16xf32>
 // V3:          :4 = scf.for {{.*}} = %c0_i64 to %c32_i64 step %c16_i64
@@ -38,13 +41,13 @@
 // CHECK:       llvm.store {{.*}} : vector<{{8|16}}xf32>
 // CHECK-NEXT:  }
 // CHECK-NOT:   func.call
-// The values are added in registers, key by key. Two cache lines of the next head's part are prefetched of each key and
-// of each value.
+// The values are added in registers, key by key. Of the next head's keys and values, two cache lines each are
+// prefetched, keys along with the scores and values with their sums.
 // V3:          :4 = scf.for {{.*}} step %c1_i64 {{.*}} -> (vector<8xf32>,
-// V3-COUNT-4:  llvm.intr.prefetch
+// V3-COUNT-2:  llvm.intr.prefetch
 // V3-COUNT-4:  vector.fma
 // V4:          :2 = scf.for {{.*}} step %c1_i64 {{.*}} -> (vector<16xf32>,
-// V4-COUNT-4:  llvm.intr.prefetch
+// V4-COUNT-2:  llvm.intr.prefetch
 // V4-COUNT-2:  vector.fma
 // CHECK-NOT:   {{llvm.store|vector.fma}}
 // CHECK:       scf.yield

@@ -28,7 +28,8 @@ func.func @attend(%q: !queries {xfc.name = "q", xfc.role = "input"}, %k: !intege
 }
 
 // In a decoding step, hypotheses of a sentence have one list of the encoder's keys, which the first one's chunk copies
-// and widens for all. What the next head has of a row is prefetched with it.
+// and widens for all. With the first one's scores and sums, what the next head has of each row is prefetched; after the
+// last head, what the first one has of the next sentence's rows.
 // CHECK-LABEL: func.func @attention_128_2(
 // CHECK:       %[[SINGLE:.*]] = arith.cmpi eq, {{.*}}, %c1_i64
 // CHECK:       scf.if %[[SINGLE]]
@@ -39,10 +40,15 @@ func.func @attend(%q: !queries {xfc.name = "q", xfc.role = "input"}, %k: !intege
 // CHECK-NEXT:  %[[FITS:.*]] = arith.cmpi slt, {{.*}}, %c257_i64
 // CHECK-NEXT:  %[[COPIES:.*]] = arith.andi %[[FIRST]], %[[FITS]]
 // CHECK:       scf.if %[[COPIES]]
+// CHECK-NOT:   prefetch
+// CHECK-COUNT-8: llvm.load {{.*}} -> vector<16xi8>
+// CHECK:       %[[ISLAST:.*]] = arith.cmpi eq, %{{.*}}, %c1_i64
+// CHECK-NEXT:  arith.select %[[ISLAST]], %{{.*}}, %c64_i64
+// CHECK:       scf.if %[[FIRST]]
 // CHECK:       llvm.intr.prefetch
-// CHECK-COUNT-4: llvm.load {{.*}} -> vector<16xi8>
+// CHECK:       vector.fma
+// CHECK:       scf.if %[[FIRST]]
 // CHECK:       llvm.intr.prefetch
-// CHECK-COUNT-4: llvm.load {{.*}} -> vector<16xi8>
 // CHECK:       vector.fma
 // CHECK-NOT:   vector<16xi8>
 // CHECK:       } else {
