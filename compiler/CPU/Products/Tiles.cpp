@@ -112,12 +112,12 @@ private:
           eachSum([&](int64_t number, const View &) { tileInstruction(k, "llvm.x86.tilezero", byte(k, number)); });
         });
     k.loop(0, depth, tile, [&](Value at) {
-      Work panels, prefetches, conversions;
+      Work prefetches, conversions;
       Value step = k.div(at, tile);
-      ValueRange others = addPanels(panels, step, arguments.drop_front(8));
+      ValueRange others = beginLines(step, arguments.drop_front(8));
       others = addPrefetches(prefetches, step, others);
       addConversions(conversions, at, step, others);
-      multiply(at, {panels, prefetches, conversions});
+      multiply(at, prefetches, conversions);
     });
     eachSum([&](int64_t number, const View &p) {
       tileInstruction(k, "llvm.x86.tilestored64", {byte(k, number), p.data, cBytes});
@@ -128,26 +128,28 @@ private:
     tileInstruction(k, "llvm.x86.tileloadd64", {byte(k, number), p.data, bytes});
   }
 
-  // Adds what each product of a step prefetches of the next panels, as the first of these arguments tell, and returns
-  // the others. The products of a panel's columns share what a step prefetches of the panel that takes its place.
-  ValueRange addPanels(Work &work, Value step, ValueRange arguments) {
+  // Finds the first lines of the next panels that a step prefetches, as the first of these arguments tell, and returns
+  // the others.
+  ValueRange beginLines(Value step, ValueRange arguments) {
     if (!between.panels)
       return arguments;
-    Value lines = arguments[1];
-    const int64_t ofPanel = t.panel / tile;
+    lines = arguments[1];
     const View first = k.at(arguments[0]).inRows(b.stride) + k.mul(k.mul(step, rowTiles * ofPanel * line), lines);
     nextLines.clear();
     for (int64_t panel = 0; panel < columnTiles / ofPanel; ++panel)
       nextLines.push_back(first.row(k.index(panel)).data);
-    for (int64_t i = 0; i < products; ++i)
-      work.push_back([=, this] {
-        Value &next = nextLines[i % columnTiles / ofPanel];
-        next = k.loop(0, lines, 1, next, [&](Value, Values s) -> Values {
-          k.prefetch(k.at(s[0]));
-          return {(k.at(s[0]) + line).data};
-        })[0];
-      });
     return arguments.drop_front(2);
+  }
+
+  // Prefetches the lines of a product, of the panel that takes the place of its own.
+  void fetchLines(int64_t product) {
+    if (!between.panels)
+      return;
+    Value &next = nextLines[product % columnTiles / ofPanel];
+    next = k.loop(0, lines, 1, next, [&](Value, Values s) -> Values {
+      k.prefetch(k.at(s[0]));
+      return {(k.at(s[0]) + line).data};
+    })[0];
   }
 
   // Adds what else a step prefetches, likewise.
@@ -211,10 +213,9 @@ private:
     }
   }
 
-  // A step's products, each followed by its share of every kind of work.
-  void multiply(Value at, ArrayRef<Work> kinds) {
+  // A step's products, each followed by its lines of the next panels and by its share of both kinds of work.
+  void multiply(Value at, const Work &prefetches, const Work &conversions) {
     const char *product = isInt8(t.products) ? "llvm.x86.tdpbusd" : "llvm.x86.tdpbf16ps";
-    const int64_t ofPanel = t.panel / tile;
     auto share = [&](const Work &work, int64_t i) {
       for (size_t w = work.size() * i / products; w < work.size() * (i + 1) / products; ++w)
         work[w]();
@@ -233,16 +234,19 @@ private:
         load(right, panel + k.mul(at, t.panel) + j % ofPanel * tile, bBytes);
       }
       tileInstruction(k, product, {byte(k, firstSum + i), byte(k, left), byte(k, right)});
-      for (const Work &work : kinds)
-        share(work, i);
+      fetchLines(i);
+      share(prefetches, i);
+      share(conversions, i);
     }
   }
 
   KernelBuilder &k;
   const Tiling &t;
-  const int64_t rowTiles, columnTiles, products, line = 64 / k.bytes(); // words of a cache line
+  const int64_t rowTiles, columnTiles, products;
+  const int64_t ofPanel = t.panel / tile, line = 64 / k.bytes(); // tiles across a panel; words of a cache line
   const Between &between;
-  SmallVector<Value, 2> nextLines; // of each panel to prefetch, what the next product begins with
+  Value lines;                     // that each product prefetches of a next panel
+  SmallVector<Value, 2> nextLines; // of each of these panels, where the next product begins
   View a, b;                       // the operands; the rows of their tiles are so many bytes apart
   Value aStride, aBytes, bBytes;
 };
@@ -260,8 +264,7 @@ public:
     if (!fetchNext)
       return;
     // The nearest number: with seven pairs, for example, two lines each would be nearly twice as many as there are.
-    const int64_t products = 2 * t.panel / tile;
-    Value shares = k.mul(k.max(pairs, 1), products);
+    Value shares = k.mul(k.max(pairs, 1), productsOfPair());
     linesOfPair = k.div(k.add(k.div(shares, 2), linesOfStep()), shares);
   }
 
@@ -331,7 +334,9 @@ private:
     }
     call(twos, 1, b.panels, panels, sumsOfLast(), between, others);
   }
-  int64_t linesOfStep() const { return tile * t.panel * k.bytes() / 64; } // of a panel
+  // Of a panel, in a step.
+  int64_t linesOfStep() const { return tile * t.panel * k.bytes() / 64; }
+  int64_t productsOfPair() const { return 2 * t.panel / tile; }
 
   // Multiplies a pair of tiles, which prefetches what rows of `fetched` fall to it if its panel is the first, and
   // prepares what comes next if it is one of those that do.
@@ -344,7 +349,7 @@ private:
     between.passes = passes;
     if (fetchNext) {
       between.panels = true;
-      Value before = k.mul(k.mul(stepsBefore, 2 * t.panel / tile * 64 / k.bytes()), linesOfPair);
+      Value before = k.mul(k.mul(stepsBefore, productsOfPair() * 64 / k.bytes()), linesOfPair);
       others.append({(b.panels.row(k.add(pair.panel, 1)) + before).data, linesOfPair});
     }
     // Surplus tiles prefetch the last rows again.

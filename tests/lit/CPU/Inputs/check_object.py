@@ -123,7 +123,7 @@ for name, (kind, rows, columns) in tiled.items():
             failures.append(f"{name}: a step executes {steps}, expected {expected} in this order")
         # The prefetches and the conversions of a step are spread over its products. What follows the last one may be at the loop's begin.
         begin, *parts = " ".join(steps).split("multiply")
-        parts[-1:] = [begin + last for last in parts[-1:]]
+        parts[-1] += begin
         for work in ("prefetch", "convert"):
             counts = [part.count(work) for part in parts]
             if counts and max(counts) - min(counts) > 1:
