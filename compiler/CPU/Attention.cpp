@@ -27,7 +27,7 @@ private:
   void eachOfOneList(const HeadOfSequence &at);
   void copyKeys(HeadOfSequence &at, Value start, Value count);
   void single(HeadOfSequence &at, Value fetches);
-  RowAt ofNextHead(const HeadOfSequence &at, const RowAt &rows, BufferIndex buffer, int64_t width);
+  RowAt ofNextHead(HeadOfSequence &at, BufferIndex buffer, int64_t width, Value start);
   Values dots(Value last, const RowAt &keyRow, Value first);
   void clearState(Value count);
   void softmaxRow(HeadOfSequence &at, Value firstQuery, Value r, Value start, Value count);
@@ -225,16 +225,16 @@ Values AttentionKernel::dots(Value last, const RowAt &keyRow, Value first) {
   return products;
 }
 
-// The same rows, from the next head's features on, or, after the last head, as many rows further as there are keys: the
-// first head of the next sentence, whose rows mostly follow.
-RowAt AttentionKernel::ofNextHead(const HeadOfSequence &at, const RowAt &rows, BufferIndex buffer, int64_t width) {
+// The next head's features in the rows of the key list from `start` on; after the last head, the first head's in the
+// rows of the next sentence, which mostly follow.
+RowAt AttentionKernel::ofNextHead(HeadOfSequence &at, BufferIndex buffer, int64_t width, Value start) {
   Value distance = k.index(width);
   if (!at.cached) {
     const int64_t last = op.getKeyHeads() - 1;
     Value toNextSentence = k.sub(k.mul(at.keys, k.stride(buffer)), last * width);
     distance = k.select(k.equal(at.keyHead, last), toNextSentence, distance);
   }
-  return [rows, distance](Value c) { return rows(c) + distance; };
+  return [rows = at.listedRows(k, buffer, width, start), distance](Value c) { return rows(c) + distance; };
 }
 
 // A single query (decoding) reads keys and values row by row: packing them as `blocks` does would cost more than it
@@ -249,12 +249,15 @@ void AttentionKernel::single(HeadOfSequence &at, Value fetches) {
   Value most = at.limit(k, zero, zero);
   k.loop(at.first(k, zero, zero), most, keyBlock, [&](Value j) {
     Value count = k.min(keyBlock, k.sub(most, j)), last = k.sub(count, 1);
-    RowAt keyRow = keyRows(at, j), valueRow = valueRows(at, j);
-    const RowAt nextKey = ofNextHead(at, keyRow, key, keyDim), nextValue = ofNextHead(at, valueRow, value, valueDim);
+    const RowAt nextKey = ofNextHead(at, key, keyDim, j), nextValue = ofNextHead(at, value, valueDim, j);
+    RowAt keyRow, valueRow;
     if (copiesKeys) {
       k.when(k.less(keyBlock, at.keys), [&] { copyKeys(at, j, k.min(keyBlock, k.sub(at.keys, j))); });
       keyRow = [this](Value c) { return keysCopied.row(c); };
       valueRow = [this](Value c) { return values.rows.row(c); };
+    } else {
+      keyRow = keyRows(at, j);
+      valueRow = valueRows(at, j);
     }
     // Processes as many keys at once as a vector has lanes: after a transposition, their horizontal sums are taken
     // together.
