@@ -326,6 +326,15 @@ void ProductTile::multiplyBF16(const View &aSlot, const View &bSlot, Values &sum
 }
 
 void ProductTile::multiplyF32(const View &aSlot, const View &bSlot, Values &sums) {
+  switch (k.architecture.f32Core) {
+  case F32Core::FMA:
+    return multiplyAdd(aSlot, bSlot, sums);
+  case F32Core::TF32x3:
+    return multiplySplitF32(aSlot, bSlot, sums);
+  }
+}
+
+void ProductTile::multiplyAdd(const View &aSlot, const View &bSlot, Values &sums) {
   constexpr int64_t unroll = 4;
   // numbers[n][u]: the element of row or column outer + n, for n < count, at k = at + u.
   auto numbers = [&](const Side &side, const View &slot, Value outer, int64_t count, int64_t at) {
@@ -357,6 +366,36 @@ void ProductTile::multiplyF32(const View &aSlot, const View &bSlot, Values &sums
             Value &sum = sums[sumAt(r, j, e)];
             sum = k.fma(left[r][u], right[e][u], sum);
           }
+    }
+  }
+}
+
+void ProductTile::multiplySplitF32(const View &aSlot, const View &bSlot, Values &sums) {
+  Value group = k.div(k.lane(), 4), within = k.rem(k.lane(), 4);
+  // For each of `count` groups of eight rows or columns from warpFirst on: this lane's row of it, at k = at + within,
+  // and then four further on.
+  auto numbers = [&](const Side &side, const View &slot, Value warpFirst, int64_t count, int64_t at) {
+    Value outer = k.add(warpFirst, group), inner = k.add(within, at);
+    Value line = side.operand.along ? outer : inner, column = k.mul(side.operand.along ? inner : outer, 4);
+    const View first = slot + k.add(k.mul(line, side.lineBytes()), column);
+    // In bytes: from one group to the next, and from one number of k to the other.
+    const int64_t apart = 8 * (side.operand.along ? side.lineBytes() : 4),
+                  further = 4 * (side.operand.along ? 4 : side.lineBytes());
+    Values all;
+    for (int64_t i = 0; i < count; ++i)
+      for (int64_t half = 0; half < 2; ++half)
+        all.push_back(k.load((first + (i * apart + half * further)).as(k.element)));
+    return all;
+  };
+  for (int64_t at = 0; at < tile.depth; at += 8) {
+    Values left = numbers(a, aSlot, warpRow, rowsOfThread(), at);
+    for (size_t i = 0; i < left.size(); i += 4) // both rows of a column come before the next column
+      std::swap(left[i + 1], left[i + 2]);
+    const SplitNumbers rows(k, left);
+    for (int64_t j = 0; j < pairsOfThread(); ++j) {
+      const SplitNumbers columns(k, numbers(b, bSlot, k.add(warpColumn, 8 * j), 1, at));
+      for (int64_t i = 0; i < tile.warpRows / 16; ++i)
+        multiplySplit(k, rows, 4 * i, columns, 0, MutableArrayRef<Value>(sums).slice(sumAt(2 * i, j, 0), 4));
     }
   }
 }

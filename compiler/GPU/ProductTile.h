@@ -50,12 +50,13 @@ protected:
   mlir::Value threadRow, threadColumn;
 };
 
-// Products in f32 by fused multiply-adds, or in bf16 by tensor cores with sums in f32.
+// Products in f32, by fused multiply-adds or split for tensor cores, whichever is faster; or in bf16 by tensor cores
+// with sums in f32.
 //
 // Shared memory is double-buffered: while one block of each operand is multiplied, the next arrives. Packed operands
 // are copied asynchronously; f32 operands go through registers, where a bf16 product rounds them. In lines of bf16, the
-// 16-byte pieces are permuted, and lines of f32 are padded by 16 bytes, so that the rows of a fragment lie in different
-// banks.
+// 16-byte pieces are permuted, and lines of f32 are padded by 16 or 32 bytes, so that the numbers of a fragment lie in
+// different banks.
 class ProductTile : public ThreadSums {
 public:
   // a is M x K and b is N x K; either may have k along its lines or from line to line. Allocates shared memory.
@@ -87,7 +88,8 @@ private:
     int64_t vector() const { return operand.packed ? 8 : 4; }
     int64_t perLine() const { return width() / vector(); }
     int64_t passes() const { return lines() * perLine() / threads; }
-    int64_t lineBytes() const { return bf16 ? width() * 2 : (width() + 4) * 4; }
+    // Of f32, a fragment has eight lines of four numbers, or four lines of eight.
+    int64_t lineBytes() const { return bf16 ? width() * 2 : (width() + (operand.along ? 4 : 8)) * 4; }
     int64_t bytes() const { return lines() * lineBytes(); }
     mlir::Value permuted(KernelBuilder &k, mlir::Value line, mlir::Value piece) const;
     void begin(KernelBuilder &k, mlir::Value first);
@@ -97,6 +99,8 @@ private:
   View slotOf(const Side &side, mlir::Value which);
   void multiplyBF16(const View &aSlot, const View &bSlot, Values &sums);
   void multiplyF32(const View &aSlot, const View &bSlot, Values &sums);
+  void multiplyAdd(const View &aSlot, const View &bSlot, Values &sums);
+  void multiplySplitF32(const View &aSlot, const View &bSlot, Values &sums);
 
   KernelBuilder &k;
   TileShape tile;

@@ -1,4 +1,4 @@
-// Instructions for tiles of bf16 matrices.
+// Instructions for tiles of matrices.
 #include "TensorCore.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "llvm/ADT/Twine.h"
@@ -23,19 +23,18 @@ Values loadMatrices(KernelBuilder &k, const View &row, bool transposed) {
   return membersOf(k, matrices, 4);
 }
 
-// mma.sync, whose operands have `depth` columns and rows.
-static void multiplyBy(int64_t depth, KernelBuilder &k, ArrayRef<Value> a, ArrayRef<Value> b,
+// mma.sync of operands of this type, which have `depth` columns and rows.
+static void multiplyBy(int64_t depth, NVVM::MMATypes operands, KernelBuilder &k, ArrayRef<Value> a, ArrayRef<Value> b,
                        MutableArrayRef<Value> c) {
   auto type = LLVM::LLVMStructType::getLiteral(k.b.getContext(), SmallVector<Type>(4, k.element));
   Value sums = NVVM::MmaOp::create(k.b, type, a, b, ValueRange(ArrayRef<Value>(c)), ArrayRef<int64_t>{16, 8, depth},
-                                   std::nullopt, std::nullopt,
-                                   std::array<NVVM::MMATypes, 2>{NVVM::MMATypes::bf16, NVVM::MMATypes::bf16},
+                                   std::nullopt, std::nullopt, std::array<NVVM::MMATypes, 2>{operands, operands},
                                    std::array<NVVM::MMALayout, 2>{NVVM::MMALayout::row, NVVM::MMALayout::col});
   llvm::copy(membersOf(k, sums, 4), c.begin());
 }
 
 static void multiplyBySixteen(KernelBuilder &k, ArrayRef<Value> a, ArrayRef<Value> b, MutableArrayRef<Value> c) {
-  multiplyBy(16, k, a, b, c);
+  multiplyBy(16, NVVM::MMATypes::bf16, k, a, b, c);
 }
 
 // The cores by the names that architectures have for them.
@@ -46,6 +45,31 @@ void multiplyMatrices(KernelBuilder &k, ArrayRef<Value> a, ArrayRef<Value> b, Mu
   if (core == std::end(cores))
     llvm::report_fatal_error("the table of targets names an unknown core: " + Twine(k.architecture.core));
   core->second(k, a, b, c);
+}
+
+SplitNumbers::SplitNumbers(KernelBuilder &k, ArrayRef<Value> numbers) {
+  // TF32 is f32 without the last 13 bits, which products ignore. Halfway is away from zero.
+  constexpr int32_t half = 1 << 12, kept = -(1 << 13);
+  for (Value number : numbers) {
+    Value bits = LLVM::BitcastOp::create(k.b, k.i32, number);
+    high.push_back(k.bitAnd(k.add(bits, half), kept));
+    Value rounded = LLVM::BitcastOp::create(k.b, k.element, high.back());
+    low.push_back(LLVM::BitcastOp::create(k.b, k.i32, k.subf(number, rounded)));
+  }
+}
+
+void multiplySplit(KernelBuilder &k, const SplitNumbers &a, int64_t ofA, const SplitNumbers &b, int64_t ofB,
+                   MutableArrayRef<Value> c) {
+  Values sums(4, k.scalar(0));
+  auto add = [&](const Values &left, const Values &right) {
+    multiplyBy(8, NVVM::MMATypes::tf32, k, ArrayRef<Value>(left).slice(ofA, 4), ArrayRef<Value>(right).slice(ofB, 2),
+               sums);
+  };
+  add(a.low, b.high);
+  add(a.high, b.low);
+  add(a.high, b.high);
+  for (auto [sum, more] : llvm::zip_equal(c, sums))
+    sum = k.addf(sum, more);
 }
 
 void copyAsync(KernelBuilder &k, const View &to, const View &from, Value valid, int64_t bytes) {

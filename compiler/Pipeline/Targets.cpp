@@ -69,6 +69,10 @@ const std::vector<Row> &table() {
   // PTX also runs on later GPUs, unless the architecture's name ends in "a", so it is limited to the shared memory of
   // those with the least (8.6, 8.9, 12.0).
   constexpr int64_t shared = 99 << 10;
+  // Per clock and multiprocessor, an A100 multiplies 64 pairs in f32 and 512 in TF32, and an H100 128 and 1,024, of
+  // which mma.sync reaches about 0.6. GPUs of 8.6, 8.9 and 12.0 multiply 128 in f32 and no more than 256 in TF32, which
+  // three products make 85; and how fast mma.sync is on a B200 is not known here.
+  constexpr gpu::F32Core fma = gpu::F32Core::FMA, split = gpu::F32Core::TF32x3;
 
   static const std::vector<Row> rows = {
       // name; LLVM's CPU and features; those needed; bytes of a vector; CPU to tune for; whether it has VNNI, BF16, AMX
@@ -81,14 +85,14 @@ const std::vector<Row> &table() {
                                  v4 + ",avx512_vnni,avx512_bf16", 64, tune, true, true}),
       rowOf<CPUTarget>(tiles, {"x86-64-v4+amx", "x86-64-v4", "+avx512vnni,+avx512bf16,+amx-bf16,+amx-int8",
                                v4 + ",avx512_vnni,avx512_bf16,amx_tile,amx_bf16,amx_int8", 64, tune, true, true, true}),
-      // name; version of PTX; shared memory of a block; whether it has products by warpgroups
-      rowOf<GPUTarget>(gpu, {"sm_80", "+ptx71", shared}),           // A100
-      rowOf<GPUTarget>(gpu, {"sm_86", "+ptx71", shared}),           // RTX 30
-      rowOf<GPUTarget>(gpu, {"sm_89", "+ptx78", shared}),           // L40, RTX 40
-      rowOf<GPUTarget>(gpu, {"sm_90", "+ptx78", shared}),           // H100, without warpgroups
-      rowOf<GPUTarget>(gpu, {"sm_90a", "+ptx80", 227 << 10, true}), // H100, H200
-      rowOf<GPUTarget>(gpu, {"sm_100", "+ptx86", shared}),          // B200
-      rowOf<GPUTarget>(gpu, {"sm_120", "+ptx87", shared})};         // RTX 50
+      // name; version of PTX; shared memory of a block; what multiplies f32; whether it has products by warpgroups
+      rowOf<GPUTarget>(gpu, {"sm_80", "+ptx71", shared, split}),           // A100
+      rowOf<GPUTarget>(gpu, {"sm_86", "+ptx71", shared, fma}),             // A10, RTX 30
+      rowOf<GPUTarget>(gpu, {"sm_89", "+ptx78", shared, fma}),             // L40, RTX 40
+      rowOf<GPUTarget>(gpu, {"sm_90", "+ptx78", shared, split}),           // H100, without warpgroups
+      rowOf<GPUTarget>(gpu, {"sm_90a", "+ptx80", 227 << 10, split, true}), // H100, H200
+      rowOf<GPUTarget>(gpu, {"sm_100", "+ptx86", shared, fma}),            // B200
+      rowOf<GPUTarget>(gpu, {"sm_120", "+ptx87", shared, fma})};           // RTX 50
   return rows;
 }
 

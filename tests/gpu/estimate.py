@@ -1,14 +1,14 @@
 """estimate.py: what bounds each GPU kernel of a training step, from the plan, ptxas and the machine code of its loops: a Markdown table. Then what
 bounds decoding steps (decoding.py).
 
-usage: estimate.py XFC MODEL.json [--arch sm_80,sm_90a] [--batch-tokens N] [--length N] [-o TABLE.md]
+usage: estimate.py XFC MODEL.json [--arch sm_80,sm_90a] [--dtype bf16] [--batch-tokens N] [--length N] [-o TABLE.md]
        estimate.py XFC MODEL.json --check TABLE.md    compares with a table made before: exit status 1 where a time differs by over 5 %, where
                                                       registers or blocks differ, where a kernel is new or gone, or where decoding differs
 Plain Python; ptxas and nvdisasm on PATH or beside Python (its package triton). No GPU.
 
 The model. A kernel takes LAUNCH and the longest of these, times what the last wave of blocks leaves idle:
 - memory: what the plan says its operands and results are, at the speed of a copy;
-- tensor cores, FFMA: the plan's operations at what the instruction of its loop can do;
+- tensor cores, FFMA: the plan's operations at what the instruction of its loop can do; one in f32 takes three of TF32;
 - issue: instructions of the loop for each of its operations, one a clock and scheduler;
 - L2: what the loop loads for each of its operations.
 A block that is alone on its processor waits for memory at its beginning and its end, while nothing multiplies: there, memory's time is added.
@@ -35,13 +35,13 @@ SCHEDULERS = 4  # per processor
 L2 = 9.1e12
 REGISTERS, SHARED, THREADS, BLOCKS = 65536, 227 << 10, 2048, 32
 LAUNCH = 2e-6
-# Floating-point operations per clock and processor: wgmma's, the part of it that mma.sync reaches, FFMA's.
-PEAK = {"HGMMA": 4096, "HMMA": 0.63 * 4096, "FFMA": 256}
+# Floating-point operations per clock and processor: wgmma's, the part of it that mma.sync reaches, in bf16 and as three products of TF32, FFMA's.
+PEAK = {"HGMMA": 4096, "HMMA": 0.63 * 4096, "HMMA.TF32": 0.63 * 2048 / 3, "FFMA": 256}
 # Products that a kernel computes for each one in its operation count: the gradient of attention computes scores and dP twice.
 COMPUTED = {"attention_grad": 7 / 5}
 BULK = 4096  # bytes per bulk copy: half of a block of 64 x 64 of a weight in bf16, which goes to both blocks of a cluster
 # PTX for sm_80 runs as the driver's ptxas compiles it for 9.0.
-ASSEMBLED = {"sm_80": "sm_90", "sm_90a": "sm_90a"}
+ASSEMBLED = {"sm_80": "sm_90", "sm_86": "sm_90", "sm_90a": "sm_90a"}
 TOLERANCE = 0.05
 
 
@@ -54,15 +54,19 @@ def find_tools():
             sys.exit(f"estimate.py: {tool} is neither on PATH nor in $CUDA_HOME/bin nor in Python's package triton")
 
 
+def kind_of(instruction):
+    return "HMMA.TF32" if instruction.stem == "HMMA" and instruction.opcode.endswith(".TF32") else instruction.stem
+
+
 def operations(instruction):
-    """The floating-point operations of an instruction for its warp, and their kind."""
+    """The floating-point operations of an instruction for its warp. In TF32, three instructions make one in f32."""
     stem = instruction.stem
     if stem == "HGMMA":  # 64 rows for four warps
         m, n, k = map(int, re.search(r"\.(\d+)x(\d+)x(\d+)", instruction.opcode).groups())
         return 2 * m * n * k / 4
     if stem == "HMMA":
         digits = re.search(r"\.(16)(8)(\d+)", instruction.opcode).groups()
-        return 2 * math.prod(map(int, digits))
+        return 2 * math.prod(map(int, digits)) / (3 if kind_of(instruction) == "HMMA.TF32" else 1)
     return 64 if stem == "FFMA" else 0
 
 
@@ -103,12 +107,12 @@ class Loop:
 def loop_of(kernel, threads):
     """What a kernel's main loop over products does."""
     code, loops, warps = kernel.instructions, sass.loops(kernel), threads / 32
-    totals = {stem: sum(operations(x) for x in code if x.stem == stem) for stem in PEAK}
-    kind = next((stem for stem in ("HGMMA", "HMMA") if totals[stem]), "FFMA")
+    totals = {kind: sum(operations(x) for x in code if kind_of(x) == kind) for kind in PEAK}
+    kind = next((kind for kind in ("HGMMA", "HMMA", "HMMA.TF32") if totals[kind]), "FFMA")
     innermost = [loop for loop in loops if not any(other < loop and has(code, other, kind) for other in loops)]
-    main = max(innermost, key=lambda loop: sum(operations(code[i]) for i in loop if code[i].stem == kind), default=set())
+    main = max(innermost, key=lambda loop: sum(operations(code[i]) for i in loop if kind_of(code[i]) == kind), default=set())
     body = as_it_runs(kernel, main)
-    work = sum(operations(x) for x in body if x.stem == kind)
+    work = sum(operations(x) for x in body if kind_of(x) == kind)
     if work < (512 if kind == "FFMA" else 1):
         return Loop("", 0, 0, "")
     multiplying, issued, loaded, beside = warps, len(body), sum(map(loads, body)), []
@@ -129,7 +133,7 @@ def loop_of(kernel, threads):
 
 
 def has(code, loop, kind):
-    return any(code[i].stem == kind for i in loop)
+    return any(kind_of(code[i]) == kind for i in loop)
 
 
 @dataclasses.dataclass
@@ -156,7 +160,7 @@ def row_of(entry, kernel):
     loop = loop_of(kernel, threads)
     times = {"memory": bytes_ / MEMORY}
     if loop.kind:
-        times[{"HGMMA": "tensor cores", "HMMA": "tensor cores", "FFMA": "FFMA"}[loop.kind]] = flops / (PEAK[loop.kind] * PROCESSORS * CLOCK)
+        times["FFMA" if loop.kind == "FFMA" else "tensor cores"] = flops / (PEAK[loop.kind] * PROCESSORS * CLOCK)
         times["issue"] = flops * loop.issued / (PROCESSORS * SCHEDULERS * CLOCK)
         times["L2"] = flops * loop.loaded / L2
     # Blocks run in waves; the last one takes as long as a full one. Memory bandwidth is saturated once a wave is half full.
@@ -184,7 +188,7 @@ def only(ptx, names):
 
 
 def estimate(options, arch):
-    what = [options.model, "--target", "cuda", "--cuda-arch", arch, "--dtype", "bf16"]
+    what = [options.model, "--target", "cuda", "--cuda-arch", arch, "--dtype", options.dtype]
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor() as pool:
         ptx = os.path.join(folder, "kernels.ptx")
         emitted = pool.submit(sass.run, options.xfc, "compile", *what, "--mode", "train", "--emit", "ptx", "-o", ptx)
@@ -212,7 +216,7 @@ def report(options):
     name = os.path.splitext(os.path.basename(options.model))[0]
     lines = [
         "# What bounds the GPU kernels: estimates", "",
-        f"Made by `tests/gpu/estimate.py XFC models/{name}.json`, whose head has the model, with ptxas {release}: a training step of `{name}` in bf16 with",
+        f"Made by `tests/gpu/estimate.py XFC models/{name}.json`, whose head has the model, with ptxas {release}: a training step of `{name}` in {options.dtype} with",
         f"{options.batch_tokens:,} tokens of source and of target in sentences of {options.length}, on an NVIDIA H200. gpu-h200.md has measurements. A test makes it again",
         "and compares; after a change that is meant, run the script with `-o docs/gpu-estimate.md`.", ""
     ]
@@ -282,6 +286,7 @@ def main():
     parser.add_argument("xfc")
     parser.add_argument("model")
     parser.add_argument("--arch", default="sm_80,sm_90a")
+    parser.add_argument("--dtype", default="bf16")
     parser.add_argument("--batch-tokens", type=int, default=65536)
     parser.add_argument("--length", type=int, default=64)
     parser.add_argument("--decode-length", type=int, default=32)

@@ -58,7 +58,7 @@ func.func @step(%x: !xfc.rows<target, 512xf32>, %w: tensor<512x512xf32>, %b: ten
 
 // CHECK-LABEL: .visible .entry linear_2048x512{{(_[0-9]+)?}}_small(
 // CHECK:       .reqntid 128
-// CHECK:       fma.rn.ftz.f32
+// CHECK:       mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32
 func.func @step_f32(%x: !xfc.rows<target, 512xf32>, %w: tensor<2048x512xf32>, %cache: !cache) -> !xfc.rows<target, 2048xf32> {
   %0 = xfc.linear %x, %w : (!xfc.rows<target, 512xf32>, tensor<2048x512xf32>) -> !xfc.rows<target, 2048xf32>
   return %0 : !xfc.rows<target, 2048xf32>

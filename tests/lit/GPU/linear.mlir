@@ -1,9 +1,10 @@
-// Products use tensor cores in bf16 and fused multiply-adds in f32. bf16 weights are copied to shared memory asynchronously, rows go through registers.
+// Products use tensor cores, in f32 those of TF32 where they are faster than fused multiply-adds. bf16 weights are copied to shared memory asynchronously, rows go through registers.
 // There is one barrier per block of K, and the accumulators stay in registers.
 //
 // RUN: %xfc-ptx %s > %t.ptx
 // RUN: FileCheck %s < %t.ptx
 // RUN: FileCheck %s --check-prefix=ALL < %t.ptx
+// RUN: %xfc-ptx %s --arch sm_86 | FileCheck %s --check-prefix=FMA
 // RUN: %if ptxas %{ %python3 %S/Inputs/ptxas.py %t.ptx sm_80 sm_90 sm_90a sm_100 %}
 
 // ALL-NOT: .local
@@ -63,9 +64,19 @@ func.func @weight_grad(%dy: !xfc.rows<source, 2048xf32>, %x: !xfc.rows<source, 5
   return %0, %1 : tensor<2048x512xf32>, tensor<2048xf32>
 }
 
+// A number is split in two: high (rounded: half of what is dropped is added, and 13 bits are cleared) and low. Four by four products of fragments, in each
+// of two steps of eight, are low high + (high low + high high), and their sum is added to the one of all steps.
 // CHECK-LABEL: .visible .entry linear_2048x512(
+// CHECK-NOT:   ldmatrix
+// CHECK:       add.s32 [[ROUNDED:%r[0-9]+]], {{%r[0-9]+}}, 4096;
+// CHECK-NEXT:  and.b32 {{%r[0-9]+}}, [[ROUNDED]], -8192;
+// CHECK:       sub{{(.rn)?}}.ftz.f32
+// CHECK-COUNT-96: mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32
 // CHECK-NOT:   mma.sync
-// CHECK:       fma.rn.ftz.f32
+// CHECK-LABEL: .visible .entry linear_input_grad_2048x512(
+// FMA-LABEL:   .visible .entry linear_2048x512(
+// FMA-NOT:     mma.sync
+// FMA:         fma.rn.ftz.f32
 func.func @linear_f32(%x: !xfc.rows<source, 512xf32>, %w: tensor<2048x512xf32>) -> !xfc.rows<source, 2048xf32> {
   %0 = xfc.linear %x, %w : (!xfc.rows<source, 512xf32>, tensor<2048x512xf32>) -> !xfc.rows<source, 2048xf32>
   return %0 : !xfc.rows<source, 2048xf32>
