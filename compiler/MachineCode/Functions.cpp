@@ -52,13 +52,23 @@ static std::string textOf(ModuleOp part) {
   return text;
 }
 
-// Calls emit() for each lowered part, on several threads, and throws the first error.
+static int64_t sizeOf(ModuleOp part) {
+  int64_t operations = 0;
+  part->walk([&](Operation *) { ++operations; });
+  return operations;
+}
+
+// Calls emit() for each lowered part, on several threads, and throws the first error. The largest parts come first: if
+// the last one took long, only one thread would work on it.
 static std::vector<ObjectFile> emitParts(MLIRContext &context, ArrayRef<ModuleOp> parts,
                                          llvm::function_ref<ObjectFile(ModuleOp)> emit) {
   std::vector<ObjectFile> objects(parts.size());
   std::vector<std::exception_ptr> errors(parts.size());
   registerTranslations(context);
-  parallelFor(&context, 0, parts.size(), [&](size_t i) {
+  const llvm::SmallVector<int64_t> sizes = llvm::map_to_vector(parts, sizeOf);
+  auto order = llvm::to_vector(llvm::seq<size_t>(0, parts.size()));
+  llvm::stable_sort(order, [&](size_t a, size_t b) { return sizes[a] > sizes[b]; });
+  parallelForEach(&context, order, [&](size_t i) {
     try {
       objects[i] = emit(parts[i]);
     } catch (...) {
