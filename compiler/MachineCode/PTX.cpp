@@ -109,21 +109,29 @@ static bool run(const std::string &ptxas, llvm::ArrayRef<llvm::StringRef> argume
   return llvm::sys::ExecuteAndWait(ptxas, words, std::nullopt, {std::nullopt, messages, messages}, 0, 0, &reason) == 0;
 }
 
-std::string versionOf(const std::string &ptxas) {
+// What ptxas prints when it has this one argument.
+static std::string answerOf(const std::string &ptxas, llvm::StringRef argument) {
   const TemporaryFolder folder("ptxas");
   const std::string messages = folder.file("messages");
   std::string reason;
-  if (!run(ptxas, {"--version"}, messages, reason))
+  if (!run(ptxas, {argument}, messages, reason))
     throw Error("compile: " + ptxas + " cannot be run: " + reason + readFile(messages));
   return readFile(messages);
 }
+
+std::string versionOf(const std::string &ptxas) { return answerOf(ptxas, "--version"); }
 
 std::vector<uint8_t> assemble(const std::string &ptxas, const std::string &ptx, const Architecture &architecture) {
   const TemporaryFolder folder("ptxas");
   const std::string text = folder.file("text"), cubin = folder.file("cubin"), messages = folder.file("messages");
   writeFile(text, ptx);
   std::string reason;
-  if (!run(ptxas, {"-arch=" + architecture.name, "-o", cubin, text}, messages, reason))
+  const std::string arch = "-arch=" + architecture.name;
+  llvm::SmallVector<llvm::StringRef> arguments = {arch, "-o", cubin, text};
+  // On a thread for each CPU, which old versions cannot do. The code does not depend on the number of CPUs.
+  if (llvm::StringRef(answerOf(ptxas, "--help")).contains("--split-compile"))
+    arguments.append({"--split-compile", "0"});
+  if (!run(ptxas, arguments, messages, reason))
     throw Error("compile: " + ptxas + " rejected the generated PTX for " + architecture.name + ": " + reason +
                 readFile(messages));
   const MappedFile assembled(cubin);
