@@ -7,6 +7,8 @@
 #   attention    the same for attention (35 s at most)
 #   correctness  steps, losses, equal bits and NVIDIA's checkers (18 s)
 #   training     steps of 32,768 tokens beside torch.compile, which compiles for each row (175 s, in which two of the rows were finished)
+# Only if it is asked for, and of a pack that has base-f32, with --cuda-arch sm_86,sm_90a:
+#   f32          steps in f32 by tensor cores (sm_90a) and by fused multiply-adds (sm_86), in turns (not tried on a GPU)
 # What verify.py records goes to $OUT, or to this folder; the kernels' answers to kernels.MODEL there.
 set -uo pipefail
 cd "$(dirname "$0")"
@@ -27,6 +29,14 @@ for part in "$@"; do
     timeout 120 python3 verify.py correctness --model toy-bf16,odd-bf16,steps-bf16 --image $image --steps 10 --check outputs,weights,training,bits,sanitizer
     ;;
   training) timeout 175 python3 verify.py training --model peer-base --batch 32768 --image $image ;;
+  f32)
+    for turn in 1 2 3; do
+      for code in sm_90a sm_86; do
+        echo "$code, turn $turn"
+        timeout 40 ./base-f32 bench train --quiet --device cuda --cuda-image $code --batch-tokens "${F32_TOKENS:-16384}" --profile
+      done
+    done
+    ;;
   *)
     echo "error: unknown part '$part'" >&2
     exit 2
