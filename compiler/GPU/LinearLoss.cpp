@@ -287,7 +287,7 @@ static TileShape candidatesTile(bool bf16, int64_t slab, int64_t inner) {
   const int64_t least = bf16 ? 32 : 16;
   TileShape tile = bf16 && slab % 128 == 0 ? TileShape{32, 128, least, 32, 32} : TileShape{32, 64, least, 16, 32};
   auto bytes = [&](int64_t depth) {
-    const int64_t line = bf16 ? depth * 2 : (depth + 4) * 4; // as ProductTile pads them
+    const int64_t line = ProductTile::lineBytes(bf16, depth, /*along=*/true);
     return slots * (tile.rows + tile.columns) * line + tile.rows * candidatesLine(slab) * 4;
   };
   while (tile.depth < inner && bytes(2 * tile.depth) <= room)

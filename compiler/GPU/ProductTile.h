@@ -59,6 +59,12 @@ protected:
 // different banks.
 class ProductTile : public ThreadSums {
 public:
+  // The bytes in shared memory from one line of `width` numbers to the next. A fragment of f32 has four numbers in each
+  // of eight lines if k runs along them, and otherwise eight numbers in each of four lines.
+  static int64_t lineBytes(bool bf16, int64_t width, bool along) {
+    return bf16 ? width * 2 : (width + (along ? 4 : 8)) * 4;
+  }
+
   // a is M x K and b is N x K; either may have k along its lines or from line to line. Allocates shared memory.
   ProductTile(KernelBuilder &k, const TileShape &tile, bool bf16, const Operand &a, const Operand &b);
 
@@ -88,8 +94,7 @@ private:
     int64_t vector() const { return operand.packed ? 8 : 4; }
     int64_t perLine() const { return width() / vector(); }
     int64_t passes() const { return lines() * perLine() / threads; }
-    // Of f32, a fragment has eight lines of four numbers, or four lines of eight.
-    int64_t lineBytes() const { return bf16 ? width() * 2 : (width() + (operand.along ? 4 : 8)) * 4; }
+    int64_t lineBytes() const { return ProductTile::lineBytes(bf16, width(), operand.along); }
     int64_t bytes() const { return lines() * lineBytes(); }
     mlir::Value permuted(KernelBuilder &k, mlir::Value line, mlir::Value piece) const;
     void begin(KernelBuilder &k, mlir::Value first);
