@@ -303,7 +303,7 @@ static KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidatesOp op) 
   const bool bf16 = op.getCompute() == ComputeType::bf16;
   const TileShape tile = candidatesTile(bf16, slab, inner);
   k.threads = tile.threads();
-  // For two blocks: in bf16, shared memory has room for no more. With 168, ptxas spills in f32.
+  // For two blocks: in bf16, shared memory has room for no more. With 232, ptxas spills in f32.
   k.registers = 248;
   const int64_t lineElements = candidatesLine(slab);
   Value row = k.truncated(k.mul(k.div(k.chunk, slabs), tile.rows)), rows = k.truncated(k.rowCount());

@@ -372,13 +372,13 @@ void ProductTile::multiplyAdd(const View &aSlot, const View &bSlot, Values &sums
 
 void ProductTile::multiplySplitF32(const View &aSlot, const View &bSlot, Values &sums) {
   Value group = k.div(k.lane(), 4), within = k.rem(k.lane(), 4);
-  // For each of `count` groups of eight rows or columns from warpFirst on: this lane's row of it, at k = at + within,
-  // and then four further on.
+  // Loads two numbers of this lane's row or column in each of `count` groups of eight that begin at warpFirst: those of
+  // k = at + within and of the fourth k after it.
   auto numbers = [&](const Side &side, const View &slot, Value warpFirst, int64_t count, int64_t at) {
     Value outer = k.add(warpFirst, group), inner = k.add(within, at);
     Value line = side.operand.along ? outer : inner, column = k.mul(side.operand.along ? inner : outer, 4);
     const View first = slot + k.add(k.mul(line, side.lineBytes()), column);
-    // In bytes: from one group to the next, and from one number of k to the other.
+    // The distances in bytes between two groups, and between the two numbers of a group.
     const int64_t apart = 8 * (side.operand.along ? side.lineBytes() : 4),
                   further = 4 * (side.operand.along ? 4 : side.lineBytes());
     Values all;
@@ -389,7 +389,7 @@ void ProductTile::multiplySplitF32(const View &aSlot, const View &bSlot, Values 
   };
   for (int64_t at = 0; at < tile.depth; at += 8) {
     Values left = numbers(a, aSlot, warpRow, rowsOfThread(), at);
-    for (size_t i = 0; i < left.size(); i += 4) // both rows of a column come before the next column
+    for (size_t i = 0; i < left.size(); i += 4) // multiplySplit takes both rows of a column first
       std::swap(left[i + 1], left[i + 2]);
     const SplitNumbers rows(k, left);
     for (int64_t j = 0; j < pairsOfThread(); ++j) {

@@ -58,8 +58,8 @@ static int64_t sizeOf(ModuleOp part) {
   return operations;
 }
 
-// Calls emit() for each lowered part, on several threads, and throws the first error. The largest parts come first: if
-// the last one took long, only one thread would work on it.
+// Calls emit() for each lowered part, on several threads, and throws the first error. The largest parts come first,
+// since a large one at the end would keep one thread busy while the others have nothing left to do.
 static std::vector<ObjectFile> emitParts(MLIRContext &context, ArrayRef<ModuleOp> parts,
                                          llvm::function_ref<ObjectFile(ModuleOp)> emit) {
   std::vector<ObjectFile> objects(parts.size());

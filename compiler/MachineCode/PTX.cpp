@@ -109,7 +109,7 @@ static bool run(const std::string &ptxas, llvm::ArrayRef<llvm::StringRef> argume
   return llvm::sys::ExecuteAndWait(ptxas, words, std::nullopt, {std::nullopt, messages, messages}, 0, 0, &reason) == 0;
 }
 
-// What ptxas prints when it has this one argument.
+// Runs ptxas with one argument and returns what it prints. Throws Error if it cannot be run.
 static std::string answerOf(const std::string &ptxas, llvm::StringRef argument) {
   const TemporaryFolder folder("ptxas");
   const std::string messages = folder.file("messages");
@@ -128,7 +128,7 @@ std::vector<uint8_t> assemble(const std::string &ptxas, const std::string &ptx, 
   std::string reason;
   const std::string arch = "-arch=" + architecture.name;
   llvm::SmallVector<llvm::StringRef> arguments = {arch, "-o", cubin, text};
-  // On a thread for each CPU, which old versions cannot do. The code does not depend on the number of CPUs.
+  // 0 is one thread for each CPU. Old versions lack the option. The code does not depend on the number of CPUs.
   if (llvm::StringRef(answerOf(ptxas, "--help")).contains("--split-compile"))
     arguments.append({"--split-compile", "0"});
   if (!run(ptxas, arguments, messages, reason))

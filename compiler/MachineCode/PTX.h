@@ -10,8 +10,8 @@
 
 namespace xfc::gpu {
 
-// What multiplies f32: fused multiply-adds, or tensor cores, each product being three of numbers in TF32
-// (GPU/TensorCore.h).
+// How matrices of f32 are multiplied: by fused multiply-adds, or by tensor cores, which need three products in TF32 for
+// one in f32 (GPU/TensorCore.h).
 enum class F32Core { FMA, TF32x3 };
 
 // A GPU architecture that code is generated for. Its PTX also runs on every later architecture, unless its name ends in
@@ -20,7 +20,7 @@ struct Architecture {
   std::string name;              // sm_80: the name for --cuda-arch, LLVM and ptxas
   std::string features;          // for LLVM: the oldest version of PTX that has all instructions emitted for it
   int64_t sharedBytes;           // the most that a block can have
-  F32Core f32Core;               // the faster one
+  F32Core f32Core;               // the one that is faster on this architecture
   bool warpgroups = false;       // has products by four warps, copies that arrive at barriers, and clusters of blocks
   std::string core = "m16n8k16"; // what multiplies fragments of bf16 for a warp, of the cores in GPU/TensorCore.cpp
 };

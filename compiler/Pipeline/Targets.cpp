@@ -70,8 +70,8 @@ const std::vector<Row> &table() {
   // those with the least (8.6, 8.9, 12.0).
   constexpr int64_t shared = 99 << 10;
   // Per clock and multiprocessor, an A100 multiplies 64 pairs in f32 and 512 in TF32, and an H100 128 and 1,024, of
-  // which mma.sync reaches about 0.6. GPUs of 8.6, 8.9 and 12.0 multiply 128 in f32 and no more than 256 in TF32, which
-  // three products make 85; and how fast mma.sync is on a B200 is not known here.
+  // which mma.sync reaches about 0.6. GPUs of 8.6, 8.9 and 12.0 multiply 128 in f32 and no more than 256 in TF32, a
+  // third of which is less than 128. How fast mma.sync is on a B200 is not known here.
   constexpr gpu::F32Core fma = gpu::F32Core::FMA, split = gpu::F32Core::TF32x3;
 
   static const std::vector<Row> rows = {

@@ -8,7 +8,7 @@
 #   correctness  steps, losses, equal bits and NVIDIA's checkers (18 s)
 #   training     steps of 32,768 tokens beside torch.compile, which compiles for each row (175 s, in which two of the rows were finished)
 # Only if it is asked for, and of a pack that has base-f32, with --cuda-arch sm_86,sm_90a:
-#   f32          steps in f32 by tensor cores (sm_90a) and by fused multiply-adds (sm_86), in turns (not tried on a GPU)
+#   f32          steps of $F32_TOKENS tokens (16,384) in f32 by tensor cores (sm_90a) and by fused multiply-adds (sm_86), in turns (not tried on a GPU)
 # What verify.py records goes to $OUT, or to this folder; the kernels' answers to kernels.MODEL there.
 set -uo pipefail
 cd "$(dirname "$0")"

@@ -334,7 +334,7 @@ private:
     }
     call(twos, 1, b.panels, panels, sumsOfLast(), between, others);
   }
-  // Of a panel, in a step.
+  // The number of cache lines of a panel that a step multiplies.
   int64_t linesOfStep() const { return tile * t.panel * k.bytes() / 64; }
   int64_t productsOfPair() const { return 2 * t.panel / tile; }
 

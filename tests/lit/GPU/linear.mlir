@@ -65,7 +65,7 @@ func.func @weight_grad(%dy: !xfc.rows<source, 2048xf32>, %x: !xfc.rows<source, 5
 }
 
 // A number is split in two: high (rounded: half of what is dropped is added, and 13 bits are cleared) and low. Four by four products of fragments, in each
-// of two steps of eight, are low high + (high low + high high), and their sum is added to the one of all steps.
+// of two steps of eight, are (low high + high low) + high high, and their sum is added to the one of all steps.
 // CHECK-LABEL: .visible .entry linear_2048x512(
 // CHECK-NOT:   ldmatrix
 // CHECK:       add.s32 [[ROUNDED:%r[0-9]+]], {{%r[0-9]+}}, 4096;
